@@ -1,0 +1,271 @@
+"""antecede: the commands."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.markup import escape
+
+from antecede import __version__
+from antecede.cli import show, views
+from antecede.errors import AntecedeError
+
+app = typer.Typer(
+    name="antecede",
+    help="Keeps a group's messages in cause-and-effect order: in simulation, and after the fact on Spark.",
+    epilog="Start with: antecede demo. Every command takes --json. "
+    "Exit codes: 0 fine, 1 violations or failed runs, 2 bad input.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="A Spark cluster (spark://…, yarn) or Spark Connect (sc://…) instead of the embedded Spark."
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(help="Decides everything that is random; the same seed replays the same run.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(f"antecede {__version__}")
+        raise typer.Exit()
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where runs, tables and the report go.")] = Path("antecede-demo"),
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Run a small study on an embedded Spark, audit every trace, and write a report.
+
+    Run again, it goes on where it was: finished runs are not made twice.
+    """
+    _need("antecede.spark", "spark")
+    from antecede.studies import demo as study
+    from antecede.studies.pipeline import run_study, write_report
+
+    with show.progress() as progress:
+        outcome = run_study(out, study.grid(), extra=[study.story()], master=master, progress=progress)
+    report = write_report(out, study.TITLE, study.story().key())
+    views.study(outcome, report, study.TITLE, as_json)
+    raise typer.Exit(0 if outcome.fine else 1)
+
+
+@app.command()
+def simulate(
+    protocol: Annotated[str, typer.Option(help="A protocol's name, or your own as module:Class.")] = "mbcp",
+    peers: Annotated[int, typer.Option(help="How many members the group has.")] = 10,
+    seconds: Annotated[
+        float, typer.Option(help="How long they send; what is under way then still arrives.")
+    ] = 2.0,
+    seed: Seed = 1,
+    workload: Annotated[str, typer.Option(help="periodic or poisson.")] = "periodic",
+    rate: Annotated[float, typer.Option(help="Messages a second from each peer.")] = 10.0,
+    jitter: Annotated[
+        float, typer.Option(help="How late periodic sends may be, as a share of the interval.")
+    ] = 0.5,
+    reply: Annotated[float, typer.Option(help="The share of deliveries that a peer answers at once.")] = 0.0,
+    delay: Annotated[
+        str, typer.Option(help="20ms, 1-100ms (uniform), normal:0-50ms, wild:1us-1s.")
+    ] = "1-100ms",
+    fifo: Annotated[
+        bool | None, typer.Option(help="Whether links keep order; by default what the protocol needs.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%; may be repeated."
+        ),
+    ] = None,
+    payload: Annotated[int, typer.Option(help="Bytes of payload a message.")] = 100,
+    most_messages: Annotated[int | None, typer.Option(help="Stop sending after so many in all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the trace into this folder.")] = None,
+    metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate one group and print what its messages cost; with --out, leave a trace.
+
+    The same options give the same trace, byte for byte, on every machine.
+    """
+    from antecede.sim import scenario as scenarios
+
+    given = scenarios.scenario(
+        protocol=protocol, peers=peers, seconds=seconds, seed=seed, workload=workload, rate=rate,
+        jitter=jitter, reply=reply, delay=delay, fifo=fifo, faults=tuple(fault or ()), payload=payload,
+        most_messages=most_messages,
+    )  # fmt: skip
+    trace = None if metrics_only else out
+    start = time.process_time()
+    if trace is None:
+        metrics = scenarios.simulate(given)
+    else:
+        _need("antecede.trace", "sim")
+        from antecede.sim.record import simulate_to
+
+        metrics = simulate_to(trace, given)
+    spent = time.process_time() - start
+    views.run(given, metrics, spent, trace, as_json)
+
+
+@app.command()
+def sweep(
+    grid: Annotated[Path, typer.Argument(help="A TOML file with [run] and [grid]; see docs/sweeps.md.")],
+    out: Annotated[Path, typer.Option(help="Where runs, tables and the report go.")] = Path("antecede-sweep"),
+    metrics_only: Annotated[
+        bool, typer.Option("--metrics-only", help="Write no traces, so audit none.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate every combination of a grid as Spark tasks, audit the traces, write a report.
+
+    Run again, it goes on where it was. A run that fails is reported; the others finish.
+    """
+    from antecede.sim.grid import read_grid
+
+    scenarios = read_grid(grid)
+    _need("antecede.spark", "spark")
+    from antecede.studies.pipeline import run_study, write_report
+
+    with show.progress() as progress:
+        outcome = run_study(out, scenarios, master=master, metrics_only=metrics_only, progress=progress)
+    views.study(outcome, write_report(out, f"Sweep of {grid.name}"), str(grid), as_json)
+    raise typer.Exit(0 if outcome.fine else 1)
+
+
+@app.command()
+def audit(
+    trace: Annotated[
+        str,
+        typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
+    ],
+    engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
+    limit: Annotated[int, typer.Option(help="How many violations to write out; all are counted.")] = 10,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Was anything delivered before its cause? Exit code 0 if not, 1 if so, 2 if it cannot be told.
+
+    Small local traces are judged in this process; larger ones, and URLs, on Spark. The answer is the same.
+    """
+    _need("antecede.trace", "sim")
+    from antecede.studies.auditing import audit_path
+
+    with show.progress() as progress:
+        verdict, findings, chosen = audit_path(trace, engine, limit, master, progress)
+    views.audit(trace, verdict, findings, chosen, as_json)
+    if not verdict.clean:
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    protocol: Annotated[str, typer.Argument(help="A protocol's name, all, or your own as module:Class.")],
+    runs: Annotated[int, typer.Option(min=1, help="How many random executions.")] = 1000,
+    seed: Seed = 1,
+    peers: Annotated[
+        int | None, typer.Option(min=1, help="The size of every group; by default 1 to 10.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge a protocol on random small executions with wild delays, by the oracle.
+
+    Passes (exit code 0) if every message is delivered exactly once, in causal order, and none stays held.
+    """
+    from antecede.protocols.catalog import PROTOCOLS, find
+    from antecede.sim.verify import verify as judge
+
+    names = list(PROTOCOLS) if protocol == "all" else [protocol]
+    for name in names:
+        find(name)
+    reports = []
+    with show.progress() as progress:
+        for name in names:
+            for report in judge(name, runs, seed, peers):
+                progress(f"judging {report.protocol}", report.runs, runs)
+            reports.append(report)
+    views.verification(reports, seed, as_json)
+    if not all(report.passed for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a sweep or of the demo.")],
+    title: Annotated[str, typer.Option(help="The heading of the report.")] = "A sweep of causal protocols",
+    as_json: Json = False,
+) -> None:
+    """Write the HTML report of a finished sweep: one file, nothing to fetch."""
+    _need("antecede.spark", "spark")
+    from antecede.studies.pipeline import write_report
+
+    path = write_report(folder, title)
+    if as_json:
+        show.json({"report": str(path)})
+    else:
+        show.out.print(f"Report: {path}", soft_wrap=True)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Show what was found on this machine: Python, Java, Spark, a browser, and the versions of each."""
+    from antecede.cli.doctor import examine
+
+    found = examine()
+    if as_json:
+        show.json([{"what": f.what, "found": f.found, "detail": f.detail} for f in found])
+        return
+    for each in found:
+        mark = "[green]✓[/]" if each.found else "[yellow]–[/]"
+        line = f"{each.what:<10} {each.detail}"
+        show.out.print(f"{mark} {escape(line)}", soft_wrap=True)
+
+
+def _need(room: str, extra: str) -> None:
+    """Import a room that an extra brings, or say which."""
+    from antecede.errors import require
+
+    require(room, extra)
+
+
+def _fail(message: str) -> NoReturn:
+    one_line = " ".join(message.split())
+    print(f"error: {one_line}", file=sys.stderr)
+    sys.exit(2)
+
+
+# Typer brings its own copy of Click; this is whatever that copy's base of usage errors is.
+_USAGE_ERROR: type[typer.BadParameter] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+def main() -> None:
+    """The entry point: every error that a person can mend is one line and exit code 2."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        code = app(standalone_mode=False)
+    except AntecedeError as error:
+        _fail(str(error))
+    except _USAGE_ERROR as error:
+        _fail(error.format_message())
+    except (OSError, MemoryError) as error:
+        _fail(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        print("stopped; what is finished is kept", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code or 0)

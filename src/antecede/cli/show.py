@@ -1,0 +1,64 @@
+"""How commands speak: tables and progress for people, JSON for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def json(value: Any) -> None:
+    """A result for machines: one JSON document on standard output."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """A table whose first `left` columns are names and whose others are figures."""
+    shown = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for place, name in enumerate(header):
+        shown.add_column(name, justify="left" if place < left else "right", no_wrap=True)
+    for row in rows:
+        shown.add_row(*row)
+    out.print(shown)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error; call what it gives with (what, done, total)."""
+    what = TextColumn("{task.description:<16}")
+    columns = (SpinnerColumn(), what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int) -> None:
+            for other, task in tasks.items():
+                if other != what:
+                    bar.update(task, visible=False)
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total or None)
+            bar.update(tasks[what], completed=done, total=total or None, visible=True)
+
+        yield update

@@ -1,0 +1,143 @@
+"""What each command shows: a table and a sentence for people, a document for machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antecede.cli import show
+
+if TYPE_CHECKING:
+    from antecede.order import Verdict
+    from antecede.sim.metrics import Metrics
+    from antecede.sim.scenario import Scenario
+    from antecede.sim.verify import Report
+    from antecede.studies.pipeline import Outcome
+    from antecede.trace.judge import Finding
+
+
+def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
+    from antecede.report import sweep as view
+
+    summary = outcome.summary
+    if as_json:
+        document = {"summary": summary.to_pylist(), "failed": outcome.failed, "resumed": outcome.skipped}
+        show.json(document | {"report": str(path)})
+        return
+    show.table(title, view.columns(summary), view.cells(summary))
+    show.out.print(f"\n{view.lead(summary)}")
+    if outcome.skipped:
+        show.out.print(f"[dim]{outcome.skipped} runs were finished before and not made again.[/]")
+    for key, error in outcome.failed.items():
+        show.out.print(f"failed: {key}: {error}", soft_wrap=True, markup=False)
+    show.out.print(f"Report: {path}", soft_wrap=True, markup=False)
+
+
+def run(given: Scenario, metrics: Metrics, spent: float, trace: Path | None, as_json: bool) -> None:
+    speed = metrics.deliveries / spent if spent else 0.0
+    if as_json:
+        timing = {
+            "cpu_seconds": spent,
+            "deliveries_per_second": speed,
+            "trace": str(trace) if trace else None,
+        }
+        show.json({"run": given.key(), "scenario": given, **msgspec.to_builtins(metrics), **timing})
+        return
+    from antecede.sim.units import show as human
+
+    share = metrics.held / metrics.deliveries if metrics.deliveries else 0.0
+    rows = [
+        ["messages", f"{metrics.messages:,}"],
+        ["deliveries", f"{metrics.deliveries:,}"],
+        [
+            "control bytes a message",
+            f"{metrics.control_bytes_mean:.1f} on the wire, at most {metrics.control_bytes_max:,}",
+        ],
+        ["", f"{metrics.paper_bytes_mean:.1f} as the papers count"],
+        [
+            "held for a cause",
+            f"{metrics.held:,} deliveries ({share:.1%}), {human(metrics.hold_mean)} on average",
+        ],
+        [
+            "from send to delivery",
+            f"{human(metrics.latency_mean)} on average, at most {human(metrics.latency_max)}",
+        ],
+        ["still held at the end", f"{metrics.stuck:,}"],
+        ["speed", f"{speed:,.0f} deliveries a CPU second"],
+    ]
+    show.table(
+        f"{given.protocol}, {given.peers} peers, {given.seconds:g} s, seed {given.seed}",
+        ["", ""],
+        rows,
+        left=2,
+    )
+    if trace:
+        show.out.print(f"Trace: {trace}", soft_wrap=True)
+
+
+_AUDIT_ROWS = {
+    "causal_deliveries": "deliveries before a cause",
+    "causal_late_deliveries": "  of which the cause came later",
+    "fifo_deliveries": "  of which out of one sender's order",
+    "causal_pairs_late": "pairs with the cause late",
+    "causal_pairs_never": "pairs with the cause never delivered",
+    "missing": "missing",
+    "duplicates": "delivered twice",
+    "orphans": "delivered, though nobody sent it",
+    "impossible": "delivered before it was sent",
+}
+
+
+def audit(trace: str, verdict: Verdict, findings: list[Finding], engine: str, as_json: bool) -> None:
+    if as_json:
+        counts = msgspec.to_builtins(verdict)
+        show.json(
+            {"trace": trace, "clean": verdict.clean, "engine": engine, **counts, "violations": findings}
+        )
+        return
+    where = "on Spark" if engine == "spark" else "in this process"
+    show.out.print(
+        f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
+        f"at {verdict.processes:,} processes [dim](judged {where})[/]"
+    )
+    if verdict.clean:
+        show.out.print("[green]clean[/]: every message was delivered once, after its causes")
+        return
+    rows = [
+        [label, f"{getattr(verdict, name):,}"]
+        for name, label in _AUDIT_ROWS.items()
+        if getattr(verdict, name)
+    ]
+    show.table(None, ["", ""], rows)
+    for finding in findings:
+        show.out.print(f"• {finding.text}", soft_wrap=True, markup=False)
+
+
+def verification(reports: list[Report], seed: int, as_json: bool) -> None:
+    if as_json:
+        show.json({"seed": seed, "passed": all(r.passed for r in reports), "protocols": reports})
+        return
+    header = ["protocol", "runs", "deliveries", "group", "violations", "stuck", "twice", "missing"]
+    header += ["bytes", "most"]
+    rows = [
+        [
+            r.protocol,
+            f"{r.runs:,}",
+            f"{r.deliveries:,}",
+            f"{r.largest_group}",
+            f"{r.violations:,}",
+            f"{r.stuck:,}",
+            f"{r.duplicates:,}",
+            f"{r.missing:,}",
+            f"{r.control_bytes_mean:.1f}",
+            f"{r.control_bytes_max:,}",
+        ]
+        for r in reports
+    ]
+    show.table(None, header, rows)
+    for r in reports:
+        for failure in r.failures[:3]:
+            line = f"{r.protocol}, run {failure.run} of seed {seed}: {failure.reason}"
+            show.out.print(line, soft_wrap=True, markup=False)

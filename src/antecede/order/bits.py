@@ -1,0 +1,97 @@
+"""Sets of positive numbers that are nearly solid: a counter and a window of bits above it.
+
+What a process has received from one sender is almost always 1, 2, ... k with a few gaps at the
+end, so the numbers up to `base` are all in the set and `bits` says which lie above it: bit i stands
+for base + 1 + i. Adding a number costs O(window / 64); the window closes as gaps are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class Window:
+    """A set of numbers from 1 up, compact when it is solid from below.
+
+    >>> seen = Window()
+    >>> seen.add(1), seen.add(3), seen.add(3)
+    (True, True, False)
+    >>> list(seen.gaps()), seen
+    ([2], Window(1 + 3))
+    >>> seen.add(2), seen
+    (True, Window(3))
+    """
+
+    __slots__ = ("base", "bits")
+
+    def __init__(self, base: int = 0, bits: int = 0) -> None:
+        self.base = base
+        self.bits = bits
+        self._close()
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Window:
+        window = cls()
+        for number in numbers:
+            window.add(number)
+        return window
+
+    def add(self, number: int) -> bool:
+        """Put `number` in; False if it was there already."""
+        if number < 1:
+            raise ValueError(f"numbers start at 1, not {number}")
+        if number in self:
+            return False
+        self.bits |= 1 << (number - self.base - 1)
+        self._close()
+        return True
+
+    def _close(self) -> None:
+        solid = (~self.bits & (self.bits + 1)).bit_length() - 1
+        self.bits >>= solid
+        self.base += solid
+
+    def gaps(self) -> Iterator[int]:
+        """The numbers that are missing below the largest one."""
+        for offset in range(self.bits.bit_length()):
+            if not self.bits >> offset & 1:
+                yield self.base + 1 + offset
+
+    @property
+    def last(self) -> int:
+        """The largest number in the set; 0 if it is empty."""
+        return self.base + self.bits.bit_length()
+
+    def __contains__(self, number: int) -> bool:
+        return number <= self.base or bool(self.bits >> (number - self.base - 1) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(1, self.base + 1)
+        for offset in range(self.bits.bit_length()):
+            if self.bits >> offset & 1:
+                yield self.base + 1 + offset
+
+    def __len__(self) -> int:
+        return self.base + self.bits.bit_count()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and (self.base, self.bits) == (other.base, other.bits)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        above = [number for number in self if number > self.base]
+        return f"Window({' + '.join(map(str, [self.base, *above]))})"
+
+    def to_bytes(self) -> bytes:
+        """The counter and the window, in as few bytes as their sizes need."""
+        base = self.base.to_bytes((self.base.bit_length() + 7) // 8, "little")
+        bits = self.bits.to_bytes((self.bits.bit_length() + 7) // 8, "little")
+        return bytes([len(base)]) + base + bits
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Window:
+        if not data or len(data) < 1 + data[0]:
+            raise ValueError("a window is cut short")
+        cut = 1 + data[0]
+        return cls(int.from_bytes(data[1:cut], "little"), int.from_bytes(data[cut:], "little"))

@@ -1,0 +1,164 @@
+"""What the flat protocols share: one packet to everyone, held until what it names was delivered.
+
+They differ only in what a message names: its sender's whole clock, what changed in it, or its
+immediate dependencies. All deliver m from k when it is k's next and every count it names is
+reached. A held message is filed under one message it still waits for and looked at again only when
+that one is delivered, so over its life a message costs its own dependencies once, whatever the
+backlog.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+import msgspec
+
+from antecede.order import MessageId, Window
+from antecede.order.clocks import lacking
+from antecede.protocols.base import (
+    NOTHING,
+    Delivery,
+    Effects,
+    Links,
+    LocalError,
+    Packet,
+    Protocol,
+    RemoteError,
+    Send,
+    Waiting,
+)
+
+MOST_AHEAD = 1_000_000
+"""A number further than this beyond the last one known without gaps is an attack, not a delay."""
+
+Counts = list[tuple[int, int]]
+"""(peer, how many of its messages) still to be delivered."""
+
+
+class Clocked(Packet, frozen=True, array_like=True, tag=0):
+    """Names a whole vector clock; the sender's own entry is the message's number."""
+
+    origin: int
+    clock: list[int]
+
+    @property
+    def seq(self) -> int:
+        return self.clock[self.origin]
+
+    def carries(self) -> tuple[MessageId, ...]:
+        return (MessageId(self.origin, self.seq),)
+
+    def unmet(self, delivered: list[int]) -> Counts:
+        missing = lacking(delivered, self.clock)
+        return [(peer, count) for peer, count in missing if peer != self.origin]
+
+    def well_formed(self, size: int) -> bool:
+        return len(self.clock) == size and all(count >= 0 for count in self.clock)
+
+
+class Dependent(Packet, frozen=True, array_like=True, tag=1):
+    """Names single messages: for each peer the last one depended on."""
+
+    origin: int
+    seq: int
+    causes: dict[int, int]
+
+    def carries(self) -> tuple[MessageId, ...]:
+        return (MessageId(self.origin, self.seq),)
+
+    def unmet(self, delivered: list[int]) -> Counts:
+        return [(peer, count) for peer, count in self.causes.items() if count > delivered[peer]]
+
+    def well_formed(self, size: int) -> bool:
+        return self.origin not in self.causes and all(
+            0 <= peer < size and count >= 1 for peer, count in self.causes.items()
+        )
+
+
+class Held(msgspec.Struct):
+    packet: Clocked | Dependent
+    unmet: Counts
+
+
+class Flat(Protocol):
+    """A member of a flat group; subclasses say what a message names and what a delivery teaches."""
+
+    links: ClassVar[Links] = Links(fifo=False)
+    packets: ClassVar[Any] = Dependent
+
+    delivered: list[int] = msgspec.field(default_factory=list)
+    received: list[Window] = msgspec.field(default_factory=list)
+    ready: list[Clocked | Dependent] = msgspec.field(default_factory=list)
+    held: dict[MessageId, list[Held]] = msgspec.field(default_factory=dict)
+    """Held messages, under the one message each waits for."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.me < self.size:
+            raise LocalError(f"peer {self.me} is not one of 0 to {self.size - 1}")
+        if not self.delivered:
+            self.delivered = [0] * self.size
+            self.received = [Window() for _ in range(self.size)]
+
+    @abc.abstractmethod
+    def stamp(self, seq: int, payload: bytes) -> Clocked | Dependent:
+        """The packet of this member's `seq`-th message."""
+
+    def learn(self, packet: Clocked | Dependent) -> None:
+        """`packet` has just been delivered here."""
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:  # noqa: ARG002
+        self.delivered[self.me] += 1
+        seq = self.delivered[self.me]
+        others = tuple(peer for peer in range(self.size) if peer != self.me)
+        packet = self.stamp(seq, payload)
+        sends = (Send(others, packet),) if others else ()
+        return Effects(sends=sends, message=MessageId(self.me, seq))
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:  # noqa: ARG002
+        sound = self._sound(packet)
+        if self.received[sound.origin].add(sound.seq):
+            unmet = sound.unmet(self.delivered)
+            if sound.seq - 1 > self.delivered[sound.origin]:
+                unmet.append((sound.origin, sound.seq - 1))
+            self._file(Held(sound, unmet))
+        return NOTHING
+
+    def _sound(self, packet: Packet) -> Clocked | Dependent:
+        if not isinstance(packet, Clocked | Dependent) or not isinstance(packet, self.packets):
+            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
+        if not (0 <= packet.origin < self.size and packet.well_formed(self.size)):
+            raise RemoteError(f"a packet names peers that are not among the {self.size} of the group")
+        if packet.origin == self.me:
+            raise RemoteError("a message of this peer came back under another's hand")
+        if not 1 <= packet.seq <= self.delivered[packet.origin] + MOST_AHEAD:
+            raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
+        return packet
+
+    def _file(self, held: Held) -> None:
+        """Under the first count that is not reached yet; if all are, it is ready."""
+        while held.unmet:
+            peer, count = held.unmet[-1]
+            if self.delivered[peer] < count:
+                self.held.setdefault(MessageId(peer, count), []).append(held)
+                return
+            held.unmet.pop()
+        self.ready.append(held.packet)
+
+    def deliver(self, now: int) -> Delivery | None:  # noqa: ARG002
+        if not self.ready:
+            return None
+        packet = self.ready.pop(0)
+        message = MessageId(packet.origin, packet.seq)
+        self.delivered[packet.origin] = packet.seq
+        self.learn(packet)
+        for held in self.held.pop(message, ()):
+            self._file(held)
+        return Delivery(message, packet.payload)
+
+    def waiting(self) -> list[Waiting]:
+        return [
+            Waiting(MessageId(held.packet.origin, held.packet.seq), cause)
+            for cause, those in self.held.items()
+            for held in those
+        ]

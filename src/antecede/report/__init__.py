@@ -1,0 +1,1 @@
+"""Charts and pages from tables. Nothing here computes a result; it shows them."""

@@ -1,0 +1,106 @@
+"""Line charts as SVG: one line a series, labelled where it ends, with the values on hover.
+
+Colours and fonts come from the page's style sheet, so one chart serves light, dark and print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from antecede.report.svg import hover, tag, text
+
+WIDTH, HEIGHT = 560, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 128, 16, 46
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line through (x, y) points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, label: str) -> str:
+    """A line chart from zero upwards; `label` says for a screen reader what it shows."""
+    xs = sorted({x for each in series for x, _ in each.points})
+    top = max((y for each in series for _, y in each.points), default=1.0)
+    ticks = nice_ticks(top)
+    across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, WIDTH - _RIGHT)
+    up = _Scale(0.0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
+    body = [_grid(ticks, up), _x_axis(xs, across)]
+    ends = _spread([up(each.points[-1][1]) for each in series], 15)
+    for number, (each, end) in enumerate(zip(series, ends, strict=True)):
+        body.append(_line(each, number, across, up, end, (x_label, y_label)))
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    body.append(tag("text", text(x_label), class_="axis", x=middle, y=HEIGHT - 8, text_anchor="middle"))
+    return tag("svg", *body, class_="chart", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
+
+
+def _line(
+    series: Series, number: int, across: _Scale, up: _Scale, label_y: float, axes: tuple[str, str]
+) -> str:
+    places = [(across(x), up(y)) for x, y in series.points]
+    path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    dots = [
+        tag(
+            "circle",
+            hover(f"{series.name}: {y:,.1f} {axes[1]} at {x:g} {axes[0]}"),
+            cx=place[0], cy=place[1], r=4,
+        )
+        for (x, y), place in zip(series.points, places, strict=True)
+    ]  # fmt: skip
+    label = tag("text", text(series.name), x=places[-1][0] + 10, y=label_y + 4)
+    return tag("g", tag("path", d=path), *dots, label, class_=f"series s{number % 6}")
+
+
+def _grid(ticks: Sequence[float], up: _Scale) -> str:
+    lines = []
+    for value in ticks:
+        y = up(value)
+        lines.append(tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y))
+        lines.append(tag("text", text(f"{value:g}"), x=_LEFT - 8, y=y + 4, text_anchor="end"))
+    return tag("g", *lines, class_="grid")
+
+
+def _x_axis(xs: Sequence[float], across: _Scale) -> str:
+    marks = []
+    last = -math.inf
+    for x in xs:
+        if across(x) - last >= 26:
+            last = across(x)
+            marks.append(tag("text", text(f"{x:g}"), x=last, y=HEIGHT - _BOTTOM + 18, text_anchor="middle"))
+    return tag("g", *marks, class_="grid")
+
+
+class _Scale:
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        self._low, self._start = low, start
+        self._step = (end - start) / (high - low) if high > low else 0.0
+
+    def __call__(self, value: float) -> float:
+        return self._start + (value - self._low) * self._step
+
+
+def nice_ticks(top: float, about: int = 5) -> list[float]:
+    """Round numbers from 0 to at least `top`.
+
+    >>> nice_ticks(57)
+    [0.0, 20.0, 40.0, 60.0]
+    """
+    rough = max(top, 1e-9) / about
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    return [step * number for number in range(math.ceil(top / step - 1e-9) + 1)]
+
+
+def _spread(places: Sequence[float], gap: float) -> list[float]:
+    """The same heights, moved apart so that labels do not lie on each other."""
+    spread = list(places)
+    order = sorted(range(len(places)), key=lambda each: places[each])
+    for above, below in pairwise(order):
+        spread[below] = max(spread[below], spread[above] + gap)
+    return spread

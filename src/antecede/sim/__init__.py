@@ -1,0 +1,1 @@
+"""A deterministic world that drives protocol objects: same seed, same trace, on every machine."""

@@ -1,0 +1,100 @@
+"""Faults as an input: what a network does to packets beyond delaying them.
+
+A fault takes the times at which copies of one packet would arrive and gives back the times at which
+they do. It strikes by its own random bits, so adding one changes nothing else.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+from antecede.errors import InputError
+from antecede.sim import chance
+from antecede.sim.units import duration, span
+
+
+class Fault(abc.ABC):
+    @abc.abstractmethod
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
+        """Arrival times of the copies of a packet that was sent `now`, after the fault."""
+
+
+@dataclass(frozen=True)
+class Spike(Fault):
+    """Packets sent between `start` and `end` take `extra` longer."""
+
+    start: int
+    end: int
+    extra: int
+
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+        return [t + self.extra for t in times] if self.start <= now < self.end else times
+
+
+@dataclass(frozen=True)
+class Duplicate(Fault):
+    """A share of packets arrives twice, the second time up to `within` later."""
+
+    share: float
+    within: int
+
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+        if not times or not chance.happens(bits, self.share):
+            return times
+        return [*times, times[0] + chance.between(chance.mix(bits), 0, self.within + 1)]
+
+
+@dataclass(frozen=True)
+class Reorder(Fault):
+    """A share of packets is held back up to `by`, overtaken even where links are FIFO."""
+
+    share: float
+    by: int
+
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+        if not chance.happens(bits, self.share):
+            return times
+        late = chance.between(chance.mix(bits), 0, self.by + 1)
+        return [t + late for t in times]
+
+
+@dataclass(frozen=True)
+class Loss(Fault):
+    """A share of packets never arrives: less than any protocol here can do with."""
+
+    share: float
+
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+        return [] if chance.happens(bits, self.share) else times
+
+
+def parse_fault(text: str) -> Fault:
+    """A fault as it is written in a scenario.
+
+    >>> parse_fault("duplicate:1%:50ms"), parse_fault("spike:1-2s:300ms")
+    (Duplicate(share=0.01, within=50000000), Spike(start=1000000000, end=2000000000, extra=300000000))
+    """
+    name, *arguments = text.split(":")
+    match name, arguments:
+        case "spike", [when, extra]:
+            return Spike(*span(when), duration(extra))
+        case "duplicate", [share, within]:
+            return Duplicate(_share(share), duration(within))
+        case "reorder", [share, by]:
+            return Reorder(_share(share), duration(by))
+        case "loss", [share]:
+            return Loss(_share(share))
+    raise InputError(
+        f"'{text}' is not a fault; write spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%"
+    )
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError(f"'{text}' is not a share; write one like 1% or 0.01")
+    return value

@@ -1,0 +1,64 @@
+"""Grids of scenarios: every combination of the values that vary, with what they share.
+
+[run]                 # the same for every run; any field of a scenario
+seconds = 2
+delay = "1-100ms"
+
+[grid]                # every combination of these
+protocol = ["timestamp", "mbcp"]
+peers = [5, 10, 20]
+seed = [1, 2, 3]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from antecede.errors import InputError
+from antecede.sim.scenario import Scenario, scenario
+
+MOST_RUNS = 100_000
+
+
+def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Scenario]:
+    """The scenarios of a grid, in the order in which its values are written."""
+    for field, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise InputError(f"grid: {field} takes a list of values, got {values!r}")
+        if field in run:
+            raise InputError(f"grid: {field} is given for every run and as a list; keep one")
+    size = 1
+    for values in grid.values():
+        size *= len(values)
+    if not 1 <= size <= MOST_RUNS:
+        raise InputError(f"grid: it makes {size:,} runs; between 1 and {MOST_RUNS:,} are allowed")
+    scenarios = [
+        scenario(**run, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())
+    ]
+    if len({each.key() for each in scenarios}) < len(scenarios):
+        raise InputError("grid: a value is listed twice, so some runs would be the same")
+    return scenarios
+
+
+def read_grid(file: Path) -> list[Scenario]:
+    """The grid in a TOML file."""
+    try:
+        with file.open("rb") as stream:
+            content = tomllib.load(stream)
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not TOML: {error}") from error
+    unknown = sorted(content.keys() - {"run", "grid"})
+    if unknown:
+        raise InputError(f"{file}: no section '{unknown[0]}'; there are [run] and [grid]")
+    if not all(isinstance(section, dict) for section in content.values()):
+        raise InputError(f"{file}: run and grid are sections: [run], [grid]")
+    try:
+        return expand(content.get("run", {}), content.get("grid", {}))
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error

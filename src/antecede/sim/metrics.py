@@ -1,0 +1,91 @@
+"""What a run cost, counted as it happens and in whole numbers, so that it is the same everywhere."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antecede.order import MessageId
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """The figures of one run. Bytes are a message's; times are nanoseconds."""
+
+    messages: int
+    deliveries: int
+    packets: int
+    control_bytes_mean: float
+    control_bytes_max: int
+    paper_bytes_mean: float
+    paper_bytes_max: int
+    latency_mean: float
+    latency_max: int
+    held: int
+    """Deliveries that had to wait for a cause."""
+    hold_mean: float
+    """How long those waited."""
+    most_held: int
+    """The fullest that any one member's buffer was."""
+    stuck: int
+    """Messages still held when nothing more could come."""
+    simulated: int
+
+
+class Meter:
+    """Counts what the world shows it."""
+
+    def __init__(self, peers: int) -> None:
+        self._sent_at: dict[MessageId, int] = {}
+        self._arrived: list[dict[MessageId, int]] = [{} for _ in range(peers)]
+        self._delivered: list[dict[int, int]] = [{} for _ in range(peers)]
+        self._control = self._control_max = self._paper = self._paper_max = 0
+        self._deliveries = self._latency = self._latency_max = 0
+        self._held = self._hold = self._most_held = 0
+
+    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:  # noqa: ARG002
+        self._sent_at[message] = time
+        self._control += control
+        self._control_max = max(self._control_max, control)
+        self._paper += paper
+        self._paper_max = max(self._paper_max, paper)
+
+    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:  # noqa: ARG002
+        if message.seq <= self._delivered[process].get(message.origin, 0):
+            return
+        arrived = self._arrived[process]
+        arrived.setdefault(message, time)
+        # The newest arrival may be delivered at once: it is not counted as held yet.
+        self._most_held = max(self._most_held, len(arrived) - 1)
+
+    def deliver(self, process: int, message: MessageId, time: int) -> None:
+        arrived = self._arrived[process].pop(message, time)
+        self._delivered[process][message.origin] = message.seq
+        latency = time - self._sent_at[message]
+        self._deliveries += 1
+        self._latency += latency
+        self._latency_max = max(self._latency_max, latency)
+        if time > arrived:
+            self._held += 1
+            self._hold += time - arrived
+
+    def metrics(self, packets: int, stuck: int, simulated: int) -> Metrics:
+        messages = len(self._sent_at)
+        return Metrics(
+            messages=messages,
+            deliveries=self._deliveries,
+            packets=packets,
+            control_bytes_mean=_mean(self._control, messages),
+            control_bytes_max=self._control_max,
+            paper_bytes_mean=_mean(self._paper, messages),
+            paper_bytes_max=self._paper_max,
+            latency_mean=_mean(self._latency, self._deliveries),
+            latency_max=self._latency_max,
+            held=self._held,
+            hold_mean=_mean(self._hold, self._held),
+            most_held=self._most_held,
+            stuck=stuck,
+            simulated=simulated,
+        )
+
+
+def _mean(total: int, count: int) -> float:
+    return total / count if count else 0.0

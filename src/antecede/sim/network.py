@@ -1,0 +1,144 @@
+"""Networks: when a packet that is sent now arrives, if it does.
+
+A network model is asked once a `Send`, with the packet's size, and answers with arrivals; one with
+queues keeps its own state, because it is asked in the order of time. `Direct` joins every pair of
+peers by a link with an independent delay, FIFO or not.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from antecede.errors import InputError
+from antecede.sim import chance
+from antecede.sim.faults import Fault
+from antecede.sim.units import duration, span
+
+_LINK = 1
+
+
+class Arrival(NamedTuple):
+    time: int
+    destination: int
+    number: int
+    """Unique on its link; orders arrivals of the same instant."""
+
+
+class Network(abc.ABC):
+    @abc.abstractmethod
+    def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
+        """Send one packet of `size` bytes from `source` to each of `to`."""
+
+
+class Delay(abc.ABC):
+    """How long a packet takes: a function of 64 random bits."""
+
+    @abc.abstractmethod
+    def of(self, bits: int) -> int:
+        """Nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Fixed(Delay):
+    value: int
+
+    def of(self, bits: int) -> int:  # noqa: ARG002
+        return self.value
+
+
+@dataclass(frozen=True)
+class Uniform(Delay):
+    low: int
+    high: int
+
+    def of(self, bits: int) -> int:
+        return chance.between(bits, self.low, self.high + 1)
+
+
+@dataclass(frozen=True)
+class ClippedNormal(Delay):
+    """Around the middle of an interval with a quarter of it as deviation, clipped to its ends."""
+
+    low: int
+    high: int
+
+    def of(self, bits: int) -> int:
+        middle, quarter = (self.low + self.high) / 2, (self.high - self.low) / 4
+        return min(max(int(middle + quarter * chance.normal(bits)), self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Wild(Delay):
+    """Over orders of magnitude: every doubling between `low` and `high` is equally likely."""
+
+    low: int
+    high: int
+
+    def of(self, bits: int) -> int:
+        doublings = max(1, (self.high // max(1, self.low)).bit_length())
+        floor = max(1, self.low) << chance.between(bits, 0, doublings)
+        return min(floor + chance.between(chance.mix(bits), 0, floor), self.high)
+
+
+_MODELS: dict[str, type[Uniform | ClippedNormal | Wild]] = {
+    "uniform": Uniform,
+    "normal": ClippedNormal,
+    "wild": Wild,
+}
+
+
+def parse_delay(text: str) -> Delay:
+    """A delay model as it is written in a scenario.
+
+    >>> parse_delay("20ms"), parse_delay("1-100ms"), parse_delay("normal:0-50ms")
+    (Fixed(value=20000000), Uniform(low=1000000, high=100000000), ClippedNormal(low=0, high=50000000))
+    """
+    model, colon, interval = text.partition(":")
+    if not colon:
+        return Uniform(*span(text)) if "-" in text else Fixed(duration(text))
+    if model == "fixed":
+        return Fixed(duration(interval))
+    if model not in _MODELS:
+        raise InputError(f"no delay model '{model}'; there are fixed, {', '.join(_MODELS)}")
+    return _MODELS[model](*span(interval))
+
+
+class _Link:
+    __slots__ = ("key", "last", "sent")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.sent = 0
+        self.last = 0
+
+
+class Direct(Network):
+    """A link between every two peers, each packet with a delay of its own."""
+
+    def __init__(self, seed: int, delay: Delay, fifo: bool, faults: Sequence[Fault] = ()) -> None:
+        self._seed = seed
+        self._delay = delay.of
+        self._fifo = fifo
+        self._faults = [(fault, number) for number, fault in enumerate(faults)]
+        self._links: dict[tuple[int, int], _Link] = {}
+
+    def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:  # noqa: ARG002
+        arrivals = []
+        for destination in to:
+            link = self._links.get((source, destination))
+            if link is None:
+                link = _Link(chance.key(self._seed, _LINK, source, destination))
+                self._links[source, destination] = link
+            time = now + self._delay(chance.draw(link.key, link.sent))
+            if self._fifo:
+                time = link.last = max(time, link.last)
+            times = [time]
+            for fault, number in self._faults:
+                times = fault.strike(times, now, chance.draw(chance.key(link.key, number), link.sent))
+            # Copies of a packet keep its number and follow it, however late they come.
+            arrivals += [Arrival(t, destination, link.sent << 8 | i) for i, t in enumerate(times)]
+            link.sent += 1
+        return arrivals

@@ -1,0 +1,123 @@
+"""A scenario: everything that decides a run, as one value that can be written down."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.protocols import catalog
+from antecede.protocols.base import Protocol
+from antecede.sim.faults import parse_fault
+from antecede.sim.metrics import Meter, Metrics
+from antecede.sim.network import Direct, Network, parse_delay
+from antecede.sim.units import SECOND
+from antecede.sim.workload import Periodic, Poisson, Workload
+from antecede.sim.world import Observer, World
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run of one protocol. Two equal scenarios leave the same trace, byte for byte.
+
+    - `protocol`: a name of ours, or module:Class
+    - `peers`, `seconds` (of sending; what is under way then still arrives), `seed`
+    - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
+      come up to `jitter` of an interval late
+    - `reply`: the share of deliveries that a peer answers at once
+    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
+    - `fifo`: whether links keep order; by default what the protocol needs
+    - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
+    - `payload` bytes a message; `most_messages`: stop sending after so many in all
+    """
+
+    protocol: str
+    peers: int = 10
+    seconds: float = 2.0
+    seed: int = 1
+    workload: Literal["periodic", "poisson"] = "periodic"
+    rate: float = 10.0
+    jitter: float = 0.5
+    reply: float = 0.0
+    delay: str = "1-100ms"
+    fifo: bool | None = None
+    faults: tuple[str, ...] = ()
+    payload: int = 100
+    most_messages: int | None = None
+
+    def __post_init__(self) -> None:
+        limits = {
+            "peers": 1 <= self.peers <= 1_000_000,
+            "seconds": 0 <= self.seconds <= 1e9,
+            "seed": 0 <= self.seed < 1 << 64,
+            "rate": 0 < self.rate <= 1e9,
+            "jitter": 0 <= self.jitter <= 1e6,
+            "reply": 0 <= self.reply <= 1,
+            "payload": 0 <= self.payload <= 1 << 30,
+            "most_messages": self.most_messages is None or self.most_messages >= 0,
+        }
+        for field, within in limits.items():
+            if not within:
+                raise ValueError(f"{field} = {getattr(self, field)} is out of range")
+
+    def key(self) -> str:
+        """A short name that is the run's own: readable, and different for every other scenario."""
+        written = msgspec.json.encode(self, order="sorted")
+        digest = hashlib.sha256(written).hexdigest()[:12]
+        return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
+
+    def protocol_class(self) -> type[Protocol]:
+        return catalog.find(self.protocol)
+
+    def network(self) -> Network:
+        fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
+        faults = [parse_fault(fault) for fault in self.faults]
+        return Direct(self.seed, parse_delay(self.delay), fifo, faults)
+
+    def load(self) -> Workload:
+        interval = max(1, round(SECOND / self.rate))
+        if self.workload == "poisson":
+            return Poisson(self.seed, interval, self.reply)
+        return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
+
+    def names(self) -> list[str]:
+        """What the peers are called in traces."""
+        width = len(str(self.peers - 1))
+        return [f"p{peer:0{width}}" for peer in range(self.peers)]
+
+
+def scenario(**fields: object) -> Scenario:
+    """A scenario from named values, checked; a wrong one is an `InputError` that names it."""
+    try:
+        made = msgspec.convert(fields, Scenario)
+    except msgspec.ValidationError as error:
+        raise InputError(f"scenario: {error}") from error
+    made.network()
+    return made
+
+
+def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
+    """Run a scenario, showing it to `observers`."""
+    metrics, _ = simulate_members(given, observers)
+    return metrics
+
+
+def simulate_members(given: Scenario, observers: Sequence[Observer] = ()) -> tuple[Metrics, list[Protocol]]:
+    """Run a scenario; also give back the members as they are at its end."""
+    make = given.protocol_class()
+    members = [make(peer, given.peers) for peer in range(given.peers)]
+    meter = Meter(given.peers)
+    world = World(
+        members,
+        given.network(),
+        given.load(),
+        [meter, *observers],
+        until=round(given.seconds * SECOND),
+        most_messages=given.most_messages,
+        payload=bytes(given.payload),
+    )
+    world.run()
+    stuck = sum(len(member.waiting()) for member in members)
+    return meter.metrics(world.packets, stuck, world.now), members

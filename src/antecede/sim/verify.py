@@ -1,0 +1,127 @@
+"""Judge a protocol on random small executions with wild delays, by the oracle and nothing else.
+
+Run r of seed s is always the same scenario, so a failure is replayed by naming both. A protocol
+passes if every message is delivered exactly once, in causal order, and nothing stays held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from antecede.order import Execution, Judgement, Kind, MessageId, Step, judge
+from antecede.protocols import catalog
+from antecede.sim import chance
+from antecede.sim.scenario import Scenario, simulate_members
+
+_SCENARIO = 5
+
+
+class Histories:
+    """Keeps what each process sent and delivered: all that the oracle is given."""
+
+    def __init__(self, peers: int) -> None:
+        self.steps: list[list[Step]] = [[] for _ in range(peers)]
+
+    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:  # noqa: ARG002
+        self.steps[process].append(Step(Kind.SEND, message))
+
+    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
+        """Arriving is not an event of causal order."""
+
+    def deliver(self, process: int, message: MessageId, time: int) -> None:  # noqa: ARG002
+        self.steps[process].append(Step(Kind.DELIVER, message))
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One run that went wrong, and how to see it again."""
+
+    run: int
+    scenario: Scenario
+    reason: str
+
+
+class Report(msgspec.Struct):
+    """What `verify` found for one protocol."""
+
+    protocol: str
+    runs: int = 0
+    deliveries: int = 0
+    largest_group: int = 0
+    violations: int = 0
+    stuck: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    control_bytes_mean: float = 0.0
+    control_bytes_max: int = 0
+    failures: list[Failure] = []
+
+    @property
+    def passed(self) -> bool:
+        return not (self.violations or self.stuck or self.duplicates or self.missing)
+
+
+def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
+    """The `run`-th of an endless supply of nasty little scenarios."""
+    sequence = chance.key(seed, _SCENARIO, run)
+
+    def pick(number: int, choices: list[Any]) -> Any:
+        return choices[chance.between(chance.draw(sequence, number), 0, len(choices))]
+
+    faults = [
+        *pick(0, [[], ["duplicate:20%:300ms"]]),
+        *pick(1, [[], ["reorder:20%:900ms"]]),
+        *pick(2, [[], ["spike:100-300ms:700ms"]]),
+    ]
+    if catalog.find(protocol).links.fifo:
+        faults = [fault for fault in faults if fault.startswith("spike")]
+    return Scenario(
+        protocol=protocol,
+        peers=peers or pick(3, [1, 2, 3, 3, 4, 5, 6, 7, 8, 10]),
+        seconds=0.5,
+        seed=chance.draw(sequence, 4),
+        workload=pick(5, ["periodic", "poisson"]),
+        rate=pick(6, [4.0, 10.0, 10.0, 25.0]),
+        jitter=pick(7, [0.0, 0.5, 3.0]),
+        reply=pick(8, [0.0, 0.0, 0.1, 0.4]),
+        delay=pick(9, ["wild:1us-1s", "wild:1us-1s", "0-300ms", "normal:0-200ms", "5ms"]),
+        faults=tuple(faults),
+        payload=8,
+        most_messages=60,
+    )
+
+
+def verify(protocol: str, runs: int, seed: int, peers: int | None = None) -> Iterator[Report]:
+    """Judge `protocol` on `runs` random executions; the report as it stands after each."""
+    report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    control = messages = 0
+    for run in range(runs):
+        scenario = random_scenario(protocol, seed, run, peers)
+        histories = Histories(scenario.peers)
+        metrics, _ = simulate_members(scenario, [histories])
+        judgement = judge(Execution(histories.steps))
+        verdict = judgement.verdict
+        report.runs += 1
+        report.deliveries += verdict.deliveries
+        report.largest_group = max(report.largest_group, scenario.peers)
+        report.violations += verdict.causal_deliveries + verdict.orphans + verdict.impossible
+        report.duplicates += verdict.duplicates
+        report.missing += verdict.missing
+        report.stuck += metrics.stuck
+        control += round(metrics.control_bytes_mean * metrics.messages)
+        messages += metrics.messages
+        report.control_bytes_mean = control / messages if messages else 0.0
+        report.control_bytes_max = max(report.control_bytes_max, metrics.control_bytes_max)
+        if not verdict.clean or metrics.stuck:
+            report.failures.append(Failure(run, scenario, _reason(judgement, metrics.stuck)))
+        yield report
+
+
+def _reason(judgement: Judgement, stuck: int) -> str:
+    verdict = judgement.verdict
+    if verdict.causal_deliveries:
+        return judgement.explain(next(judgement.violations()))
+    counts = {"duplicate": verdict.duplicates, "missing": verdict.missing, "stuck": stuck}
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -1,0 +1,56 @@
+"""Workloads: when each peer sends, and which deliveries it answers."""
+
+from __future__ import annotations
+
+import abc
+
+from antecede.order import MessageId
+from antecede.sim import chance
+
+_PHASE, _SEND, _REPLY = 2, 3, 4
+
+
+class Workload(abc.ABC):
+    """Send times of each peer, in order."""
+
+    def __init__(self, seed: int, reply: float = 0.0) -> None:
+        self.seed = seed
+        self._reply = reply
+
+    @abc.abstractmethod
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        """When `peer` sends for the `number`-th time (from 0), its previous time being given."""
+
+    def replies(self, peer: int, message: MessageId) -> bool:
+        """Whether `peer` answers `message` in the moment of its delivery."""
+        if not self._reply:
+            return False
+        answers = chance.key(self.seed, _REPLY, peer, message.origin)
+        return chance.happens(chance.draw(answers, message.seq), self._reply)
+
+
+class Periodic(Workload):
+    """Every `interval` from a random phase, each time up to `jitter` later."""
+
+    def __init__(self, seed: int, interval: int, jitter: int, reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self._interval = interval
+        self._jitter = jitter
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        phase = chance.between(chance.key(self.seed, _PHASE, peer), 0, self._interval)
+        late = chance.draw(chance.key(self.seed, _SEND, peer), number)
+        planned = phase + number * self._interval + chance.between(late, 0, self._jitter + 1)
+        return max(planned, previous)
+
+
+class Poisson(Workload):
+    """At random, independently, every `interval` on average."""
+
+    def __init__(self, seed: int, interval: int, reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self._interval = interval
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        bits = chance.draw(chance.key(self.seed, _SEND, peer), number)
+        return previous + chance.exponential(bits, self._interval)

@@ -1,0 +1,15 @@
+"""Spark: sweeps of simulations, and everything that reads traces in bulk.
+
+from antecede.spark import audit
+result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
+result.verdicts.show()
+"""
+
+from antecede.errors import require
+
+require("pyspark", "spark")
+
+from antecede.spark.audit import Audit, audit, read_events, read_members  # noqa: E402
+from antecede.spark.session import connect  # noqa: E402
+
+__all__ = ["Audit", "audit", "connect", "read_events", "read_members"]

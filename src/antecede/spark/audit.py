@@ -1,0 +1,144 @@
+"""Did anything arrive before its cause? DataFrames of events in, tables of verdicts out.
+
+Runs are judged in parallel, each by one task with the oracle; the driver sees sums and the few
+rows that it asks for. A run costs its task memory that grows with the square of its messages, and
+shuffles each of its rows once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+
+from antecede.errors import InputError
+from antecede.order import Verdict
+from antecede.spark.session import first_line
+from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, judge_run
+from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns
+from antecede.trace.writer import META
+
+_FINDING = pa.struct(
+    [
+        ("process", pa.string()),
+        ("cause", pa.string()),
+        ("effect", pa.string()),
+        ("late", pa.bool_()),
+        ("path", pa.list_(pa.string())),
+        ("text", pa.string()),
+    ]
+)
+_JUDGED = pa.schema(
+    [
+        ("run", pa.string()),
+        ("error", pa.string()),
+        *((name, pa.int64()) for name in COUNTS),
+        ("findings", pa.list_(_FINDING)),
+    ]
+)
+_MEMBERS = "run string, groups map<string, array<string>>"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found, still on Spark."""
+
+    verdicts: DataFrame
+    """A row a run: the counts."""
+    violations: DataFrame
+    """A row for each causal violation with its witness: the first of each run, late ones first."""
+
+    def total(self) -> Verdict:
+        """The counts of all runs together."""
+        sums = self.verdicts.agg(*(F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS)).first()
+        return Verdict(**(sums.asDict() if sums else {}))
+
+    def by_run(self) -> Iterator[tuple[str, Verdict]]:
+        """A verdict a run: a summary, as many rows as there are runs."""
+        for row in self.verdicts.orderBy("run").toLocalIterator():
+            yield row.run, Verdict(**{name: row[name] for name in COUNTS})
+
+    def first(self, count: int) -> list[Finding]:
+        """A few violations, late ones first."""
+        rows = self.violations.orderBy(F.desc("late"), "run", "process", "effect").limit(count)
+        return [msgspec.convert(row.asDict(), Finding) for row in rows.collect()]
+
+
+def audit(
+    events: DataFrame, members: DataFrame | None = None, most_violations: int = MOST_VIOLATIONS
+) -> Audit:
+    """Judge a DataFrame of events in the schema of traces, run by run.
+
+    `members` (run, groups: a map from group to its members) says who should have got what; without
+    it a message is meant for every process that its group's rows name. Rows with `destinations`
+    say so themselves. Bad rows raise an `InputError` when a result is first asked for.
+    """
+    check_columns(events.columns, "the DataFrame of events")
+    spark = events.sparkSession
+    columns = [*REQUIRED, *({"destinations"} & set(events.columns))]
+    rows = events.select(*(F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in columns))
+    known = members if members is not None else spark.createDataFrame([], _MEMBERS)
+    judged = (
+        rows.groupBy("run")
+        .cogroup(known.select("run", "groups").groupBy("run"))
+        .applyInArrow(_judge(most_violations), from_arrow_schema(_JUDGED))
+        .persist()
+    )
+    bad = judged.where("error is not null").first()
+    if bad is not None:
+        raise InputError(f"run {bad.run}: {bad.error}")
+    return Audit(
+        verdicts=judged.select("run", *COUNTS),
+        violations=judged.select("run", F.inline("findings")),
+    )
+
+
+def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    def judge(rows: pa.Table, known: pa.Table) -> pa.Table:
+        if rows.num_rows == 0:
+            return _JUDGED.empty_table()
+        run = rows.column("run")[0].as_py()
+        groups: dict[str, list[str]] = {}
+        for members in known.column("groups").to_pylist():
+            groups.update(members)
+        row: dict[str, Any] = {"run": run}
+        try:
+            judged = judge_run(run, rows, groups, most)
+        except InputError as error:
+            return pa.Table.from_pylist([row | {"error": str(error)}], schema=_JUDGED)
+        row |= {name: getattr(judged.verdict, name) for name in COUNTS}
+        row["findings"] = [msgspec.to_builtins(finding) for finding in judged.findings]
+        return pa.Table.from_pylist([row], schema=_JUDGED)
+
+    return judge
+
+
+def read_events(spark: SparkSession, *paths: str) -> DataFrame:
+    """The events of the traces at `paths`: local, or any URL Spark reads."""
+    reader = spark.read.option("recursiveFileLookup", "true")
+    try:
+        events = reader.option("pathGlobFilter", "*.parquet").parquet(*paths)
+    except AnalysisException as error:
+        raise InputError(f"{', '.join(paths)} holds no trace: {first_line(error)}") from error
+    check_columns(events.columns, ", ".join(paths))
+    return events
+
+
+def read_members(spark: SparkSession, *paths: str) -> DataFrame:
+    """Who was in which group, from the `meta.json` files at `paths`."""
+    reader = spark.read.option("recursiveFileLookup", "true").option("wholetext", "true")
+    texts = reader.option("pathGlobFilter", META).text(list(paths))
+    meta = F.from_json("value", _MEMBERS)
+    return texts.select(meta.alias("meta")).select("meta.run", "meta.groups")
+
+
+def members_of(spark: SparkSession, about: Sequence[Meta]) -> DataFrame:
+    """The same from what has been read already."""
+    return spark.createDataFrame([(meta.run, meta.groups) for meta in about], _MEMBERS)

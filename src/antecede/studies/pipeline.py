@@ -1,0 +1,96 @@
+"""From scenarios to a report: simulate, audit, tabulate, draw; skipping whatever is done already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from antecede.errors import InputError
+from antecede.report.sweep import example_events, faults, sweep_page
+from antecede.sim.scenario import Scenario
+from antecede.spark.results import RESULTS, SUMMARY, write_results
+from antecede.spark.session import connect
+from antecede.spark.sweep import Sweep
+from antecede.trace.writer import write_whole
+
+REPORT = "report.html"
+_DRAWABLE = 200
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is finished, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study left: its table, and the errors of runs that failed."""
+
+    summary: pa.Table
+    failed: dict[str, str]
+    skipped: int
+
+    @property
+    def fine(self) -> bool:
+        """Every run finished, and no audit found anything."""
+        return not self.failed and not faults(self.summary.to_pylist())
+
+
+def run_study(
+    folder: Path,
+    scenarios: Sequence[Scenario],
+    *,
+    extra: Sequence[Scenario] = (),
+    master: str | None = None,
+    metrics_only: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Outcome:
+    """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do.
+
+    `extra` runs are made and audited too, but are no part of the table.
+    """
+    sweep = Sweep(folder, [*scenarios, *extra], metrics_only=metrics_only)
+    total = len(sweep.scenarios)
+    todo = len(sweep.unfinished())
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        if todo or sweep.unjudged():
+            progress("starting Spark", 0, 0)
+            spark: SparkSession = stack.enter_context(connect(master))
+            done = total - todo
+            progress("simulating", done, total)
+            failed = sweep.simulate(spark, lambda now: progress("simulating", done + now, total))
+            unjudged = len(sweep.unjudged())
+            if unjudged:
+                progress("auditing", total - unjudged, total)
+                sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
+    summary = write_results(Sweep(folder, scenarios, metrics_only=metrics_only))
+    return Outcome(summary, failed, total - todo)
+
+
+def write_report(folder: Path, title: str, example: str | None = None) -> Path:
+    """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found."""
+    if not (folder / SUMMARY).exists():
+        raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
+    summary = pq.read_table(folder / SUMMARY)
+    drawn = example or _small_run(folder)
+    events = example_events(folder / "runs" / drawn) if drawn else None
+    html = sweep_page(summary, events, title)
+    write_whole(folder / REPORT, html.encode())
+    return folder / REPORT
+
+
+def _small_run(folder: Path) -> str | None:
+    """The traced run with the fewest deliveries in which something was held, if one can be drawn."""
+    rows = pq.read_table(folder / RESULTS, columns=["run", "deliveries", "held"]).to_pylist()
+    small = [
+        row
+        for row in rows
+        if row["held"] > 0 and row["deliveries"] <= _DRAWABLE
+        and list((folder / "runs" / row["run"]).glob("*.parquet"))
+    ]  # fmt: skip
+    return min(small, key=lambda row: (row["deliveries"], row["run"]))["run"] if small else None

@@ -1,0 +1,243 @@
+"""Reading traces from local files: Parquet, JSON lines and CSV, whole or in batches.
+
+Whatever comes from a file is hostile until it is decoded: every error names the file, and the row
+and the field where there is one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antecede.errors import InputError
+from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, read_meta
+from antecede.trace.writer import META
+
+_BATCH_ROWS = 65_536
+_TEXT_ROW_BYTES = 60
+_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
+
+
+def trace_files(path: Path) -> list[Path]:
+    """The files of the trace at `path`: itself, or what lies in the folder at any depth."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if path.is_file():
+        if path.suffix not in _SUFFIXES:
+            raise InputError(f"{path}: a trace is a folder or a file ending in {_list(_SUFFIXES)}")
+        return [path]
+    files = sorted(
+        file
+        for suffix in _SUFFIXES
+        for file in path.rglob(f"*{suffix}")
+        if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+    )
+    if not files:
+        raise InputError(f"{path} holds no trace: no file in it ends in {_list(_SUFFIXES)}")
+    return files
+
+
+def metas(path: Path) -> list[Meta]:
+    """What the trace folders at `path` say of themselves."""
+    if path.is_file():
+        found = [path.parent / META] if (path.parent / META).exists() else []
+    else:
+        found = sorted(path.rglob(META))
+    return [read_meta(file.read_bytes(), str(file)) for file in found]
+
+
+def check_files(files: list[Path]) -> None:
+    """Whether every Parquet file is whole and has the columns of a trace; nothing else is read."""
+    for file in files:
+        if file.suffix == ".parquet":
+            open_parquet(file)
+
+
+def estimate_rows(files: list[Path]) -> int:
+    """How many rows a trace has: exact for Parquet, from its size for text."""
+    return sum(
+        open_parquet(file).metadata.num_rows
+        if file.suffix == ".parquet"
+        else file.stat().st_size // _TEXT_ROW_BYTES
+        for file in files
+    )
+
+
+def read_batches(file: Path) -> Iterator[pa.Table]:
+    """The rows of one file, in the types of the schema."""
+    if file.suffix == ".parquet":
+        yield from _read_parquet(file)
+    elif file.suffix == ".csv":
+        yield from _in_batches(_read_csv(file), file)
+    else:
+        yield from _in_batches(_read_json_lines(file), file)
+
+
+def open_parquet(file: Path) -> pq.ParquetFile:
+    """A Parquet file whose footer and columns are in order."""
+    try:
+        opened = pq.ParquetFile(file)
+    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is {_why_not_parquet(file)} ({_first_line(error)})") from error
+    check_columns(opened.schema_arrow.names, str(file))
+    for name in opened.schema_arrow.names:
+        if name in FIELDS:
+            _check_type(opened.schema_arrow.field(name), file)
+    return opened
+
+
+def _why_not_parquet(file: Path) -> str:
+    with file.open("rb") as stream:
+        head = stream.read(4)
+    if not head:
+        return "empty, not Parquet"
+    return "a truncated or damaged Parquet file" if head == b"PAR1" else "not a Parquet file"
+
+
+def _check_type(field: pa.Field, file: Path) -> None:
+    expected = FIELDS[field.name][0]
+    found = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    same = (
+        (pa.types.is_integer(expected) and pa.types.is_integer(found))
+        or (pa.types.is_string(expected) and _is_text(found))
+        or (pa.types.is_list(expected) and (pa.types.is_list(found) or pa.types.is_large_list(found)))
+    )
+    if not same:
+        raise InputError(f"{file}: column {field.name} holds {found}, expected {expected}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _read_parquet(file: Path) -> Iterator[pa.Table]:
+    opened = open_parquet(file)
+    columns = [name for name in opened.schema_arrow.names if name in FIELDS]
+    schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
+    before = 0
+    try:
+        for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):
+            table = pa.Table.from_batches([batch]).cast(schema)
+            _check_nulls(table, file, before)
+            before += table.num_rows
+            yield table
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
+
+
+def _check_nulls(table: pa.Table, file: Path, before: int) -> None:
+    for name in REQUIRED:
+        column = table.column(name)
+        if column.null_count:
+            row = before + column.is_null().to_pylist().index(True) + 1
+            raise InputError(f"{file}, row {row}, field {name}: it is empty")
+
+
+Row = dict[str, Any]
+
+
+def _in_batches(rows: Iterator[Row], file: Path) -> Iterator[pa.Table]:
+    schema: pa.Schema | None = None
+    batch: list[Row] = []
+
+    def table() -> pa.Table:
+        return pa.Table.from_pylist(batch, schema=schema)
+
+    for row in rows:
+        if schema is None:
+            schema = pa.schema([(name, FIELDS[name][0]) for name in FIELDS if name in row])
+        batch.append(row)
+        if len(batch) >= _BATCH_ROWS:
+            yield table()
+            batch = []
+    if schema is None:
+        raise InputError(f"{file} is empty; a trace needs at least one row")
+    yield table()
+
+
+def _read_json_lines(file: Path) -> Iterator[Row]:
+    decoder = msgspec.json.Decoder()
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = decoder.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InputError(f"{file}, row {number}: not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{file}, row {number}: expected an object with named fields")
+            yield {
+                name: _checked(row.get(name), name, file, number)
+                for name in FIELDS
+                if name in row or name in REQUIRED
+            }
+
+
+def _read_csv(file: Path) -> Iterator[Row]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        try:
+            if reader.fieldnames is None:
+                raise InputError(f"{file} is empty; a trace needs a header and rows")
+            check_columns(list(reader.fieldnames), str(file))
+            for number, row in enumerate(reader, start=1):
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"{file}, row {number}: it does not have the header's {len(reader.fieldnames)} fields"
+                    )
+                yield {
+                    name: _checked(_from_text(row[name], name), name, file, number)
+                    for name in FIELDS
+                    if name in row
+                }
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
+        except csv.Error as error:
+            raise InputError(f"{file}, line {reader.line_num}: {error}") from error
+
+
+def _from_text(text: str, name: str) -> Any:
+    kind = FIELDS[name][0]
+    if text == "" and name not in REQUIRED:
+        return None
+    if pa.types.is_integer(kind):
+        try:
+            return int(text)
+        except ValueError:
+            return text
+    return text.split() if pa.types.is_list(kind) else text
+
+
+def _checked(value: Any, name: str, file: Path, number: int) -> Any:
+    """A value that has its field's type, or an error that says where it is and what it is."""
+    kind = FIELDS[name][0]
+    if value is None:
+        if name in REQUIRED:
+            raise InputError(f"{file}, row {number}, field {name}: it is missing")
+        return None
+    if pa.types.is_integer(kind):
+        right, expected = type(value) is int and -(2**63) <= value < 2**63, "a whole number"
+    elif pa.types.is_list(kind):
+        right = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        expected = "a list of texts"
+    else:
+        right, expected = isinstance(value, str), "text"
+    if not right:
+        shown = repr(value)[:60]
+        raise InputError(f"{file}, row {number}, field {name}: expected {expected}, got {shown}")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _list(items: tuple[str, ...]) -> str:
+    return f"{', '.join(items[:-1])} or {items[-1]}"
