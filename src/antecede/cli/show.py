@@ -50,7 +50,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     """A bar on standard error; call what it gives with (what, done, total)."""
     what = TextColumn("{task.description:<16}")
     columns = (SpinnerColumn(), what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         tasks: dict[str, Any] = {}
 
         def update(what: str, done: int, total: int) -> None:

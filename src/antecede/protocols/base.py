@@ -114,14 +114,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def paper_bytes(self, packet: Packet) -> int:
         """The packet's control information as its paper counts it."""
 
-    def wake(self, now: int) -> Effects:  # noqa: ARG002
+    def wake(self, now: int) -> Effects:
         """A time that was asked for by `wake_at` has come."""
         return NOTHING
 
-    def link_opened(self, link: int, now: int) -> Effects:  # noqa: ARG002
+    def link_opened(self, link: int, now: int) -> Effects:
         return NOTHING
 
-    def link_closed(self, link: int, now: int) -> Effects:  # noqa: ARG002
+    def link_closed(self, link: int, now: int) -> Effects:
         return NOTHING
 
     @classmethod

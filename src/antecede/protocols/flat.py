@@ -107,7 +107,7 @@ class Flat(Protocol):
     def learn(self, packet: Clocked | Dependent) -> None:
         """`packet` has just been delivered here."""
 
-    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:  # noqa: ARG002
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.delivered[self.me] += 1
         seq = self.delivered[self.me]
         others = tuple(peer for peer in range(self.size) if peer != self.me)
@@ -115,7 +115,7 @@ class Flat(Protocol):
         sends = (Send(others, packet),) if others else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:  # noqa: ARG002
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
         sound = self._sound(packet)
         if self.received[sound.origin].add(sound.seq):
             unmet = sound.unmet(self.delivered)
@@ -145,7 +145,7 @@ class Flat(Protocol):
             held.unmet.pop()
         self.ready.append(held.packet)
 
-    def deliver(self, now: int) -> Delivery | None:  # noqa: ARG002
+    def deliver(self, now: int) -> Delivery | None:
         if not self.ready:
             return None
         packet = self.ready.pop(0)

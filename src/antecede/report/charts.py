@@ -94,7 +94,7 @@ def nice_ticks(top: float, about: int = 5) -> list[float]:
     rough = max(top, 1e-9) / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
-    return [step * number for number in range(math.ceil(top / step - 1e-9) + 1)]
+    return [step * number for number in range(max(1, math.ceil(top / step - 1e-9)) + 1)]
 
 
 def _spread(places: Sequence[float], gap: float) -> list[float]:

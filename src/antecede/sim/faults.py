@@ -28,7 +28,7 @@ class Spike(Fault):
     end: int
     extra: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
         return [t + self.extra for t in times] if self.start <= now < self.end else times
 
 
@@ -39,7 +39,7 @@ class Duplicate(Fault):
     share: float
     within: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
         if not times or not chance.happens(bits, self.share):
             return times
         return [*times, times[0] + chance.between(chance.mix(bits), 0, self.within + 1)]
@@ -52,7 +52,7 @@ class Reorder(Fault):
     share: float
     by: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
         if not chance.happens(bits, self.share):
             return times
         late = chance.between(chance.mix(bits), 0, self.by + 1)
@@ -65,7 +65,7 @@ class Loss(Fault):
 
     share: float
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:  # noqa: ARG002
+    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
         return [] if chance.happens(bits, self.share) else times
 
 

@@ -41,14 +41,14 @@ class Meter:
         self._deliveries = self._latency = self._latency_max = 0
         self._held = self._hold = self._most_held = 0
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:  # noqa: ARG002
+    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
         self._sent_at[message] = time
         self._control += control
         self._control_max = max(self._control_max, control)
         self._paper += paper
         self._paper_max = max(self._paper_max, paper)
 
-    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:  # noqa: ARG002
+    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         if message.seq <= self._delivered[process].get(message.origin, 0):
             return
         arrived = self._arrived[process]

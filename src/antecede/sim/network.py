@@ -45,7 +45,7 @@ class Delay(abc.ABC):
 class Fixed(Delay):
     value: int
 
-    def of(self, bits: int) -> int:  # noqa: ARG002
+    def of(self, bits: int) -> int:
         return self.value
 
 
@@ -125,7 +125,7 @@ class Direct(Network):
         self._faults = [(fault, number) for number, fault in enumerate(faults)]
         self._links: dict[tuple[int, int], _Link] = {}
 
-    def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:  # noqa: ARG002
+    def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
         arrivals = []
         for destination in to:
             link = self._links.get((source, destination))

@@ -41,7 +41,7 @@ class Recorder:
             control, payload, link,
         ))  # fmt: skip
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:  # noqa: ARG002
+    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
         self._row(process, "send", message, time, control, self._payload)
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:

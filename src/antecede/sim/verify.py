@@ -25,13 +25,13 @@ class Histories:
     def __init__(self, peers: int) -> None:
         self.steps: list[list[Step]] = [[] for _ in range(peers)]
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:  # noqa: ARG002
+    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
         self.steps[process].append(Step(Kind.SEND, message))
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         """Arriving is not an event of causal order."""
 
-    def deliver(self, process: int, message: MessageId, time: int) -> None:  # noqa: ARG002
+    def deliver(self, process: int, message: MessageId, time: int) -> None:
         self.steps[process].append(Step(Kind.DELIVER, message))
 
 

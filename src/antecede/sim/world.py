@@ -54,15 +54,18 @@ class World:
         self._payload = payload
         self._sent = [0] * len(members)
         self._queue: list[tuple[int, int, int, int, int, Any]] = []
+        for peer in range(len(members)):
+            self._plan_send(peer, 0)
 
     def run(self) -> None:
-        for peer in range(len(self.members)):
-            self._plan_send(peer, 0)
-        while self._queue:
-            self.step()
+        """Until nothing is left to happen."""
+        while self.step():
+            pass
 
-    def step(self) -> None:
-        """The next thing that happens, and all that follows from it at once."""
+    def step(self) -> bool:
+        """The next thing that happens and all that follows from it at once; False if nothing does."""
+        if not self._queue:
+            return False
         self.now, kind, peer, source, _, packet = heapq.heappop(self._queue)
         if kind == _ARRIVAL:
             for message in packet.carries():
@@ -76,6 +79,7 @@ class World:
             self._sent[peer] += 1
             self._plan_send(peer, self.now)
         self._take_deliveries(peer)
+        return True
 
     def _plan_send(self, peer: int, previous: int) -> None:
         time = self._workload.next_send(peer, self._sent[peer], previous)
@@ -98,11 +102,12 @@ class World:
 
     def _carry_out(self, peer: int, effects: Effects) -> None:
         for send in effects.sends:
-            self._transmit(peer, send.to, send.packet)
+            self.transmit(peer, send.to, send.packet)
         if effects.wake_at is not None:
             heapq.heappush(self._queue, (effects.wake_at, _WAKE, peer, 0, 0, None))
 
-    def _transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
+    def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
+        """Hand a packet to the network."""
         size = len(packet.payload) + self.members[source].control_bytes(packet)
         for time, peer, number in self._network.transmit(source, to, size, self.now):
             heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))

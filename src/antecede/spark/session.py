@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -75,7 +76,7 @@ def connect(master: str | None = None) -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         atexit.unregister(shutil.rmtree)
         where = f"; its log is {log}" if log.exists() else ""
         raise SparkError(f"Spark failed: {first_line(error)}{where}") from error
@@ -108,9 +109,11 @@ def _start(master: str | None, folder: Path, log: Path) -> SparkSession:
     return SparkSession(context)
 
 
-def first_line(error: PySparkException) -> str:
+def first_line(error: Exception) -> str:
     """What a Spark exception says, without its stacks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, Py4JJavaError):
+        lines = [line.strip() for line in str(error.java_exception.getMessage()).splitlines()] or lines
     python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception"))]
     return (python[-1] if "PythonException" in type(error).__name__ and python else lines[0])[:400]
 
@@ -124,17 +127,25 @@ def is_local(session: SparkSession) -> bool:
     return str(master).startswith("local[") or master == "local"
 
 
-def is_url(path: str) -> bool:
-    """Whether a path is one that only Spark can open (s3a://, hdfs://), not a file here."""
-    scheme, found, _ = path.partition("://")
-    return bool(found) and scheme != "file"
+def refuse_unshared(session: SparkSession, path: Path, file: Path | None = None) -> None:
+    """A local path is of use to a cluster only if every executor sees it; say so otherwise.
 
-
-def refuse_unshared(session: SparkSession, path: Path) -> None:
-    """A local path is of use to a cluster only if every executor sees it; say so otherwise."""
+    `file` is one that lies in the folder `path`; without one, one is put there for a moment.
+    """
     if is_local(session):
         return
-    probe = str(path.resolve())
+    with tempfile.NamedTemporaryFile(dir=None if file else path, prefix=".antecede-") as mark:
+        hosts = _blind_hosts(session, file or Path(mark.name))
+    if hosts:
+        raise InputError(
+            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put "
+            "it on storage that all share and give its URL (s3a://, hdfs://) or common path"
+        )
+
+
+def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
+    """Some of the executors' hosts that do not see a file."""
+    probe = str(file.resolve())
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         import socket
@@ -148,12 +159,7 @@ def refuse_unshared(session: SparkSession, path: Path) -> None:
 
     partitions = 16
     blind = session.range(0, partitions, 1, partitions).mapInArrow(look, "host string")
-    hosts = sorted(row.host for row in blind.distinct().limit(5).collect())
-    if hosts:
-        raise InputError(
-            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put "
-            "it on storage that all share and give its URL (s3a://, hdfs://) or common path"
-        )
+    return sorted(row.host for row in blind.distinct().limit(5).collect())
 
 
 def literal_rows(session: SparkSession, values: list[str], column: str) -> DataFrame:

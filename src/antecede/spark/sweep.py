@@ -131,12 +131,12 @@ def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
     key = scenario.key()
     folder = runs / key
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # What an earlier attempt said of itself no longer holds once the run is made anew.
+        for said in (_VERDICT, _RUN):
+            (folder / said).unlink(missing_ok=True)
         start = time.process_time()
-        if metrics_only:
-            folder.mkdir(parents=True, exist_ok=True)
-            metrics = simulate(scenario)
-        else:
-            metrics = simulate_to(folder, scenario)
+        metrics = simulate(scenario) if metrics_only else simulate_to(folder, scenario)
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(folder / _RUN, msgspec.json.encode(run))
     except Exception as error:  # whatever a protocol raises, the other runs go on

@@ -51,7 +51,7 @@ def _local_on_spark(
 ) -> Outcome:
     about = metas(path)
     if all(file.suffix == ".parquet" for file in files):
-        return _on_spark(str(path.resolve()), about, limit, master, progress)
+        return _on_spark(str(path.resolve()), about, limit, master, progress, files[0])
     progress("reading", 0, 0)
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         write_parts(Path(folder), (table for file in files for table in read_batches(file)))
@@ -59,7 +59,12 @@ def _local_on_spark(
 
 
 def _on_spark(
-    path: str, about: list[Meta] | None, limit: int, master: str | None, progress: Progress
+    path: str,
+    about: list[Meta] | None,
+    limit: int,
+    master: str | None,
+    progress: Progress,
+    file: Path | None = None,
 ) -> Outcome:
     require("antecede.spark", "spark")
     from antecede.spark.audit import audit, members_of, read_events, read_members
@@ -68,7 +73,7 @@ def _on_spark(
     progress("starting Spark", 0, 0)
     with connect(master) as spark:
         if about is not None:
-            refuse_unshared(spark, Path(path))
+            refuse_unshared(spark, Path(path), file)
         progress("auditing", 0, 0)
         events = read_events(spark, path)
         members = read_members(spark, path) if about is None else members_of(spark, about)

@@ -120,6 +120,8 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
     opened = open_parquet(file)
     columns = [name for name in opened.schema_arrow.names if name in FIELDS]
     schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
+    if opened.metadata.num_rows == 0:
+        yield schema.empty_table()
     before = 0
     try:
         for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):

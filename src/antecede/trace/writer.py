@@ -16,6 +16,7 @@ from antecede.trace.schema import FIELDS, Meta
 META = "meta.json"
 _BATCH_ROWS = 65_536
 _PART_ROWS = 1_048_576
+_ASIDE = ".writing"
 
 
 class TraceWriter:
@@ -75,7 +76,7 @@ class TraceWriter:
             self._parts += 1
 
     def _aside(self) -> Path:
-        return self.folder / f".part-{self._parts:05}.parquet.writing"
+        return self.folder / f".part-{self._parts:05}.parquet{_ASIDE}"
 
     def close(self) -> None:
         """Write out what is left. A trace without events still has one (empty) part."""
@@ -114,15 +115,21 @@ def _make_room(folder: Path) -> None:
         raise InputError(f"{folder} is a file; a trace goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
     there = list(folder.iterdir())
-    if there and not (folder / META).exists():
+    known = (folder / META).exists()
+    # An unfinished file is ours in any case: a writer was stopped before it could say so.
+    ours = [file for file in there if _is_ours(file) and (known or file.suffix == _ASIDE)]
+    if not known and len(ours) < len(there):
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
-    for file in there:
-        if file.name == META or file.suffix in (".parquet", ".writing"):
-            file.unlink()
+    for file in ours:
+        file.unlink()
+
+
+def _is_ours(file: Path) -> bool:
+    return file.name == META or file.suffix in (".parquet", _ASIDE)
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole or not at all."""
-    aside = path.with_name(f".{path.name}.writing")
+    aside = path.with_name(f".{path.name}{_ASIDE}")
     aside.write_bytes(data)
     aside.rename(path)

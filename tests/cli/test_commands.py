@@ -1,0 +1,198 @@
+"""The commands as a person types them: real processes, real exit codes, one line for an error."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from antecede.order import CausalOrder
+from antecede.protocols.catalog import PROTOCOLS
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.trace.executions import execution
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+
+
+def antecede(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+def document(*words: str, code: int = 0) -> Any:
+    done = antecede(*words, "--json")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "trace"
+    simulate_to(folder, scenario(protocol="mbcp", peers=8, seconds=1, seed=7))
+    return folder
+
+
+def test_help_lists_the_commands() -> None:
+    shown = antecede("--help").stdout
+    for command in ("demo", "simulate", "sweep", "audit", "verify", "report", "doctor"):
+        assert command in shown
+        assert "--json" in antecede(command, "--help").stdout
+
+
+def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
+    words = ["simulate", "--protocol", "mbcp", "--peers", "6", "--seconds", "1", "--seed", "7"]
+    shown = document(*words, "--out", str(tmp_path / "a"))
+    assert shown["deliveries"] == 5 * shown["messages"] > 0
+    assert {"cpu_seconds", "deliveries_per_second", "control_bytes_mean", "paper_bytes_mean"} <= shown.keys()
+    assert shown["stuck"] == 0
+    assert antecede(*words, "--out", str(tmp_path / "b")).returncode == 0
+    for name in ("meta.json", "part-00000.parquet"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert document(*words, "--metrics-only", "--out", str(tmp_path / "c"))["messages"] == shown["messages"]
+    assert not (tmp_path / "c").exists()
+
+
+def test_audit_of_a_clean_trace(trace: Path) -> None:
+    shown = document("audit", str(trace))
+    faults = (
+        "causal_deliveries", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
+        "fifo_deliveries", "missing", "duplicates", "orphans", "impossible",
+    )  # fmt: skip
+    assert {name: shown[name] for name in faults} == dict.fromkeys(faults, 0)
+    assert shown["processes"] == 8
+    assert shown["deliveries"] == 7 * shown["messages"]
+    assert "clean" in antecede("audit", str(trace)).stdout
+
+
+def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: Path) -> None:
+    """Two adjacent deliveries of one process, the second immediately dependent on the first."""
+    table = pq.read_table(trace / "part-00000.parquet")
+    whole = execution(table, {})
+    order = CausalOrder(whole)
+    rows = table.to_pylist()
+    first, second = next(
+        (one, other)
+        for process in whole.names
+        for mine in [[r for r in sorted(rows, key=lambda r: r["index"]) if r["process"] == process]]
+        for one, other in itertools.pairwise(mine)
+        if one["kind"] == other["kind"] == "deliver"
+        and _id(one, whole.names) in order.immediate(_id(other, whole.names))
+    )
+    first["index"], second["index"] = second["index"], first["index"]
+    swapped = tmp_path / "swapped"
+    swapped.mkdir()
+    (swapped / "meta.json").write_bytes((trace / "meta.json").read_bytes())
+    pq.write_table(
+        pq.read_table(trace / "part-00000.parquet").from_pylist(rows, table.schema), swapped / "p.parquet"
+    )
+    for engine in ("local", "spark"):
+        shown = document("audit", str(swapped), "--engine", engine, code=1)
+        assert shown["engine"] == engine
+        assert (shown["causal_deliveries"], shown["causal_late_deliveries"]) == (1, 1)
+        assert (shown["causal_pairs_late"], shown["causal_pairs_never"], shown["missing"]) == (1, 0, 0)
+        (violation,) = shown["violations"]
+        assert violation["process"] == first["process"]
+        assert violation["cause"] == f"{first['origin']}:{first['seq']}"
+        assert violation["effect"] == f"{second['origin']}:{second['seq']}"
+    told = antecede("audit", str(swapped))
+    assert told.returncode == 1
+    assert "before its cause" in told.stdout
+
+
+def _id(row: dict[str, Any], names: Any) -> Any:
+    from antecede.order import MessageId
+
+    return MessageId(list(names).index(row["origin"]), row["seq"])
+
+
+def test_verify_prints_a_row_a_protocol() -> None:
+    shown = document("verify", "all", "--runs", "20", "--seed", "1")
+    assert [each["protocol"] for each in shown["protocols"]] == list(PROTOCOLS)
+    assert shown["passed"] is True
+
+
+def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from antecede.protocols.mbcp import Mbcp\n"
+        "class Hasty(Mbcp):\n"
+        "    name = 'hasty'\n"
+        "    def _file(self, held):\n"
+        "        self.ready.append(held.packet)\n"
+    )
+    done = antecede("verify", "mine:Hasty", "--runs", "30", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "before its cause" in done.stdout
+
+
+def test_doctor_finds_what_is_here() -> None:
+    found = {each["what"]: each for each in document("doctor")}
+    assert found["java"]["found"]
+    assert "pyspark 4" in found["[spark]"]["detail"]
+
+
+def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        '[run]\nseconds = 0.3\n[grid]\nprotocol = ["mbcp", "timestamp"]\npeers = [2, 3]\n'
+    )
+    done = antecede("sweep", "grid.toml", "--out", "here", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert len(shown["summary"]) == 4
+    assert (tmp_path / shown["report"]).exists()
+    again = antecede("sweep", "grid.toml", "--out", "here", cwd=tmp_path)
+    assert "4 runs were finished before" in again.stdout
+    (tmp_path / shown["report"]).unlink()
+    assert antecede("report", "here", cwd=tmp_path).returncode == 0
+    assert (tmp_path / shown["report"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["audit", "nowhere"], "nowhere does not exist"),
+        (["audit", "nowhere", "--engine", "quantum"], "no engine 'quantum'"),
+        (["audit"], "Missing argument"),
+        (["audit", "s3a://bucket/t", "--engine", "local"], "Spark only"),
+        (["simulate", "--peers", "0"], "peers"),
+        (["simulate", "--peers", "many"], "--peers"),
+        (["simulate", "--delay", "soon"], "soon"),
+        (["simulate", "--protocol", "gossip"], "gossip"),
+        (["simulate", "--out", "/proc/nowhere"], "/proc/nowhere"),
+        (["verify", "gossip"], "gossip"),
+        (["verify", "mbcp", "--runs", "0"], "runs"),
+        (["sweep", "nothing.toml"], "nothing.toml"),
+        (["report", "nothing"], "nothing"),
+        (["dance"], "dance"),
+        (["simulate", "--colour", "red"], "colour"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+    done = antecede(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+    assert says in done.stderr
+
+
+def test_importing_is_cheap_and_the_core_needs_no_extra() -> None:
+    """What an extra brings is imported by the command that needs it, not before."""
+    heavy = "{'pyspark', 'pyarrow', 'pandas', 'numpy', 'websockets'}"
+    script = f"import sys, antecede.cli.main, antecede.sim.verify; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_a_missing_extra_says_how_to_get_it(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['pyarrow'] = None; sys.argv = ['antecede', 'audit', '.'];"
+        "from antecede.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'antecede[sim]'" in done.stderr

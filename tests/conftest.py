@@ -1,0 +1,49 @@
+"""What all tests share: Hypothesis profiles, one Spark for all, and where real traces lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("dev", deadline=None, max_examples=100, suppress_health_check=_slow)
+settings.register_profile(
+    "ci", deadline=None, max_examples=300, derandomize=True, suppress_health_check=_slow
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share the one Spark run on one worker."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real Spark, embedded, with the Java that comes in a wheel."""
+    from antecede.spark.session import connect
+
+    # Workers load the tests' own protocols by name.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent / "spark")
+    with connect() as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def real_traces() -> Path:
+    """Traces that nobody here wrote."""
+    folder = os.environ.get("ANTECEDE_TRACES")
+    if not folder:
+        pytest.skip("ANTECEDE_TRACES names no folder of real traces")
+    return Path(folder)

@@ -1,0 +1,122 @@
+"""The report in a real browser: both pictures are really drawn, in light and in dark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antecede.report.sweep import example_events, sweep_page
+from antecede.sim.grid import expand
+from antecede.sim.record import simulate_to
+from antecede.spark.results import summarise
+from antecede.studies import demo
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1200,1600",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        if os.environ.get("ANTECEDE_BROWSER") == "required":
+            pytest.fail("chromium and chromedriver are required here and were not found")
+        pytest.skip("no chromium with chromedriver (Debian: apt-get install chromium chromium-driver)")
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
+        options.add_argument(flag)
+    opened = Chrome(options=options, service=Service(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's page, from small real runs."""
+    import msgspec
+    import pyarrow as pa
+
+    folder = tmp_path_factory.mktemp("report")
+    rows = []
+    for given in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
+        metrics = simulate_to(folder / given.key(), given)
+        verdict = dict.fromkeys(
+            ["causal_deliveries", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
+             "fifo_deliveries", "missing", "duplicates", "orphans", "impossible"], 0
+        )  # fmt: skip
+        rows.append(
+            {"run": given.key(), **msgspec.to_builtins(given), **msgspec.to_builtins(metrics), **verdict}
+        )
+    simulate_to(folder / "story", demo.story())
+    html = sweep_page(summarise(pa.Table.from_pylist(rows)), example_events(folder / "story"), demo.TITLE)
+    page = folder / "report.html"
+    page.write_text(html, encoding="utf-8")
+    return page
+
+
+BOX = """
+const box = document.querySelector(arguments[0]).getBoundingClientRect();
+return [box.width, box.height];
+"""
+COLOUR = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]];"
+
+
+def size(browser: Chrome, selector: str) -> tuple[float, float]:
+    width, height = browser.execute_script(BOX, selector)
+    return width, height
+
+
+def test_both_pictures_are_drawn(browser: Chrome, report: Path) -> None:
+    browser.get(report.as_uri())
+    for selector in ("svg.chart", "svg.spacetime"):
+        width, height = size(browser, selector)
+        assert width > 300
+        assert height > 150
+    count = "return document.querySelectorAll(arguments[0]).length;"
+    assert browser.execute_script(count, "svg.chart .series") == 4
+    line_width, line_height = size(browser, "svg.chart .series path")
+    assert line_width > 150
+    assert line_height > 5
+    held_width, _ = size(browser, "svg.spacetime .hold.star line")
+    assert held_width > 100
+    assert "waits" in browser.execute_script("return document.querySelector('.hold.star text').textContent;")
+
+
+def test_nothing_overflows_the_page(browser: Chrome, report: Path) -> None:
+    browser.get(report.as_uri())
+    script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth;"
+    assert browser.execute_script(script)
+
+
+def test_light_and_dark_both_have_contrast(browser: Chrome, report: Path) -> None:
+    seen = {}
+    for scheme in ("light", "dark"):
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        browser.get(report.as_uri())
+        paper = browser.execute_script(COLOUR, "body", "backgroundColor")
+        ink = browser.execute_script(COLOUR, "h1", "color")
+        line = browser.execute_script(COLOUR, ".series path", "stroke")
+        assert abs(brightness(paper) - brightness(ink)) > 120
+        assert abs(brightness(paper) - brightness(line)) > 60
+        seen[scheme] = paper
+    assert seen["light"] != seen["dark"]
+
+
+def brightness(colour: str) -> float:
+    red, green, blue = (float(part) for part in colour.strip("rgba()").split(",")[:3])
+    return 0.299 * red + 0.587 * green + 0.114 * blue

@@ -1,0 +1,123 @@
+"""verify catches broken protocols; each copy here lacks one thing that it needs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from antecede.protocols.flat import Clocked, Dependent, Flat, Held
+from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.timestamp import Timestamp
+from antecede.sim.verify import Report, random_scenario, verify
+
+
+class _NoDependencyCheck(Flat):
+    """Delivers in each sender's order, whatever the message names."""
+
+    def _file(self, held: Held) -> None:
+        held.unmet = [(peer, count) for peer, count in held.unmet if peer == held.packet.origin]
+        super()._file(held)
+
+
+class _NoFifoCheck(Flat):
+    """Delivers when the named causes are there, in whatever order the sender sent."""
+
+    def _file(self, held: Held) -> None:
+        held.unmet = [(peer, count) for peer, count in held.unmet if peer != held.packet.origin]
+        super()._file(held)
+
+
+class TimestampWithoutDependencies(_NoDependencyCheck, Timestamp):
+    name: ClassVar[str] = "timestamp without its check of dependencies"
+
+
+class MbcpWithoutDependencies(_NoDependencyCheck, Mbcp):
+    name: ClassVar[str] = "mbcp without its check of dependencies"
+
+
+class TimestampWithoutFifo(_NoFifoCheck, Timestamp):
+    name: ClassVar[str] = "timestamp without its check of the sender's order"
+
+
+class MbcpWithoutFifo(_NoFifoCheck, Mbcp):
+    name: ClassVar[str] = "mbcp without its check of the sender's order"
+
+
+class MbcpAsPrinted(Mbcp):
+    """Table 1 of seed 001, which leaves out the step that its example describes."""
+
+    name: ClassVar[str] = "mbcp as printed"
+
+    def forget(self, covered: dict[int, int]) -> None:
+        pass
+
+
+class MbcpThatNeverDelivers(Mbcp):
+    name: ClassVar[str] = "mbcp that waits for ever"
+
+    def _file(self, held: Held) -> None:
+        held.unmet.append((held.packet.origin, held.packet.seq))
+        super()._file(held)
+
+
+class MbcpThatRepeats(Mbcp):
+    name: ClassVar[str] = "mbcp that delivers some messages twice"
+
+    def learn(self, packet: Clocked | Dependent) -> None:
+        super().learn(packet)
+        if packet.seq % 3 == 0 and packet.payload:
+            self.ready.insert(0, Dependent(b"", packet.origin, packet.seq, {}))
+
+
+def report(protocol: str, runs: int = 150) -> Report:
+    found = Report(protocol)
+    for found in verify(protocol, runs, seed=1):  # noqa: B007
+        pass
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["timestamp", "timestamp-diff", "mbcp"])
+def test_ours_pass(protocol: str) -> None:
+    found = report(protocol)
+    assert found.passed
+    assert found.failures == []
+    assert found.deliveries > 10_000
+    assert found.largest_group == 10
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["TimestampWithoutDependencies", "MbcpWithoutDependencies", "TimestampWithoutFifo", "MbcpWithoutFifo"],
+)
+def test_a_missing_check_is_caught_and_explained(broken: str) -> None:
+    found = report(f"{__name__}:{broken}")
+    assert found.violations > 0
+    assert not found.passed
+    assert "before its cause" in found.failures[0].reason
+
+
+def test_a_protocol_that_sticks_is_caught() -> None:
+    found = report(f"{__name__}:MbcpThatNeverDelivers", runs=20)
+    assert found.stuck > 0
+    assert found.missing > 0
+    assert not found.passed
+
+
+def test_a_protocol_that_repeats_is_caught() -> None:
+    found = report(f"{__name__}:MbcpThatRepeats", runs=50)
+    assert found.duplicates > 0
+    assert not found.passed
+
+
+def test_without_the_omitted_step_order_holds_and_control_information_grows() -> None:
+    printed, ours = report(f"{__name__}:MbcpAsPrinted"), report("mbcp")
+    assert printed.passed
+    assert printed.deliveries == ours.deliveries
+    assert printed.control_bytes_mean > ours.control_bytes_mean
+
+
+def test_a_failure_replays_from_its_seed_and_run() -> None:
+    name = f"{__name__}:MbcpWithoutFifo"
+    failure = report(name, runs=30).failures[0]
+    assert random_scenario(name, 1, failure.run) == failure.scenario

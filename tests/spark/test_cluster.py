@@ -1,0 +1,102 @@
+"""A real cluster on the loopback: the same answer, and a path that it does not share is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.spark.java import find_java
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment() -> dict[str, str]:
+    mine = {
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return {key: value for key, value in os.environ.items() if key != "SPARK_HOME"} | mine
+
+
+@contextmanager
+def daemon(log: Path, *command: str, ready: str) -> Iterator[None]:
+    """A process that runs until the block ends; it is there once its log says so."""
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment())
+        try:
+            for _ in range(600):
+                if ready in log.read_text(errors="replace"):
+                    break
+                assert process.poll() is None, log.read_text(errors="replace")
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def worker(master: str, folder: Path) -> list[str]:
+    place = ["--host", "127.0.0.1", "--port", str(free_port()), "--webui-port", str(free_port())]
+    room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder)]
+    return [SPARK_CLASS, "org.apache.spark.deploy.worker.Worker", *place, *room, master]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
+    command = [SPARK_CLASS, "org.apache.spark.deploy.master.Master", *place]
+    log = tmp_path_factory.mktemp("master") / "log"
+    with daemon(log, *command, ready="I have been elected leader"):
+        yield f"spark://127.0.0.1:{port}"
+
+
+def audit(trace: Path, master: str) -> subprocess.CompletedProcess[str]:
+    command = [*ANTECEDE, "audit", str(trace), "--master", master, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+
+
+def test_a_cluster_gives_the_same_answer_and_sees_only_what_it_shares(master: str, tmp_path: Path) -> None:
+    shared, mine = tmp_path / "shared", tmp_path / "mine"
+    given = scenario(protocol="mbcp", peers=5, seconds=1)
+    for folder in (shared, mine):
+        simulate_to(folder, given)
+    with ExitStack() as stack:
+        start = worker(master, tmp_path / "work")
+        if shutil.which("unshare") and os.geteuid() == 0:
+            # A worker that has something else where this machine has the trace.
+            hide = 'mount -t tmpfs none "$0" && exec "$@"'
+            start = ["unshare", "--mount", "sh", "-c", hide, str(mine), *start]
+        stack.enter_context(daemon(tmp_path / "log", *start, ready="Successfully registered"))
+
+        done = audit(shared, master)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["deliveries"] == 4 * json.loads(done.stdout)["messages"]
+
+        if start[0] != "unshare":
+            pytest.skip("only root can hide a folder from a worker; the rest of this test passed")
+        refused = audit(mine, master)
+        assert refused.returncode == 2
+        assert "is on this machine only" in refused.stderr
+        assert refused.stderr.count("\n") == 1

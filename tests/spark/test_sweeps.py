@@ -1,0 +1,108 @@
+"""Sweeps: one run a task, finished runs kept, failed runs reported."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from antecede.errors import InputError
+from antecede.protocols.base import Effects
+from antecede.protocols.mbcp import Mbcp
+from antecede.sim.grid import expand
+from antecede.sim.scenario import Scenario
+from antecede.spark.results import RESULTS, SUMMARY, write_results
+from antecede.spark.sweep import Sweep
+
+
+class FailsInLargeGroups(Mbcp):
+    """A protocol with a fault of its own."""
+
+    name: ClassVar[str] = "fails-in-large-groups"
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        if self.size > 3:
+            raise RuntimeError("more than I can bear")
+        return super().broadcast(payload, now, group)
+
+
+def grid(**more: list[object]) -> list[Scenario]:
+    return expand({"seconds": 0.4}, {"protocol": ["mbcp", "timestamp"], "peers": [2, 4], **more})
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): sha256(file.read_bytes()).hexdigest()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "run.json"
+    }
+
+
+def test_a_sweep_runs_audits_and_resumes(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid(seed=[1, 2]))
+    seen: list[int] = []
+    assert sweep.simulate(spark, seen.append) == {}
+    assert seen[-1] == 8
+    sweep.judge(spark)
+    runs = list(sweep.runs())
+    assert len(runs) == 8
+    assert all(verdict is not None and verdict.clean for _, _, verdict in runs)
+
+    summary = write_results(sweep)
+    assert summary.num_rows == 4
+    assert summary.column("runs").to_pylist() == [2, 2, 2, 2]
+    assert pq.read_table(tmp_path / RESULTS).num_rows == 8
+    assert pq.read_table(tmp_path / SUMMARY).equals(summary)
+
+    before = digests(tmp_path)
+    lost = sorted(sweep.scenarios)[3]
+    (tmp_path / "runs" / lost / "run.json").unlink()
+    kept = {
+        key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns
+        for key in sweep.scenarios
+        if key != lost
+    }
+    assert sweep.unfinished() == [lost]
+    assert sweep.simulate(spark) == {}
+    assert {key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns for key in kept} == kept
+    sweep.judge(spark)
+    write_results(sweep)
+    assert digests(tmp_path) == before
+
+
+def test_a_failed_run_is_reported_while_the_others_finish(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"{__name__}:FailsInLargeGroups"
+    sweep = Sweep(tmp_path, expand({"seconds": 0.3}, {"protocol": [name, "mbcp"], "peers": [2, 5]}))
+    failed = sweep.simulate(spark)
+    (key,) = failed
+    assert failed[key] == "RuntimeError: more than I can bear"
+    assert sweep.unfinished() == [key]
+    assert len(list(sweep.runs())) == 3
+
+
+def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSession, tmp_path: Path) -> None:
+    Sweep(tmp_path, grid(), metrics_only=True).simulate(spark)
+    assert list(tmp_path.rglob("*.parquet")) == []
+    traced = Sweep(tmp_path, grid())
+    assert len(traced.unfinished()) == 4
+    assert traced.simulate(spark) == {}
+    assert len(list(tmp_path.rglob("*.parquet"))) == 4
+    assert traced.unfinished() == []
+
+
+def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), metrics_only=True)
+    sweep.simulate(spark)
+    summary = write_results(sweep)
+    assert summary.column_names[:4] == ["protocol", "peers", "delay", "runs"]
+    assert summary.num_rows == 8
+    assert summary.column("causal_deliveries").null_count == 8
+
+
+def test_nothing_finished_is_nothing_to_report(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished run"):
+        write_results(Sweep(tmp_path, grid()))
