@@ -10,6 +10,10 @@ class AntecedeError(Exception):
     """Anything Antecede says no to. The command line prints it as one line and exits with 2."""
 
 
+class ProtocolError(AntecedeError):
+    """A protocol of the user's own raised something; the message says what and where."""
+
+
 class InputError(AntecedeError):
     """A file, a field, an option or a configuration that cannot be used as given."""
 

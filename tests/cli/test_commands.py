@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +173,14 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["sweep", "nothing.toml"], "nothing.toml"),
         (["report", "nothing"], "nothing"),
         (["dance"], "dance"),
+        (["audit", ""], "no trace is named"),
+        (["audit", ".", "--limit", "-1"], "limit"),
+        (["audit", ".", "--master", "sc://127.0.0.1:1"], "holds no trace"),
+        (["simulate", "--seed", "-1"], "seed"),
+        (["simulate", "--reply", "0.5"], "most_messages"),
+        (["simulate", "--protocol", ":"], "cannot load"),
+        (["simulate", "--protocol", "antecede.protocols.base:Protocol"], "not a whole subclass"),
+        (["verify", "mbcp", "--peers", "2000000"], "peers"),
         (["simulate", "--colour", "red"], "colour"),
     ],
 )
@@ -196,3 +208,52 @@ def test_a_missing_extra_says_how_to_get_it(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 2
     assert "pip install 'antecede[sim]'" in done.stderr
+
+
+def test_a_cluster_that_is_not_there_is_said_so_at_once(trace: Path) -> None:
+    for address in ("sc://127.0.0.1:1", "spark://127.0.0.1:1"):
+        done = antecede("audit", str(trace), "--master", address)
+        assert (done.returncode, done.stderr) == (
+            2,
+            f"error: nothing answers at {address}: Connection refused\n",
+        )
+
+
+@pytest.mark.parametrize("after", [0.7, 3.0])
+def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, after: float) -> None:
+    """Whether Spark is starting or running: one line, code 130, and no Java left behind."""
+    (tmp_path / "grid.toml").write_text('[run]\nseconds = 60\n[grid]\nprotocol = ["mbcp"]\npeers = [30]\n')
+    mark = f"antecede-test-{os.getpid()}-{after}"
+    process = subprocess.Popen(
+        [*ANTECEDE, "sweep", "grid.toml"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JDK_JAVA_OPTIONS": f"-Dmark={mark}"},
+    )
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "stopped; what is finished is kept"
+    for _ in range(300):
+        if not _running(mark):
+            break
+        time.sleep(0.1)
+    assert not _running(mark)
+
+
+def _running(mark: str) -> list[str]:
+    """Processes that carry a mark in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in environment.read_bytes():
+                found.append(environment.parent.name)
+    return found
+
+
+def test_alone_it_shows_its_help() -> None:
+    done = antecede()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "demo" in done.stdout

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from antecede.protocols.base import Effects
 from antecede.protocols.flat import Clocked, Dependent, Flat, Held
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
@@ -121,3 +122,47 @@ def test_a_failure_replays_from_its_seed_and_run() -> None:
     name = f"{__name__}:MbcpWithoutFifo"
     failure = report(name, runs=30).failures[0]
     assert random_scenario(name, 1, failure.run) == failure.scenario
+
+
+class MbcpThatRaises(Mbcp):
+    name: ClassVar[str] = "mbcp that raises now and then"
+
+    def learn(self, packet: Clocked | Dependent) -> None:
+        if packet.seq == 3:
+            raise SystemExit(0)
+        super().learn(packet)
+
+
+def test_a_protocol_that_raises_fails_and_says_where() -> None:
+    found = report(f"{__name__}:MbcpThatRaises", runs=20)
+    assert found.raised > 0
+    assert not found.passed
+    assert "raised SystemExit: 0 (test_verify.py, line" in found.failures[0].reason
+
+
+class MbcpThatInvents(Mbcp):
+    name: ClassVar[str] = "mbcp that delivers what nobody sent"
+
+    def learn(self, packet: Clocked | Dependent) -> None:
+        super().learn(packet)
+        if packet.seq == 2:
+            self.ready.append(Dependent(b"", packet.origin, 1_000, {}))
+
+
+def test_a_protocol_that_invents_messages_is_caught() -> None:
+    assert report(f"{__name__}:MbcpThatInvents", runs=20).violations > 0
+
+
+class MbcpThatStopsTime(Mbcp):
+    name: ClassVar[str] = "mbcp that asks to be woken at once, again and again"
+
+    def wake(self, now: int) -> Effects:
+        return Effects(wake_at=now)
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        effects = super().broadcast(payload, now, group)
+        return Effects(effects.sends, now + 1, effects.message)
+
+
+def test_a_protocol_that_stops_time_does_not_stop_us() -> None:
+    assert "time stands still" in report(f"{__name__}:MbcpThatStopsTime", runs=3).failures[0].reason

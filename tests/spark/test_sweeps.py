@@ -79,7 +79,9 @@ def test_a_failed_run_is_reported_while_the_others_finish(spark: SparkSession, t
     sweep = Sweep(tmp_path, expand({"seconds": 0.3}, {"protocol": [name, "mbcp"], "peers": [2, 5]}))
     failed = sweep.simulate(spark)
     (key,) = failed
-    assert failed[key] == "RuntimeError: more than I can bear"
+    assert failed[key].startswith(
+        f"protocol {name} raised RuntimeError: more than I can bear (test_sweeps.py"
+    )
     assert sweep.unfinished() == [key]
     assert len(list(sweep.runs())) == 3
 
@@ -106,3 +108,25 @@ def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -
 def test_nothing_finished_is_nothing_to_report(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
         write_results(Sweep(tmp_path, grid()))
+
+
+def test_a_run_without_events_is_judged_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, expand({"seconds": 0}, {"protocol": ["mbcp"], "peers": [3]}))
+    assert sweep.simulate(spark) == {}
+    sweep.judge(spark)
+    assert sweep.unjudged() == []
+    ((_, _, verdict),) = sweep.runs()
+    assert verdict is not None
+    assert (verdict.processes, verdict.messages, verdict.clean) == (3, 0, True)
+
+
+@pytest.mark.parametrize("name", ["run.json", "verdict.json"])
+def test_a_damaged_result_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    sweep = Sweep(tmp_path, expand({"seconds": 0.1}, {"protocol": ["mbcp"], "peers": [2]}))
+    sweep.simulate(spark)
+    sweep.judge(spark)
+    (file,) = tmp_path.rglob(name)
+    for text in ("", "{", "{}"):
+        file.write_text(text)
+        with pytest.raises(InputError, match=f"{name} is damaged"):
+            list(sweep.runs())

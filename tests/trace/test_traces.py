@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def test_json_lines_and_csv_say_the_same_as_parquet(trace: Path, tmp_path: Path)
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    assert rows_of(table) == rows
+    assert [{k: row[k] for k in rows[0]} for row in rows_of(table)] == rows
     kept = [{k: row[k] for k in REQUIRED} for row in rows]
     assert [{k: row[k] for k in REQUIRED} for row in rows_of(lines)] == kept
     verdicts = [next(iter(judge_files(p, trace_files(p)))).verdict for p in (trace, lines, table)]
@@ -146,10 +147,28 @@ def empty(trace: Path) -> Path:
 
 def meta(text: str) -> Callable[[Path], Path]:
     def damage(trace: Path) -> Path:
-        (trace / "meta.json").write_text(text)
+        (trace / "meta.json").write_text(text, errors="surrogateescape")
         return trace
 
     return damage
+
+
+def unreadable(trace: Path) -> Path:
+    (trace / "locked").mkdir()
+    (trace / "locked").chmod(0)
+    if os.access(trace / "locked", os.R_OK):
+        pytest.skip("this user may read everything")
+    return trace
+
+
+def strings(trace: Path) -> Path:
+    """A column of text that is not text."""
+    part = trace / "part-00000.parquet"
+    table = pq.read_table(part)
+    place = table.column_names.index("origin")
+    bad = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary()).view(pa.string())
+    pq.write_table(table.set_column(place, "origin", bad), part)
+    return trace
 
 
 def lines(*rows: Any) -> str:
@@ -193,6 +212,10 @@ HEADER = ",".join(REQUIRED)
         (write("t.csv", f"{HEADER}\nr,g,a\n"), "t.csv, row 1: it does not have the header's 8 fields"),
         (write("t.csv", b"run\xff,group\n"), "t.csv is not text in UTF-8"),
         (write("t.csv", f"{HEADER}\n"), "t.csv is empty"),
+        (write("t.csv", f"{HEADER},run\n"), "t.csv: its header names run twice"),
+        (meta("\udcff"), "meta.json is not a trace's meta.json"),
+        (unreadable, "locked: Permission denied"),
+        (strings, "part-00000.parquet is a damaged Parquet file"),
         (
             write("t.jsonl", lines(row(kind="sned"))),
             "process a, index 0: kind 'sned' is not send, receive or deliver",
@@ -270,3 +293,30 @@ def _ours(foreign: pa.Table) -> pa.Table:
             for o, s in [numbers[e["msg"]]]
         ]
     )
+
+
+def test_an_optional_field_may_come_late_and_text_may_begin_with_a_mark(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + lines(row(), row(index=1, seq=2, destinations=["z"])).encode())
+    (judged,) = judge_files(file, trace_files(file))
+    assert (judged.verdict.processes, judged.verdict.missing) == (2, 1)
+    table = tmp_path / "t.csv"
+    table.write_bytes(b"\xef\xbb\xbf" + f"{HEADER}\nr,g,a,0,send,a,1,0\n".encode())
+    assert [each.verdict.messages for each in judge_files(table, trace_files(table))] == [1]
+
+
+def test_only_plain_files_are_parts_of_a_trace(trace: Path) -> None:
+    os.mkfifo(trace / "pipe.parquet")
+    (trace / "folder.parquet").mkdir()
+    assert [file.name for file in trace_files(trace)] == ["part-00000.parquet"]
+
+
+def test_another_program_s_files_are_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text('{"mine": true}')
+    (tmp_path / "precious.parquet").write_text("years of work")
+    with pytest.raises(InputError, match="not written over"):
+        simulate_to(tmp_path, scenario(protocol="mbcp", peers=2, seconds=0.1))
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=2, seconds=0.1))
+    (tmp_path / "t" / "precious.parquet").write_text("years of work")
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=2, seconds=0.1))
+    assert (tmp_path / "t" / "precious.parquet").exists()

@@ -19,7 +19,6 @@ app = typer.Typer(
     help="Keeps a group's messages in cause-and-effect order: in simulation, and after the fact on Spark.",
     epilog="Start with: antecede demo. Every command takes --json. "
     "Exit codes: 0 fine, 1 violations or failed runs, 2 bad input.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -33,12 +32,20 @@ Master = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(help="Decides everything that is random; the same seed replays the same run.")
+    int,
+    typer.Option(
+        min=0, max=2**64 - 1, help="Decides everything that is random; the same seed replays the same run."
+    ),
 ]
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _alone(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if context.invoked_subcommand is None and not version:
+        print(context.get_help())
     if version:
         print(f"antecede {__version__}")
         raise typer.Exit()
@@ -154,7 +161,9 @@ def audit(
         typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
     ],
     engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
-    limit: Annotated[int, typer.Option(help="How many violations to write out; all are counted.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=0, max=100_000, help="How many violations to write out; all are counted.")
+    ] = 10,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -178,7 +187,7 @@ def verify(
     runs: Annotated[int, typer.Option(min=1, help="How many random executions.")] = 1000,
     seed: Seed = 1,
     peers: Annotated[
-        int | None, typer.Option(min=1, help="The size of every group; by default 1 to 10.")
+        int | None, typer.Option(min=1, max=1000, help="The size of every group; by default 1 to 10.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -243,7 +252,7 @@ def _need(room: str, extra: str) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    one_line = " ".join(message.split())
+    one_line = " ".join("".join(c if c.isprintable() else " " for c in message).split())
     print(f"error: {one_line}", file=sys.stderr)
     sys.exit(2)
 
@@ -266,6 +275,7 @@ def main() -> None:
     except (OSError, MemoryError) as error:
         _fail(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
+        code = 130
+    if code == 130:
         print("stopped; what is finished is kept", file=sys.stderr)
-        sys.exit(130)
     sys.exit(code or 0)

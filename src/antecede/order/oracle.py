@@ -20,18 +20,18 @@ from antecede.order.happened import CausalOrder
 class Verdict:
     """What was counted; `clean` if none of it is a fault."""
 
-    processes: int = 0
-    messages: int = 0
-    deliveries: int = 0
-    causal_deliveries: int = 0
-    causal_late_deliveries: int = 0
-    causal_pairs_late: int = 0
-    causal_pairs_never: int = 0
-    fifo_deliveries: int = 0
-    missing: int = 0
-    duplicates: int = 0
-    orphans: int = 0
-    impossible: int = 0
+    processes: int
+    messages: int
+    deliveries: int
+    causal_deliveries: int
+    causal_late_deliveries: int
+    causal_pairs_late: int
+    causal_pairs_never: int
+    fifo_deliveries: int
+    missing: int
+    duplicates: int
+    orphans: int
+    impossible: int
 
     @property
     def clean(self) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 
 from antecede.errors import InputError
-from antecede.protocols.base import Protocol
+from antecede.protocols.base import Links, Protocol
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
 
@@ -24,8 +25,11 @@ def find(name: str) -> type[Protocol]:
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load protocol '{name}': {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Protocol)):
-        raise InputError(f"'{name}' is not a subclass of antecede.protocols.base.Protocol")
+    except (Exception, SystemExit) as error:  # whatever a foreign module does while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"cannot load protocol '{name}': {reason}") from error
+    if not (isinstance(found, type) and issubclass(found, Protocol)) or inspect.isabstract(found):
+        raise InputError(f"'{name}' is not a whole subclass of antecede.protocols.base.Protocol")
+    if not isinstance(getattr(found, "links", None), Links):
+        raise InputError(f"'{name}' does not say what links it needs: links = Links(fifo=...)")
     return found

@@ -54,7 +54,7 @@ class Clocked(Packet, frozen=True, array_like=True, tag=0):
         return [(peer, count) for peer, count in missing if peer != self.origin]
 
     def well_formed(self, size: int) -> bool:
-        return len(self.clock) == size and all(count >= 0 for count in self.clock)
+        return len(self.clock) == size and min(self.clock) >= 0
 
 
 class Dependent(Packet, frozen=True, array_like=True, tag=1):
@@ -71,9 +71,11 @@ class Dependent(Packet, frozen=True, array_like=True, tag=1):
         return [(peer, count) for peer, count in self.causes.items() if count > delivered[peer]]
 
     def well_formed(self, size: int) -> bool:
-        return self.origin not in self.causes and all(
-            0 <= peer < size and count >= 1 for peer, count in self.causes.items()
-        )
+        named = self.causes
+        if not named:
+            return True
+        within = min(named) >= 0 and max(named) < size and min(named.values()) >= 1
+        return within and self.origin not in named
 
 
 class Held(msgspec.Struct):

@@ -13,7 +13,7 @@ from itertools import pairwise
 from antecede.report.svg import hover, tag, text
 
 WIDTH, HEIGHT = 560, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 128, 16, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 128, 34, 46
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, label: str)
         body.append(_line(each, number, across, up, end, (x_label, y_label)))
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     body.append(tag("text", text(x_label), class_="axis", x=middle, y=HEIGHT - 8, text_anchor="middle"))
+    body.append(tag("text", text(y_label), class_="axis", x=_LEFT - 36, y=14))
     return tag("svg", *body, class_="chart", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
 
 

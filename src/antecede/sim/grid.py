@@ -51,7 +51,7 @@ def read_grid(file: Path) -> list[Scenario]:
             content = tomllib.load(stream)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{file} is not TOML: {error}") from error
     unknown = sorted(content.keys() - {"run", "grid"})
     if unknown:

@@ -59,7 +59,7 @@ class Meter:
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         arrived = self._arrived[process].pop(message, time)
         self._delivered[process][message.origin] = message.seq
-        latency = time - self._sent_at[message]
+        latency = time - self._sent_at.get(message, time)
         self._deliveries += 1
         self._latency += latency
         self._latency_max = max(self._latency_max, latency)

@@ -98,7 +98,7 @@ def parse_delay(text: str) -> Delay:
     """
     model, colon, interval = text.partition(":")
     if not colon:
-        return Uniform(*span(text)) if "-" in text else Fixed(duration(text))
+        return Uniform(*span(text)) if "-" in text.strip()[1:] else Fixed(duration(text))
     if model == "fixed":
         return Fixed(duration(interval))
     if model not in _MODELS:

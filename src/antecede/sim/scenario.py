@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from antecede.errors import InputError
+from antecede.errors import InputError, ProtocolError
 from antecede.protocols import catalog
 from antecede.protocols.base import Protocol
 from antecede.sim.faults import parse_fault
@@ -48,19 +50,26 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_messages: int | None = None
 
     def __post_init__(self) -> None:
-        limits = {
-            "peers": 1 <= self.peers <= 1_000_000,
-            "seconds": 0 <= self.seconds <= 1e9,
-            "seed": 0 <= self.seed < 1 << 64,
-            "rate": 0 < self.rate <= 1e9,
-            "jitter": 0 <= self.jitter <= 1e6,
-            "reply": 0 <= self.reply <= 1,
-            "payload": 0 <= self.payload <= 1 << 30,
-            "most_messages": self.most_messages is None or self.most_messages >= 0,
+        limits: dict[str, tuple[float, float]] = {
+            "peers": (1, 1_000_000),
+            "seconds": (0, 1e9),
+            "seed": (0, (1 << 64) - 1),
+            "rate": (1e-9, 1e9),
+            "jitter": (0, 1e6),
+            "reply": (0, 1),
+            "payload": (0, 1 << 30),
+            "most_messages": (0, 1 << 62),
         }
-        for field, within in limits.items():
-            if not within:
-                raise ValueError(f"{field} = {getattr(self, field)} is out of range")
+        for field, (low, high) in limits.items():
+            value = getattr(self, field)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
+        answers = self.reply * (self.peers - 1)
+        if answers >= 1 and self.most_messages is None:
+            raise ValueError(
+                f"reply {self.reply:g} makes {answers:g} answers of every message, without end; "
+                f"take less than {1 / (self.peers - 1):g} or set most_messages"
+            )
 
     def key(self) -> str:
         """A short name that is the run's own: readable, and different for every other scenario."""
@@ -94,7 +103,13 @@ def scenario(**fields: object) -> Scenario:
         made = msgspec.convert(fields, Scenario)
     except msgspec.ValidationError as error:
         raise InputError(f"scenario: {error}") from error
-    made.network()
+    made.protocol_class()
+    for field, parse, texts in (("delay", parse_delay, (made.delay,)), ("faults", parse_fault, made.faults)):
+        for text in texts:
+            try:
+                parse(text)
+            except InputError as error:
+                raise InputError(f"scenario: {field}: {error}") from error
     return made
 
 
@@ -106,6 +121,19 @@ def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
 
 def simulate_members(given: Scenario, observers: Sequence[Observer] = ()) -> tuple[Metrics, list[Protocol]]:
     """Run a scenario; also give back the members as they are at its end."""
+    try:
+        return _run(given, observers)
+    except (Exception, SystemExit) as error:
+        if given.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise ProtocolError(
+            f"protocol {given.protocol} raised {type(error).__name__}: {error} "
+            f"({Path(where.filename).name}, line {where.lineno})"
+        ) from error
+
+
+def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, list[Protocol]]:
     make = given.protocol_class()
     members = [make(peer, given.peers) for peer in range(given.peers)]
     meter = Meter(given.peers)

@@ -7,6 +7,7 @@ import re
 from antecede.errors import InputError
 
 SECOND = 1_000_000_000
+LONGEST = 10**18
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m)?")
 
@@ -19,14 +20,17 @@ def duration(text: str, unit: str | None = None) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     if match and (match[2] or unit or float(match[1]) == 0):
-        return round(float(match[1]) * _UNITS[match[2] or unit or "ns"])
+        nanoseconds = float(match[1]) * _UNITS[match[2] or unit or "ns"]
+        if nanoseconds > LONGEST:
+            raise InputError(f"'{text[:40]}' is too long; the longest duration is 30 years")
+        return round(nanoseconds)
     raise InputError(f"'{text}' is not a duration; write one like 20ms, 1.5s or 300us")
 
 
 def span(text: str) -> tuple[int, int]:
     """Two durations with a dash: "1-100ms" is "1ms-100ms"."""
     low, dash, high = text.partition("-")
-    if not dash:
+    if not (low and dash and high):
         raise InputError(f"'{text}' is not a range; write one like 1-100ms")
     match = _DURATION.fullmatch(high.strip())
     result = duration(low, match[2] if match else None), duration(high)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from antecede.errors import ProtocolError
 from antecede.order import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
 from antecede.sim import chance
@@ -54,13 +55,15 @@ class Report(msgspec.Struct):
     stuck: int = 0
     duplicates: int = 0
     missing: int = 0
+    raised: int = 0
+    """Runs in which the protocol raised an exception."""
     control_bytes_mean: float = 0.0
     control_bytes_max: int = 0
     failures: list[Failure] = []
 
     @property
     def passed(self) -> bool:
-        return not (self.violations or self.stuck or self.duplicates or self.missing)
+        return not (self.violations or self.stuck or self.duplicates or self.missing or self.raised)
 
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
@@ -100,7 +103,14 @@ def verify(protocol: str, runs: int, seed: int, peers: int | None = None) -> Ite
     for run in range(runs):
         scenario = random_scenario(protocol, seed, run, peers)
         histories = Histories(scenario.peers)
-        metrics, _ = simulate_members(scenario, [histories])
+        try:
+            metrics, _ = simulate_members(scenario, [histories])
+        except ProtocolError as error:
+            report.runs += 1
+            report.raised += 1
+            report.failures.append(Failure(run, scenario, str(error)))
+            yield report
+            continue
         judgement = judge(Execution(histories.steps))
         verdict = judgement.verdict
         report.runs += 1

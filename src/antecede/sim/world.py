@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from antecede.order import MessageId
-from antecede.protocols.base import Effects, Packet
+from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
 from antecede.sim.network import Network
 from antecede.sim.workload import Workload
@@ -104,6 +104,10 @@ class World:
         for send in effects.sends:
             self.transmit(peer, send.to, send.packet)
         if effects.wake_at is not None:
+            if effects.wake_at <= self.now:
+                raise LocalError(
+                    f"woken at {self.now}, it asks to be woken at {effects.wake_at}: time stands still"
+                )
             heapq.heappush(self._queue, (effects.wake_at, _WAKE, peer, 0, 0, None))
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:

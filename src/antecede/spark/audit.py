@@ -22,7 +22,8 @@ from antecede.errors import InputError
 from antecede.order import Verdict
 from antecede.spark.session import first_line
 from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, judge_run
-from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns
+from antecede.trace.judge import members_of as members_by_run
+from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns
 from antecede.trace.writer import META
 
 _FINDING = pa.struct(
@@ -93,7 +94,7 @@ def audit(
     )
     bad = judged.where("error is not null").first()
     if bad is not None:
-        raise InputError(f"run {bad.run}: {bad.error}")
+        raise InputError(bad.error)
     return Audit(
         verdicts=judged.select("run", *COUNTS),
         violations=judged.select("run", F.inline("findings")),
@@ -105,12 +106,10 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         if rows.num_rows == 0:
             return _JUDGED.empty_table()
         run = rows.column("run")[0].as_py()
-        groups: dict[str, list[str]] = {}
-        for members in known.column("groups").to_pylist():
-            groups.update(members)
         row: dict[str, Any] = {"run": run}
+        about = (Meta(run, dict(groups)) for groups in known.column("groups").to_pylist())
         try:
-            judged = judge_run(run, rows, groups, most)
+            judged = judge_run(run, rows, members_by_run(about).get(run, {}), most)
         except InputError as error:
             return pa.Table.from_pylist([row | {"error": str(error)}], schema=_JUDGED)
         row |= {name: getattr(judged.verdict, name) for name in COUNTS}
@@ -122,20 +121,21 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 def read_events(spark: SparkSession, *paths: str) -> DataFrame:
     """The events of the traces at `paths`: local, or any URL Spark reads."""
-    reader = spark.read.option("recursiveFileLookup", "true")
+    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
     try:
-        events = reader.option("pathGlobFilter", "*.parquet").parquet(*paths)
+        found = reader.parquet(*paths).columns
     except AnalysisException as error:
         raise InputError(f"{', '.join(paths)} holds no trace: {first_line(error)}") from error
-    check_columns(events.columns, ", ".join(paths))
-    return events
+    check_columns(found, ", ".join(paths))
+    # With the schema given, parts that differ in width of numbers or in optional columns read as one.
+    return reader.schema(from_arrow_schema(SCHEMA)).parquet(*paths)
 
 
 def read_members(spark: SparkSession, *paths: str) -> DataFrame:
     """Who was in which group, from the `meta.json` files at `paths`."""
-    reader = spark.read.option("recursiveFileLookup", "true").option("wholetext", "true")
-    texts = reader.option("pathGlobFilter", META).text(list(paths))
-    meta = F.from_json("value", _MEMBERS)
+    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", META)
+    texts = reader.text(list(paths), wholetext=True)
+    meta = F.from_json("value", _MEMBERS, {"mode": "FAILFAST"})
     return texts.select(meta.alias("meta")).select("meta.run", "meta.groups")
 
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
+import signal
+import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,16 +67,20 @@ def connect(master: str | None = None) -> Iterator[SparkSession]:
     `master` may also be a Spark Connect address (sc://host:port). Whatever Spark raises while the
     session is open comes out as one line that names its log.
     """
-    remote = master if master and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
+    remote = os.environ.get("SPARK_REMOTE") if master is None else master
     folder = Path(tempfile.mkdtemp(prefix="antecede-spark-"))
     log = folder / "spark.log"
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _refuse_silent(remote)
     try:
-        if remote and not (master and not master.startswith("sc://")):
-            session = SparkSession.builder.remote(remote).getOrCreate()
-        else:
-            session = _start(master, folder, log)
+        with _uninterrupted() as interrupted:
+            if remote and (master is None or remote.startswith("sc://")):
+                session = SparkSession.builder.remote(remote).getOrCreate()
+            else:
+                session = _start(master, folder, log)
         try:
+            if interrupted:
+                raise KeyboardInterrupt
             yield session
         finally:
             session.stop()
@@ -82,12 +90,36 @@ def connect(master: str | None = None) -> Iterator[SparkSession]:
         raise SparkError(f"Spark failed: {first_line(error)}{where}") from error
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[list[int]]:
+    """Put Ctrl-C off until the end: a JVM that is half started would outlive us."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _refuse_silent(address: str | None) -> None:
+    """Spark waits for minutes where nobody listens; ask first."""
+    for host, port in re.findall(r"(?:sc://|spark://|,)(\[[^]]+\]|[^:/;,]+):(\d+)", address or ""):
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        except OSError as error:
+            raise InputError(f"nothing answers at {address}: {error.strerror or error}") from error
+
+
 def _start(master: str | None, folder: Path, log: Path) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.pop("SPARK_HOME", None)
+    for foreign in ("SPARK_HOME", "SPARK_REMOTE"):
+        os.environ.pop(foreign, None)
     settings = dict(_ALWAYS)
     if master is None:
         settings |= _EMBEDDED
@@ -160,6 +192,11 @@ def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
     partitions = 16
     blind = session.range(0, partitions, 1, partitions).mapInArrow(look, "host string")
     return sorted(row.host for row in blind.distinct().limit(5).collect())
+
+
+def spark_path(path: Path) -> str:
+    """A local path as Spark takes it: characters that it would read as a pattern are escaped."""
+    return re.sub(r"([\[\]{}*?\\,])", r"\\\1", str(path.resolve()))
 
 
 def literal_rows(session: SparkSession, values: list[str], column: str) -> DataFrame:

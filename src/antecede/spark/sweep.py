@@ -11,19 +11,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from antecede.errors import InputError, ProtocolError
 from antecede.order import Verdict
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, simulate
 from antecede.spark.audit import audit, read_events, read_members
-from antecede.spark.session import literal_rows, refuse_unshared
+from antecede.spark.session import literal_rows, refuse_unshared, spark_path
+from antecede.trace.judge import total
 from antecede.trace.writer import META, write_whole
+
+T = TypeVar("T")
 
 Progress = Callable[[int], None]
 """Told how many are finished, now and then."""
@@ -96,9 +102,12 @@ class Sweep:
         if not todo:
             return
         refuse_unshared(spark, self.folder)
-        paths = [str(self.run_folder(key).resolve()) for key in todo]
+        paths = [spark_path(self.run_folder(key)) for key in todo]
         audited = audit(read_events(spark, *paths), read_members(spark, *paths))
-        for done, (key, verdict) in enumerate(audited.by_run(), start=1):
+        verdicts = dict(audited.by_run())
+        for done, key in enumerate(todo, start=1):
+            # A run in which nothing happened has no rows, so Spark says nothing of it.
+            verdict = verdicts.get(key) or replace(total([]), processes=self.scenarios[key].peers)
             write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
             progress(done)
 
@@ -108,11 +117,15 @@ class Sweep:
             if not self._has(key, _RUN):
                 continue
             folder = self.run_folder(key)
-            run = msgspec.json.decode((folder / _RUN).read_bytes(), type=Run)
-            verdict = None
-            if self._has(key, _VERDICT):
-                verdict = msgspec.json.decode((folder / _VERDICT).read_bytes(), type=Verdict)
-            yield key, run, verdict
+            verdict = _read(folder / _VERDICT, Verdict) if self._has(key, _VERDICT) else None
+            yield key, _read(folder / _RUN, Run), verdict
+
+
+def _read(file: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({error}); delete it and run the sweep again") from error
 
 
 def _task(runs: str, metrics_only: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -139,6 +152,8 @@ def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
         metrics = simulate(scenario) if metrics_only else simulate_to(folder, scenario)
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(folder / _RUN, msgspec.json.encode(run))
-    except Exception as error:  # whatever a protocol raises, the other runs go on
+    except ProtocolError as error:
+        return {"key": key, "error": str(error)}
+    except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
         return {"key": key, "error": f"{type(error).__name__}: {error}"}
     return {"key": key, "error": None}

@@ -28,6 +28,8 @@ def audit_path(
     """Audit a local trace, or one at a URL that Spark reads."""
     if engine not in ("auto", "local", "spark"):
         raise InputError(f"no engine '{engine}'; there are auto, local and spark")
+    if not path:
+        raise InputError("no trace is named")
     scheme, is_url, rest = path.partition("://")
     if is_url and scheme != "file":
         if engine == "local":
@@ -51,15 +53,15 @@ def _local_on_spark(
 ) -> Outcome:
     about = metas(path)
     if all(file.suffix == ".parquet" for file in files):
-        return _on_spark(str(path.resolve()), about, limit, master, progress, files[0])
+        return _on_spark(path, about, limit, master, progress, files[0])
     progress("reading", 0, 0)
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         write_parts(Path(folder), (table for file in files for table in read_batches(file)))
-        return _on_spark(folder, about, limit, master, progress)
+        return _on_spark(Path(folder), about, limit, master, progress)
 
 
 def _on_spark(
-    path: str,
+    path: str | Path,
     about: list[Meta] | None,
     limit: int,
     master: str | None,
@@ -68,14 +70,15 @@ def _on_spark(
 ) -> Outcome:
     require("antecede.spark", "spark")
     from antecede.spark.audit import audit, members_of, read_events, read_members
-    from antecede.spark.session import connect, refuse_unshared
+    from antecede.spark.session import connect, refuse_unshared, spark_path
 
     progress("starting Spark", 0, 0)
     with connect(master) as spark:
-        if about is not None:
-            refuse_unshared(spark, Path(path), file)
+        if isinstance(path, Path):
+            refuse_unshared(spark, path, file)
         progress("auditing", 0, 0)
-        events = read_events(spark, path)
-        members = read_members(spark, path) if about is None else members_of(spark, about)
+        where = spark_path(path) if isinstance(path, Path) else path
+        events = read_events(spark, where)
+        members = read_members(spark, where) if about is None else members_of(spark, about)
         audited = audit(events, members, limit)
         return audited.total(), audited.first(limit), "spark"

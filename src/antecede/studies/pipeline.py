@@ -53,6 +53,9 @@ def run_study(
 
     `extra` runs are made and audited too, but are no part of the table.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a sweep goes into a folder")
+    folder.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(folder, [*scenarios, *extra], metrics_only=metrics_only)
     total = len(sweep.scenarios)
     todo = len(sweep.unfinished())
@@ -68,6 +71,9 @@ def run_study(
             if unjudged:
                 progress("auditing", total - unjudged, total)
                 sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
+    if len(failed) == total:
+        key, error = next(iter(failed.items()))
+        raise InputError(f"all {total} runs failed; the first, {key}: {error}")
     summary = write_results(Sweep(folder, scenarios, metrics_only=metrics_only))
     return Outcome(summary, failed, total - todo)
 
@@ -76,7 +82,7 @@ def write_report(folder: Path, title: str, example: str | None = None) -> Path:
     """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found."""
     if not (folder / SUMMARY).exists():
         raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
-    summary = pq.read_table(folder / SUMMARY)
+    summary = _read_table(folder / SUMMARY)
     drawn = example or _small_run(folder)
     events = example_events(folder / "runs" / drawn) if drawn else None
     html = sweep_page(summary, events, title)
@@ -84,9 +90,16 @@ def write_report(folder: Path, title: str, example: str | None = None) -> Path:
     return folder / REPORT
 
 
+def _read_table(file: Path) -> pa.Table:
+    try:
+        return pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is damaged or not there; run the sweep again to make it anew") from error
+
+
 def _small_run(folder: Path) -> str | None:
     """The traced run with the fewest deliveries in which something was held, if one can be drawn."""
-    rows = pq.read_table(folder / RESULTS, columns=["run", "deliveries", "held"]).to_pylist()
+    rows = _read_table(folder / RESULTS).select(["run", "deliveries", "held"]).to_pylist()
     small = [
         row
         for row in rows

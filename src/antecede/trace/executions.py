@@ -72,7 +72,12 @@ def _destinations(rows: pa.Table) -> dict[tuple[str, int], list[str]]:
     says = pc.and_(pc.equal(rows.column("kind"), "send"), pc.is_valid(rows.column("destinations")))
     given = rows.filter(says)
     ids = zip(given.column("origin").to_pylist(), given.column("seq").to_pylist(), strict=True)
-    return dict(zip(ids, given.column("destinations").to_pylist(), strict=True))
+    named: dict[tuple[str, int], list[str]] = {}
+    for (origin, seq), names in zip(ids, given.column("destinations").to_pylist(), strict=True):
+        if None in names:
+            raise InputError(f"the destinations of {origin}:{seq} have an empty name among them")
+        named[origin, seq] = names
+    return named
 
 
 def _kinds() -> str:

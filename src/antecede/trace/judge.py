@@ -6,7 +6,7 @@ beyond `MOST_MESSAGES` is refused rather than begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,9 @@ from antecede.errors import InputError
 from antecede.order import Judgement, Verdict, Violation, judge
 from antecede.trace.executions import Members, execution
 from antecede.trace.reader import metas, read_batches
+from antecede.trace.schema import Meta
 
-MOST_MESSAGES = 150_000
+MOST_MESSAGES = 100_000
 MOST_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
@@ -51,7 +52,10 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
     messages = pc.sum(pc.equal(rows.column("kind"), "send")).as_py() or 0
     if messages > MOST_MESSAGES:
         raise InputError(f"run {run} has {messages:,} messages; up to {MOST_MESSAGES:,} a run can be judged")
-    judgement = judge(execution(rows, members))
+    try:
+        judgement = judge(execution(rows, members))
+    except InputError as error:
+        raise InputError(f"run {run}: {error}") from error
     found = islice(judgement.violations(), most)
     return RunAudit(run, judgement.verdict, [_finding(run, judgement, each) for each in found])
 
@@ -71,12 +75,24 @@ def _finding(run: str, judgement: Judgement, violation: Violation) -> Finding:
 
 def judge_files(path: Path, files: list[Path], most: int = MOST_VIOLATIONS) -> Iterator[RunAudit]:
     """Judge a small local trace here and now, without Spark; the answer is the same."""
-    members = {meta.run: meta.groups for meta in metas(path)}
+    members = members_of(metas(path))
     tables = [table for file in files for table in read_batches(file)]
     events = pa.concat_tables(tables, promote_options="default")
     for run in sorted(events.column("run").unique().to_pylist()):
         rows = events.filter(pc.equal(events.column("run"), run))
-        yield judge_run(run, rows, members.get(run, {}), most)
+        try:
+            yield judge_run(run, rows, members.get(run, {}), most)
+        except InputError as error:
+            raise InputError(f"{path}, {error}") from error
+
+
+def members_of(about: Iterable[Meta]) -> dict[str, Members]:
+    """The members of each run's groups; a run that is described in two ways is refused."""
+    found: dict[str, Members] = {}
+    for meta in about:
+        if found.setdefault(meta.run, meta.groups) != meta.groups:
+            raise InputError(f"run {meta.run} has two meta.json that name different members")
+    return found
 
 
 def total(verdicts: list[Verdict]) -> Verdict:

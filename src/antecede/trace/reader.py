@@ -6,7 +6,9 @@ and the field where there is one.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, read_meta
+from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, read_meta
 from antecede.trace.writer import META
 
 _BATCH_ROWS = 65_536
@@ -32,15 +34,23 @@ def trace_files(path: Path) -> list[Path]:
         if path.suffix not in _SUFFIXES:
             raise InputError(f"{path}: a trace is a folder or a file ending in {_list(_SUFFIXES)}")
         return [path]
-    files = sorted(
-        file
-        for suffix in _SUFFIXES
-        for file in path.rglob(f"*{suffix}")
-        if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-    )
+    files = [file for file in _walk(path) if file.suffix in _SUFFIXES]
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_list(_SUFFIXES)}")
     return files
+
+
+def _walk(folder: Path) -> list[Path]:
+    """The plain files in a folder at any depth; a part of it that cannot be looked into is an error."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename}: {error.strerror}") from error
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        found += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
+    return sorted(file for file in found if file.is_file())
 
 
 def metas(path: Path) -> list[Meta]:
@@ -48,7 +58,7 @@ def metas(path: Path) -> list[Meta]:
     if path.is_file():
         found = [path.parent / META] if (path.parent / META).exists() else []
     else:
-        found = sorted(path.rglob(META))
+        found = [file for file in _walk(path) if file.name == META]
     return [read_meta(file.read_bytes(), str(file)) for file in found]
 
 
@@ -125,12 +135,24 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
     before = 0
     try:
         for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):
-            table = pa.Table.from_batches([batch]).cast(schema)
+            table = pa.Table.from_batches([batch])
+            table.validate(full=True)
+            table = _cast(table, schema, file)
             _check_nulls(table, file, before)
             before += table.num_rows
             yield table
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
+
+
+def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
+    for field in schema:
+        try:
+            column = table.column(field.name).cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{file}, column {field.name}: {_first_line(error)}") from error
+        table = table.set_column(table.column_names.index(field.name), field, column)
+    return table
 
 
 def _check_nulls(table: pa.Table, file: Path, before: int) -> None:
@@ -145,22 +167,17 @@ Row = dict[str, Any]
 
 
 def _in_batches(rows: Iterator[Row], file: Path) -> Iterator[pa.Table]:
-    schema: pa.Schema | None = None
     batch: list[Row] = []
-
-    def table() -> pa.Table:
-        return pa.Table.from_pylist(batch, schema=schema)
-
+    seen = False
     for row in rows:
-        if schema is None:
-            schema = pa.schema([(name, FIELDS[name][0]) for name in FIELDS if name in row])
+        seen = True
         batch.append(row)
         if len(batch) >= _BATCH_ROWS:
-            yield table()
+            yield pa.Table.from_pylist(batch, schema=SCHEMA)
             batch = []
-    if schema is None:
+    if not seen:
         raise InputError(f"{file} is empty; a trace needs at least one row")
-    yield table()
+    yield pa.Table.from_pylist(batch, schema=SCHEMA)
 
 
 def _read_json_lines(file: Path) -> Iterator[Row]:
@@ -170,7 +187,7 @@ def _read_json_lines(file: Path) -> Iterator[Row]:
             if not line.strip():
                 continue
             try:
-                row = decoder.decode(line)
+                row = decoder.decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise InputError(f"{file}, row {number}: not JSON: {error}") from error
             if not isinstance(row, dict):
@@ -183,12 +200,15 @@ def _read_json_lines(file: Path) -> Iterator[Row]:
 
 
 def _read_csv(file: Path) -> Iterator[Row]:
-    with file.open(encoding="utf-8", newline="") as stream:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
-            check_columns(list(reader.fieldnames), str(file))
+            names = list(reader.fieldnames)
+            check_columns(names, str(file))
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise InputError(f"{file}: its header names {twice[0]} twice")
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
                     raise InputError(

@@ -56,7 +56,7 @@ def read_meta(text: bytes | str, where: str) -> Meta:
     """The contents of a `meta.json`, which was found at `where`."""
     try:
         meta = msgspec.json.decode(text, type=Meta)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where} is not a trace's meta.json: {error}") from error
     if meta.schema_version > VERSION:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, Meta
+from antecede.trace.schema import FIELDS, Meta, read_meta
 
 META = "meta.json"
 _BATCH_ROWS = 65_536
 _PART_ROWS = 1_048_576
 _ASIDE = ".writing"
+_PART = re.compile(r"part-\d{5,}\.parquet")
 
 
 class TraceWriter:
@@ -115,17 +117,20 @@ def _make_room(folder: Path) -> None:
         raise InputError(f"{folder} is a file; a trace goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
     there = list(folder.iterdir())
-    known = (folder / META).exists()
-    # An unfinished file is ours in any case: a writer was stopped before it could say so.
-    ours = [file for file in there if _is_ours(file) and (known or file.suffix == _ASIDE)]
-    if not known and len(ours) < len(there):
+    if (folder / META).exists():
+        read_meta((folder / META).read_bytes(), f"{folder} is not written over: its {META}")
+        ours = [file for file in there if _is_ours(file)]
+    else:
+        # An unfinished file is ours in any case: a writer was stopped before it could say so.
+        ours = [file for file in there if file.suffix == _ASIDE]
+    if len(ours) < len(there) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
     for file in ours:
         file.unlink()
 
 
 def _is_ours(file: Path) -> bool:
-    return file.name == META or file.suffix in (".parquet", _ASIDE)
+    return file.name == META or file.suffix == _ASIDE or bool(_PART.fullmatch(file.name))
 
 
 def write_whole(path: Path, data: bytes) -> None:
