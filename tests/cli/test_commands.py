@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,8 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["sweep", "nothing.toml"], "nothing.toml"),
         (["report", "nothing"], "nothing"),
         (["dance"], "dance"),
+        (["simulate", "--out", "s3a://bucket/trace"], "is a URL"),
+        (["report", "hdfs://name/study"], "is a URL"),
         (["audit", ""], "no trace is named"),
         (["audit", ".", "--limit", "-1"], "limit"),
         (["audit", ".", "--master", "sc://127.0.0.1:1"], "holds no trace"),
@@ -219,28 +222,41 @@ def test_a_cluster_that_is_not_there_is_said_so_at_once(trace: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("after", [0.7, 3.0])
-def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, after: float) -> None:
-    """Whether Spark is starting or running: one line, code 130, and no Java left behind."""
-    (tmp_path / "grid.toml").write_text('[run]\nseconds = 60\n[grid]\nprotocol = ["mbcp"]\npeers = [30]\n')
-    mark = f"antecede-test-{os.getpid()}-{after}"
+@pytest.mark.parametrize("running", [False, True])
+def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, running: bool) -> None:
+    """Whether Spark is starting or running: one line, code 130, no Java left behind, and soon."""
+    (tmp_path / "grid.toml").write_text(
+        f'[run]\nseconds = 5\n[grid]\nprotocol = ["mbcp"]\npeers = [30]\nseed = {list(range(100))}\n'
+    )
+    mark = f"antecede-test-{os.getpid()}-{running}"
     process = subprocess.Popen(
-        [*ANTECEDE, "sweep", "grid.toml"],
+        [*ANTECEDE, "sweep", "grid.toml", "--out", "out"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"JDK_JAVA_OPTIONS": f"-Dmark={mark}"},
     )
-    time.sleep(after)
+    _wait_until(lambda: list(tmp_path.glob("out/runs/*/run.json")) if running else _java(mark))
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 130
     assert told.splitlines()[-1] == "stopped; what is finished is kept"
-    for _ in range(300):
-        if not _running(mark):
-            break
+    assert len(list(tmp_path.glob("out/runs/*/run.json"))) < 50
+    _wait_until(lambda: not _running(mark))
+
+
+def _wait_until(happened: Callable[[], object]) -> None:
+    for _ in range(600):
+        if happened():
+            return
         time.sleep(0.1)
-    assert not _running(mark)
+    pytest.fail("it did not happen within a minute")
+
+
+def _java(mark: str) -> list[str]:
+    return [
+        pid for pid in _running(mark) if "java" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    ]
 
 
 def _running(mark: str) -> list[str]:
@@ -257,3 +273,14 @@ def test_alone_it_shows_its_help() -> None:
     done = antecede()
     assert (done.returncode, done.stderr) == (0, "")
     assert "demo" in done.stdout
+
+
+def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
+    script = (
+        "import sys, antecede.trace.judge as judge; judge.judge = None; sys.argv = ['antecede', 'audit', "
+        f"{str(trace)!r}]; from antecede.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: internal: TypeError")
+    assert done.stderr.count("\n") == 1

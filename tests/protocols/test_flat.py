@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,10 +74,11 @@ hostile = [
     Dependent(b"", 1, 1, {2: 0}),
     Dependent(b"", 1, 1, {1: 1}),
     Dependent(b"", 0, 1, {}),
+    Dependent(b"", 1, 1, {0: 1}),
+    Clocked(b"", 1, [1, 1, 0]),
     Clocked(b"", 1, [0, 1]),
     Clocked(b"", 1, [0, 1, -1]),
     Clocked(b"", 1, [0, 0, 0]),
-    Clocked(b"", 3, [0, 0, 0]),
 ]
 
 
@@ -90,6 +92,25 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(
     with pytest.raises(RemoteError):
         member.receive(1, packet, 0)
     assert member.save() == before
+
+
+def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
+    with pytest.raises(ValueError, match="no peer 3"):
+        Clocked(b"", 3, [0, 0, 0])
+    timestamp = catalog.find("timestamp")
+    with pytest.raises(RemoteError, match="no peer 3"):
+        timestamp.decode(msgspec.msgpack.encode([0, b"", 3, [0, 0, 0]]))
+
+
+def test_a_saved_state_is_taken_by_its_own_protocol_only() -> None:
+    mbcp, diff = catalog.find("mbcp"), catalog.find("timestamp-diff")
+    state = mbcp(0, 3).save()
+    assert mbcp.restore(state) == mbcp(0, 3)
+    with pytest.raises(LocalError, match="of a mbcp"):
+        diff.restore(state)
+    for damaged in (b"", state[:-3], state[:9] + bytes(4)):
+        with pytest.raises(LocalError):
+            mbcp.restore(damaged)
 
 
 def test_names_that_are_no_protocol() -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antecede.order import CausalOrder
 from antecede.report.charts import Series, line_chart, nice_ticks
 from antecede.report.page import Section, page, table
-from antecede.report.spacetime import Hold, holds, spacetime
+from antecede.report.spacetime import Hold, excerpt, holds, spacetime
+from antecede.report.sweep import example_events
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.trace.executions import execution
 
 
 def parse(svg: str) -> ET.Element:
@@ -41,7 +49,14 @@ def test_a_single_point_is_a_chart() -> None:
 
 def event(process: str, index: int, kind: str, message: str, time: int) -> dict[str, Any]:
     origin, seq = message.split(":")
-    return {"process": process, "index": index, "kind": kind, "origin": origin, "seq": int(seq), "time": time}
+    return {
+        "process": process,
+        "index": index,
+        "kind": kind,
+        "origin": origin,
+        "seq": int(seq),
+        "time": time * 10**6,
+    }
 
 
 STORY = [
@@ -59,15 +74,32 @@ STORY = [
 
 
 def test_a_wait_is_found_with_what_released_it() -> None:
-    assert holds(STORY) == [Hold("c", "b:1", "a:1", 40, 90)]
+    assert holds(STORY) == [Hold("c", "b:1", "a:1", 40 * 10**6, 90 * 10**6)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_wait_is_said_to_be_for_is_a_cause(tmp_path: Path, seed: int) -> None:
+    simulate_to(tmp_path, scenario(protocol="mbcp", peers=5, seconds=1, delay="1-400ms", seed=seed))
+    events = example_events(tmp_path)
+    whole = execution(pq.read_table(tmp_path / "part-00000.parquet"), {})
+    order = CausalOrder(whole)
+    ids = {whole.show(message): message for message in order.messages}
+    waits = holds(events)
+    assert len(waits) > 10
+    for wait in waits:
+        assert wait.cause is not None
+        assert order.happened_before(ids[wait.cause], ids[wait.message])
+    few, fewer = excerpt(events, waits)
+    assert len({(row["origin"], row["seq"]) for row in few}) == 8
+    assert fewer[0] == waits[0]
 
 
 def test_the_diagram_draws_every_packet_and_the_wait() -> None:
-    svg = parse(spacetime(STORY, "a wait"))
+    svg = parse(spacetime(STORY, holds(STORY), "a wait"))
     packets = [group for group in svg.iter("g") if (group.get("class") or "").startswith("packet")]
     assert sum(len(group.findall("path")) for group in packets) == 4
     (star,) = [group for group in svg.iter("g") if group.get("class") == "hold star"]
-    assert star.findtext("text") == "b:1 waits 0 ms for a:1"
+    assert star.findtext("text") == "b:1 waits 50 ms for a:1"
     assert {group.get("class") for group in packets} == {"packet cause", "packet effect"}
 
 

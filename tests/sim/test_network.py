@@ -45,6 +45,15 @@ def test_fifo_links_keep_order_and_others_do_not() -> None:
     assert all(late >= early for late, early in zip(kept, loose, strict=True))
 
 
+def test_a_spike_delays_a_fifo_link_without_breaking_it() -> None:
+    spike = [Spike(10 * MS, 20 * MS, 500 * MS), Loss(0.2)]
+    times = arrivals(Direct(1, Uniform(0, 5 * MS), fifo=True, faults=spike), 50)
+    assert times == sorted(times)
+    assert max(times) > 500 * MS
+    reordered = arrivals(Direct(1, Uniform(0, 5 * MS), fifo=True, faults=[Reorder(0.3, 50 * MS)]), 50)
+    assert reordered != sorted(reordered)
+
+
 def test_a_delay_belongs_to_its_link_and_number_whoever_asks_first() -> None:
     one, other = (Direct(9, Uniform(0, SECOND), fifo=False) for _ in range(2))
     together = one.transmit(0, [1, 2], 10, 0)

@@ -41,8 +41,8 @@ def test_same_scenario_same_bytes_whatever_the_hash_seed(tmp_path: Path, protoco
 def test_a_known_run_never_changes() -> None:
     """Replaying an old seed must give the old run; if this fails, seeds have lost their meaning."""
     metrics = simulate(scenario(protocol="mbcp", peers=5, seconds=1, seed=42, delay="normal:0-50ms"))
-    total = round(metrics.latency_mean * metrics.deliveries)
-    seen = (metrics.messages, metrics.deliveries, metrics.held, total, metrics.simulated)
+    total = round(metrics.latency_mean_ns * metrics.deliveries)
+    seen = (metrics.messages, metrics.deliveries, metrics.held, total, metrics.simulated_ns)
     assert seen == (49, 196, 6, 4973780464, 1044143017)
 
 
@@ -90,11 +90,13 @@ def test_metrics_are_what_the_events_say() -> None:
     held = [wait for wait in watch.waits if wait]
     assert metrics.messages == len(watch.sent)
     assert metrics.deliveries == len(watch.latencies) == 5 * metrics.messages
-    assert metrics.latency_mean == sum(watch.latencies) / len(watch.latencies)
-    assert metrics.latency_max == max(watch.latencies)
+    assert metrics.latency_mean_ns == sum(watch.latencies) / len(watch.latencies)
+    assert metrics.latency_max_ns == max(watch.latencies)
     assert metrics.held == len(held)
-    assert metrics.hold_mean == pytest.approx(sum(held) / len(held))
+    assert metrics.hold_mean_ns == pytest.approx(sum(held) / len(held))
     assert metrics.stuck == 0
+    assert metrics.packets == metrics.deliveries
+    assert metrics.link_bytes == pytest.approx(metrics.control_bytes_mean * metrics.messages * 5)
 
 
 def test_loss_leaves_messages_stuck_and_the_run_ends() -> None:
@@ -144,8 +146,20 @@ def test_keys_are_as_different_as_scenarios() -> None:
     base = Scenario(protocol="mbcp")
     other = msgspec.structs.replace(base, delay="1-101ms")
     assert base.key() != other.key()
-    assert base.key() == Scenario(protocol="mbcp").key()
+    assert base.key() == Scenario(protocol="mbcp").key() == Scenario(protocol="mbcp", seconds=2).key()
     assert base.key().startswith("mbcp-10-")
+
+
+def test_a_mended_protocol_of_one_s_own_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "own_protocol.py"
+    module.write_text("from antecede.protocols.mbcp import Mbcp\nclass Own(Mbcp): name = 'own'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    given = scenario(protocol="own_protocol:Own")
+    before = given.key()
+    module.write_text(module.read_text() + "# mended\n")
+    assert given.key() != before
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from antecede.protocols.base import Effects
+from antecede.protocols.base import Effects, Send
 from antecede.protocols.flat import Clocked, Dependent, Flat, Held
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
@@ -46,7 +46,7 @@ class MbcpWithoutFifo(_NoFifoCheck, Mbcp):
 
 
 class MbcpAsPrinted(Mbcp):
-    """Table 1 of seed 001, which leaves out the step that its example describes."""
+    """Table 1 of paper 001, which leaves out the step that its example describes."""
 
     name: ClassVar[str] = "mbcp as printed"
 
@@ -166,3 +166,32 @@ class MbcpThatStopsTime(Mbcp):
 
 def test_a_protocol_that_stops_time_does_not_stop_us() -> None:
     assert "time stands still" in report(f"{__name__}:MbcpThatStopsTime", runs=3).failures[0].reason
+
+
+class MbcpWithHeartbeat(Mbcp):
+    """Right, and never at rest."""
+
+    name: ClassVar[str] = "mbcp with a heartbeat"
+
+    def wake(self, now: int) -> Effects:
+        return Effects(wake_at=now + 100_000_000)
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        effects = super().broadcast(payload, now, group)
+        return Effects(effects.sends, now, effects.message)
+
+
+def test_a_protocol_that_is_never_at_rest_comes_to_an_end() -> None:
+    assert report(f"{__name__}:MbcpWithHeartbeat", runs=5).passed
+
+
+class MbcpToNobody(Mbcp):
+    name: ClassVar[str] = "mbcp that sends to a peer that is not there"
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        effects = super().broadcast(payload, now, group)
+        return Effects((*effects.sends, Send((-1,), self.stamp(1, b""))), None, effects.message)
+
+
+def test_a_protocol_that_sends_to_nobody_is_caught() -> None:
+    assert "but peers are 0 to" in report(f"{__name__}:MbcpToNobody", runs=3).failures[0].reason

@@ -100,3 +100,44 @@ def test_a_cluster_gives_the_same_answer_and_sees_only_what_it_shares(master: st
         assert refused.returncode == 2
         assert "is on this machine only" in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+def test_spark_connect_gives_the_same_answer(tmp_path: Path) -> None:
+    """A Connect server of one's own: sc://, and nothing of it is taken to be this process."""
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=4, seconds=1))
+    port = free_port()
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    command = [submit, "--master", "local[1]", "--conf", f"spark.connect.grpc.binding.port={port}"]
+    command += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    with daemon(tmp_path / "log", *command, ready="Spark Connect server started"):
+        done = audit(tmp_path / "t", f"sc://127.0.0.1:{port}")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["engine"], shown["clean"], shown["processes"]) == ("spark", True, 4)
+
+
+def test_sessions_follow_each_other_and_leave_the_environment_alone(tmp_path: Path) -> None:
+    script = """
+import os
+from antecede.spark import connect
+names = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYTHONPATH", "PYSPARK_PYTHON")
+before = {name: os.environ.get(name) for name in names}
+for _ in range(2):
+    with connect() as spark:
+        assert spark.range(3).count() == 3
+        with connect() as same:
+            assert same is spark
+        assert spark.range(3).count() == 3
+    assert {name: os.environ.get(name) for name in names} == before
+"""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(folder.glob("antecede-*")) == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +19,7 @@ from antecede.protocols.mbcp import Mbcp
 from antecede.sim.grid import expand
 from antecede.sim.scenario import Scenario
 from antecede.spark.results import RESULTS, SUMMARY, write_results
-from antecede.spark.sweep import Sweep
+from antecede.spark.sweep import Sweep, _run
 
 
 class FailsInLargeGroups(Mbcp):
@@ -130,3 +133,40 @@ def test_a_damaged_result_is_named(spark: SparkSession, tmp_path: Path, name: st
         file.write_text(text)
         with pytest.raises(InputError, match=f"{name} is damaged"):
             list(sweep.runs())
+
+
+def test_a_sweep_over_faults_has_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    faults: list[object] = [[], ["duplicate:10%:50ms"], ["duplicate:10%:50ms", "reorder:5%:90ms"]]
+    sweep = Sweep(tmp_path, grid(faults=faults), metrics_only=True)
+    sweep.simulate(spark)
+    summary = write_results(sweep)
+    assert summary.column_names[2] == "faults"
+    assert summary.num_rows == 12
+
+
+def test_a_run_that_cannot_be_judged_does_not_spoil_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid())
+    sweep.simulate(spark)
+    spoilt = sorted(sweep.scenarios)[0]
+    part = tmp_path / "runs" / spoilt / "part-00000.parquet"
+    table = pq.read_table(part)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), part)
+    errors = sweep.judge(spark)
+    assert list(errors) == [spoilt]
+    assert "two events with index" in errors[spoilt]
+    assert sweep.unjudged() == [spoilt]
+    assert sum(verdict is not None for _, _, verdict in sweep.runs()) == 3
+
+
+def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (given,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
+    text = msgspec.json.encode(given).decode()
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda _: _run(tmp_path, text, False), range(8)))
+    assert [outcome["error"] for outcome in outcomes] == [None] * 8
+    assert [folder.name for folder in tmp_path.iterdir()] == [given.key()]
+    assert sorted(file.name for file in (tmp_path / given.key()).iterdir()) == [
+        "meta.json",
+        "part-00000.parquet",
+        "run.json",
+    ]

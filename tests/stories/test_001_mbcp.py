@@ -1,4 +1,4 @@
-"""Seed 001, section 4.2: the worked example of MBCP, value by value."""
+"""Paper 001, section 4.2: the worked example of MBCP, value by value."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ HEADER = ",".join(REQUIRED)
         (write("t.csv", f"{HEADER}\nr,g,a\n"), "t.csv, row 1: it does not have the header's 8 fields"),
         (write("t.csv", b"run\xff,group\n"), "t.csv is not text in UTF-8"),
         (write("t.csv", f"{HEADER}\n"), "t.csv is empty"),
-        (write("t.csv", f"{HEADER},run\n"), "t.csv: its header names run twice"),
+        (write("t.csv", f"{HEADER},run\n"), "t.csv: it has two columns run"),
         (meta("\udcff"), "meta.json is not a trace's meta.json"),
         (unreadable, "locked: Permission denied"),
         (strings, "part-00000.parquet is a damaged Parquet file"),
@@ -268,7 +268,7 @@ def test_a_run_too_large_for_the_oracle_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_real_logs_are_clean(real_traces: Path) -> None:
-    """A replicated editing session, a commit history, a database run: deliveries in causal order."""
+    """A replicated editing session and a database run: deliveries in causal order."""
     for name in ("clownschool", "postgres_25x400"):
         foreign = pq.read_table(real_traces / f"{name}.events.parquet")
         verdict = judge_run(name, _ours(foreign), {}).verdict

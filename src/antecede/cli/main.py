@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -39,6 +41,12 @@ Seed = Annotated[
 ]
 
 
+def _folder(text: str | Path) -> Path:
+    if "://" in str(text):
+        raise typer.BadParameter(f"{text} is a URL; results go into a local or commonly mounted folder")
+    return Path(text)
+
+
 @app.callback(invoke_without_command=True)
 def _alone(
     context: typer.Context,
@@ -53,7 +61,9 @@ def _alone(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where runs, tables and the report go.")] = Path("antecede-demo"),
+    out: Annotated[
+        Path, typer.Option(parser=_folder, metavar="FOLDER", help="Where runs, tables and the report go.")
+    ] = Path("antecede-demo"),
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -67,7 +77,7 @@ def demo(
 
     with show.progress() as progress:
         outcome = run_study(out, study.grid(), extra=[study.story()], master=master, progress=progress)
-    report = write_report(out, study.TITLE, study.story().key())
+    report = write_report(out, study.TITLE, study.story().key(), outcome.failed)
     views.study(outcome, report, study.TITLE, as_json)
     raise typer.Exit(0 if outcome.fine else 1)
 
@@ -100,7 +110,9 @@ def simulate(
     ] = None,
     payload: Annotated[int, typer.Option(help="Bytes of payload a message.")] = 100,
     most_messages: Annotated[int | None, typer.Option(help="Stop sending after so many in all.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the trace into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=_folder, metavar="FOLDER", help="Write the trace into this folder.")
+    ] = None,
     metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -116,13 +128,14 @@ def simulate(
         most_messages=most_messages,
     )  # fmt: skip
     trace = None if metrics_only else out
-    start = time.process_time()
     if trace is None:
+        start = time.process_time()
         metrics = scenarios.simulate(given)
     else:
         _need("antecede.trace", "sim")
         from antecede.sim.record import simulate_to
 
+        start = time.process_time()
         metrics = simulate_to(trace, given)
     spent = time.process_time() - start
     views.run(given, metrics, spent, trace, as_json)
@@ -130,8 +143,10 @@ def simulate(
 
 @app.command()
 def sweep(
-    grid: Annotated[Path, typer.Argument(help="A TOML file with [run] and [grid]; see docs/sweeps.md.")],
-    out: Annotated[Path, typer.Option(help="Where runs, tables and the report go.")] = Path("antecede-sweep"),
+    grid: Annotated[Path, typer.Argument(help="A TOML file with \\[run] and \\[grid]; see docs/sweeps.md.")],
+    out: Annotated[
+        Path, typer.Option(parser=_folder, metavar="FOLDER", help="Where runs, tables and the report go.")
+    ] = Path("antecede-sweep"),
     metrics_only: Annotated[
         bool, typer.Option("--metrics-only", help="Write no traces, so audit none.")
     ] = False,
@@ -150,7 +165,9 @@ def sweep(
 
     with show.progress() as progress:
         outcome = run_study(out, scenarios, master=master, metrics_only=metrics_only, progress=progress)
-    views.study(outcome, write_report(out, f"Sweep of {grid.name}"), str(grid), as_json)
+    views.study(
+        outcome, write_report(out, f"Sweep of {grid.name}", failed=outcome.failed), str(grid), as_json
+    )
     raise typer.Exit(0 if outcome.fine else 1)
 
 
@@ -189,6 +206,7 @@ def verify(
     peers: Annotated[
         int | None, typer.Option(min=1, max=1000, help="The size of every group; by default 1 to 10.")
     ] = None,
+    only: Annotated[int | None, typer.Option(min=0, help="Replay this one run of the seed instead.")] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a protocol on random small executions with wild delays, by the oracle.
@@ -204,7 +222,7 @@ def verify(
     reports = []
     with show.progress() as progress:
         for name in names:
-            for report in judge(name, runs, seed, peers):
+            for report in judge(name, 1 if only is not None else runs, seed, peers, only or 0):
                 progress(f"judging {report.protocol}", report.runs, runs)
             reports.append(report)
     views.verification(reports, seed, as_json)
@@ -214,7 +232,9 @@ def verify(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a sweep or of the demo.")],
+    folder: Annotated[
+        Path, typer.Argument(parser=_folder, metavar="FOLDER", help="The folder of a sweep or of the demo.")
+    ],
     title: Annotated[str, typer.Option(help="The heading of the report.")] = "A sweep of causal protocols",
     as_json: Json = False,
 ) -> None:
@@ -265,7 +285,7 @@ _USAGE_ERROR: type[typer.BadParameter] = next(
 
 def main() -> None:
     """The entry point: every error that a person can mend is one line and exit code 2."""
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path.append(str(Path.cwd()))  # where protocols of the user's own lie; ours come first
     try:
         code = app(standalone_mode=False)
     except AntecedeError as error:
@@ -276,6 +296,12 @@ def main() -> None:
         _fail(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
         code = 130
+    except Exception as error:
+        if os.environ.get("ANTECEDE_DEBUG"):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}, line {where.lineno}"
+        _fail(f"internal: {type(error).__name__}: {error} ({place}); ANTECEDE_DEBUG=1 shows all of it")
     if code == 130:
         print("stopped; what is finished is kept", file=sys.stderr)
     sys.exit(code or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-out = Console(highlight=False)
+# Rich takes 80 columns where there is no terminal; a file or a pipe has room for whole tables.
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
 
 
@@ -39,7 +41,11 @@ def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]
         padding=(0, 1, 0, 0),
     )
     for place, name in enumerate(header):
-        shown.add_column(name, justify="left" if place < left else "right", no_wrap=True)
+        if place < left:
+            shown.add_column(name, overflow="fold")
+        else:
+            widest = max(len(cell) for cell in (name, *(row[place] for row in rows)))
+            shown.add_column(name, justify="right", no_wrap=True, min_width=widest)
     for row in rows:
         shown.add_row(*row)
     out.print(shown)

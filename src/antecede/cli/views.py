@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,14 @@ def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
         show.json(document | {"report": str(path)})
         return
     show.table(title, view.columns(summary), view.cells(summary))
-    show.out.print(f"\n{view.lead(summary)}")
+    show.out.print("[dim]wire B, paper B: control bytes a message, as sent and as the papers count[/]")
+    show.out.print(f"\n{view.lead(summary, len(outcome.failed))}")
     if outcome.skipped:
         show.out.print(f"[dim]{outcome.skipped} runs were finished before and not made again.[/]")
-    for key, error in outcome.failed.items():
-        show.out.print(f"failed: {key}: {error}", soft_wrap=True, markup=False)
+    for error, count in Counter(outcome.failed.values()).items():
+        first = next(key for key, reason in outcome.failed.items() if reason == error)
+        more = f" and {count - 1:,} more" if count > 1 else ""
+        show.out.print(f"failed: {first}{more}: {error}", soft_wrap=True, markup=False)
     show.out.print(f"Report: {path}", soft_wrap=True, markup=False)
 
 
@@ -58,11 +62,11 @@ def run(given: Scenario, metrics: Metrics, spent: float, trace: Path | None, as_
         ["", f"{metrics.paper_bytes_mean:.1f} as the papers count"],
         [
             "held for a cause",
-            f"{metrics.held:,} deliveries ({share:.1%}), {human(metrics.hold_mean)} on average",
+            f"{metrics.held:,} deliveries ({share:.1%}), {human(metrics.hold_mean_ns)} on average",
         ],
         [
             "from send to delivery",
-            f"{human(metrics.latency_mean)} on average, at most {human(metrics.latency_max)}",
+            f"{human(metrics.latency_mean_ns)} on average, at most {human(metrics.latency_max_ns)}",
         ],
         ["still held at the end", f"{metrics.stuck:,}"],
         ["speed", f"{speed:,.0f} deliveries a CPU second"],
@@ -111,16 +115,18 @@ def audit(trace: str, verdict: Verdict, findings: list[Finding], engine: str, as
         if getattr(verdict, name)
     ]
     show.table(None, ["", ""], rows)
+    many = len({finding.run for finding in findings}) > 1
     for finding in findings:
-        show.out.print(f"• {finding.text}", soft_wrap=True, markup=False)
+        where = f"{finding.run}: " if many else ""
+        show.out.print(f"• {where}{finding.text}", soft_wrap=True, markup=False)
 
 
 def verification(reports: list[Report], seed: int, as_json: bool) -> None:
     if as_json:
         show.json({"seed": seed, "passed": all(r.passed for r in reports), "protocols": reports})
         return
-    header = ["protocol", "runs", "deliveries", "group", "violations", "stuck", "twice", "missing"]
-    header += ["bytes", "most"]
+    header = ["protocol", "runs", "deliveries", "largest", "violations", "stuck", "twice", "missing"]
+    header += ["raised", "mean B", "max B"]
     rows = [
         [
             r.protocol,
@@ -131,13 +137,17 @@ def verification(reports: list[Report], seed: int, as_json: bool) -> None:
             f"{r.stuck:,}",
             f"{r.duplicates:,}",
             f"{r.missing:,}",
+            f"{r.raised:,}",
             f"{r.control_bytes_mean:.1f}",
             f"{r.control_bytes_max:,}",
         ]
         for r in reports
     ]
     show.table(None, header, rows)
+    show.out.print("[dim]largest: peers in the largest group; B: control bytes a message on the wire[/]")
     for r in reports:
+        if r.failed:
+            show.out.print(f"{r.protocol} failed in {r.failed:,} of {r.runs:,} runs", markup=False)
         for failure in r.failures[:3]:
-            line = f"{r.protocol}, run {failure.run} of seed {seed}: {failure.reason}"
+            line = f"  seed {seed}, run {failure.run} (--only {failure.run}): {failure.reason}"
             show.out.print(line, soft_wrap=True, markup=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from antecede.order.execution import Execution, Kind, MessageId
 from antecede.order.happened import CausalOrder
@@ -33,9 +33,18 @@ class Verdict:
     orphans: int
     impossible: int
 
+    FAULTS: ClassVar[tuple[str, ...]] = (
+        "causal_deliveries",
+        "missing",
+        "duplicates",
+        "orphans",
+        "impossible",
+    )
+    """The counts that must be 0; the others say more about them, or how much was judged."""
+
     @property
     def clean(self) -> bool:
-        return not any((self.causal_deliveries, self.missing, self.duplicates, self.orphans, self.impossible))
+        return not any(getattr(self, name) for name in self.FAULTS)
 
 
 class Violation(NamedTuple):
@@ -62,7 +71,6 @@ class Judgement:
         self.order = CausalOrder(execution)
         self._addressed = self._addressed_to()
         self._delivered = [self.order.bits(history) for history in self.order.histories]
-        self._lacking = list(self._check())
         self.verdict = self._count()
 
     def _addressed_to(self) -> list[int]:
@@ -75,7 +83,7 @@ class Judgement:
                 addressed[process] |= 1 << place
         return addressed
 
-    def _check(self) -> Iterator[_Lacking]:
+    def _lacking(self) -> Iterator[_Lacking]:
         """The deliveries that came while something before them was still due."""
         past, position = self.order.past, self.order.position
         for process, history in enumerate(self.order.histories):
@@ -96,17 +104,22 @@ class Judgement:
         by_origin = [0] * len(self.order.histories)
         for place, message in enumerate(self.order.messages):
             by_origin[message.origin] |= 1 << place
+        deliveries = late_deliveries = pairs_late = pairs_never = fifo = 0
+        for it in self._lacking():
+            deliveries += 1
+            late_deliveries += it.late != 0
+            pairs_late += it.late.bit_count()
+            pairs_never += it.never.bit_count()
+            fifo += (it.late | it.never) & by_origin[it.effect.origin] != 0
         return Verdict(
             processes=len(self.execution.histories),
             messages=len(self.order.messages),
             deliveries=sum(step.kind is Kind.DELIVER for step in given),
-            causal_deliveries=len(self._lacking),
-            causal_late_deliveries=sum(it.late != 0 for it in self._lacking),
-            causal_pairs_late=sum(it.late.bit_count() for it in self._lacking),
-            causal_pairs_never=sum(it.never.bit_count() for it in self._lacking),
-            fifo_deliveries=sum(
-                (it.late | it.never) & by_origin[it.effect.origin] != 0 for it in self._lacking
-            ),
+            causal_deliveries=deliveries,
+            causal_late_deliveries=late_deliveries,
+            causal_pairs_late=pairs_late,
+            causal_pairs_never=pairs_never,
+            fifo_deliveries=fifo,
             missing=sum(
                 (due & ~came).bit_count() for due, came in zip(self._addressed, self._delivered, strict=True)
             ),
@@ -118,7 +131,7 @@ class Judgement:
     def violations(self) -> Iterator[Violation]:
         """Every violating pair, late ones first; lazily, because one loss can make very many."""
         for late in (True, False):
-            for it in self._lacking:
+            for it in self._lacking():
                 for cause in self.order.members(it.late if late else it.never):
                     yield Violation(it.process, cause, it.effect, late)
 

@@ -94,6 +94,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     me: int
     size: int
 
+    @classmethod
+    def group(cls, size: int) -> list[Self]:
+        """All members of a group of `size`."""
+        return [cls(me, size) for me in range(size)]
+
     @abc.abstractmethod
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         """The application sends. For the sender this is the delivery too."""
@@ -144,12 +149,18 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     def save(self) -> bytes:
         """The whole state, for a journal or a checkpoint."""
-        return _encoder.encode(self)
+        return _encoder.encode((self.name, self))
 
     @classmethod
     def restore(cls, state: bytes) -> Self:
         """A member that goes on exactly where `save` left off."""
-        return msgspec.msgpack.decode(state, type=cls, dec_hook=_from_plain)
+        try:
+            name, raw = msgspec.msgpack.decode(state, type=tuple[str, msgspec.Raw])
+            if name != cls.name:
+                raise LocalError(f"this is the state of a {name}, not of a {cls.name}")
+            return msgspec.msgpack.decode(raw, type=cls, dec_hook=_from_plain)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise LocalError(f"a saved state of {cls.name} is damaged: {error}") from error
 
 
 def _to_plain(value: Any) -> Any:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import sys
+import traceback
+from pathlib import Path
 
 from antecede.errors import InputError
 from antecede.protocols.base import Links, Protocol
@@ -13,6 +17,14 @@ from antecede.protocols.timestamp import Timestamp, TimestampDiff
 PROTOCOLS: dict[str, type[Protocol]] = {
     protocol.name: protocol for protocol in (Timestamp, TimestampDiff, Mbcp)
 }
+
+
+def fingerprint(name: str) -> str:
+    """What a result of a protocol depends on besides its name: the source of one's own module."""
+    if name in PROTOCOLS:
+        return ""
+    source = inspect.getsourcefile(sys.modules[find(name).__module__])
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
 
 
 def find(name: str) -> type[Protocol]:
@@ -26,7 +38,8 @@ def find(name: str) -> type[Protocol]:
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (Exception, SystemExit) as error:  # whatever a foreign module does while it is imported
-        reason = f"{type(error).__name__}: {error}"
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         raise InputError(f"cannot load protocol '{name}': {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Protocol)) or inspect.isabstract(found):
         raise InputError(f"'{name}' is not a whole subclass of antecede.protocols.base.Protocol")

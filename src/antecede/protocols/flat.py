@@ -42,6 +42,10 @@ class Clocked(Packet, frozen=True, array_like=True, tag=0):
     origin: int
     clock: list[int]
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.origin < len(self.clock):
+            raise ValueError(f"a clock of {len(self.clock)} entries has no peer {self.origin}")
+
     @property
     def seq(self) -> int:
         return self.clock[self.origin]
@@ -118,15 +122,15 @@ class Flat(Protocol):
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound = self._sound(packet)
+        sound, unmet = self._sound(packet)
         if self.received[sound.origin].add(sound.seq):
-            unmet = sound.unmet(self.delivered)
             if sound.seq - 1 > self.delivered[sound.origin]:
                 unmet.append((sound.origin, sound.seq - 1))
             self._file(Held(sound, unmet))
         return NOTHING
 
-    def _sound(self, packet: Packet) -> Clocked | Dependent:
+    def _sound(self, packet: Packet) -> tuple[Clocked | Dependent, Counts]:
+        """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
         if not isinstance(packet, Clocked | Dependent) or not isinstance(packet, self.packets):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         if not (0 <= packet.origin < self.size and packet.well_formed(self.size)):
@@ -135,7 +139,10 @@ class Flat(Protocol):
             raise RemoteError("a message of this peer came back under another's hand")
         if not 1 <= packet.seq <= self.delivered[packet.origin] + MOST_AHEAD:
             raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
-        return packet
+        unmet = packet.unmet(self.delivered)
+        if any(peer == self.me for peer, _ in unmet):
+            raise RemoteError("a packet depends on messages that this peer has not sent")
+        return packet, unmet
 
     def _file(self, held: Held) -> None:
         """Under the first count that is not reached yet; if all are, it is ready."""

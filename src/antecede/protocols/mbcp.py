@@ -1,4 +1,4 @@
-"""MBCP, the minimal broadcast causal protocol (seed 001): name only the immediate dependencies.
+"""MBCP, the minimal broadcast causal protocol (paper 001): name only the immediate dependencies.
 
 If every message is delivered after those it immediately depends on, then by transitivity it is
 delivered after its whole causal past. So a message names, for each peer at most once, the messages

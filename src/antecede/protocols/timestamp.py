@@ -1,10 +1,10 @@
 """Vector-timestamp broadcast, and its compressed form.
 
-`timestamp` (seed 002's baseline): a message carries its sender's vector clock, the sender's own
+`timestamp` (paper 002's baseline): a message carries its sender's vector clock, the sender's own
 entry already counting it; it is delivered when it is the sender's next and every other entry is
 covered. Control information: n counts a message (4n bytes as the paper counts).
 
-`timestamp-diff` (Birman's compression, used by seed 004): only the entries that changed since the
+`timestamp-diff` (Birman's compression, used by paper 004): only the entries that changed since the
 sender's previous message. Order from one sender is kept anyway, and whoever delivered the previous
 message has covered the entries that did not change, so the changed ones suffice. At most n - 1
 entries, on average as many as there are peers heard from between two own messages; 4 bytes each as

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from antecede.report.svg import hover, tag, text
 
-WIDTH, HEIGHT = 560, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 128, 34, 46
+PLOT, HEIGHT = 376, 340
+_LEFT, _TOP, _BOTTOM = 56, 34, 46
+_CHARACTER = 7.6
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,19 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, label: str)
     xs = sorted({x for each in series for x, _ in each.points})
     top = max((y for each in series for _, y in each.points), default=1.0)
     ticks = nice_ticks(top)
-    across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, WIDTH - _RIGHT)
+    end = _LEFT + PLOT
+    # Names stand where the lines end; the picture is as wide as the longest needs.
+    width = end + 20 + max(108, round(_CHARACTER * max((len(each.name) for each in series), default=0)))
+    across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, end)
     up = _Scale(0.0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
     body = [_grid(ticks, up), _x_axis(xs, across)]
-    ends = _spread([up(each.points[-1][1]) for each in series], 15)
-    for number, (each, end) in enumerate(zip(series, ends, strict=True)):
-        body.append(_line(each, number, across, up, end, (x_label, y_label)))
-    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    labels = _spread([up(each.points[-1][1]) for each in series], 15)
+    for number, (each, label_y) in enumerate(zip(series, labels, strict=True)):
+        body.append(_line(each, number, across, up, label_y, (x_label, y_label)))
+    middle = (_LEFT + end) / 2
     body.append(tag("text", text(x_label), class_="axis", x=middle, y=HEIGHT - 8, text_anchor="middle"))
     body.append(tag("text", text(y_label), class_="axis", x=_LEFT - 36, y=14))
-    return tag("svg", *body, class_="chart", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
+    return tag("svg", *body, class_="chart", viewBox=f"0 0 {width} {HEIGHT}", role="img", aria_label=label)
 
 
 def _line(
@@ -62,7 +66,7 @@ def _grid(ticks: Sequence[float], up: _Scale) -> str:
     lines = []
     for value in ticks:
         y = up(value)
-        lines.append(tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y))
+        lines.append(tag("line", x1=_LEFT, x2=_LEFT + PLOT, y1=y, y2=y))
         lines.append(tag("text", text(f"{value:g}"), x=_LEFT - 8, y=y + 4, text_anchor="end"))
     return tag("g", *lines, class_="grid")
 

@@ -7,10 +7,11 @@ diagram shows what the trace says, event by event, with the details on hover.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from antecede.order import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.report.svg import hover, tag, text
 
 WIDTH = 1000
@@ -29,29 +30,73 @@ class Hold:
 
 
 def holds(events: Sequence[dict[str, Any]]) -> list[Hold]:
-    """Every wait in a run, longest first; `events` are one run's rows."""
+    """Every wait in a run, longest first; `events` are one run's rows.
+
+    What released a message is the last of its causes to be delivered while it waited.
+    """
+    by_process = _by_process(events)
+    order = _order(by_process)
     found = []
-    for process, rows in _by_process(events).items():
+    for process, rows in by_process.items():
         arrived: dict[str, int] = {}
-        released_by: str | None = None
+        delivered: list[str] = []
+        had: dict[str, int] = {}
         for row in rows:
             message = _message(row)
             if row["kind"] == "receive":
                 arrived.setdefault(message, row["time"])
-                released_by = None
+                had.setdefault(message, len(delivered))
             elif row["kind"] == "deliver":
                 if row["time"] > arrived.get(message, row["time"]):
-                    found.append(Hold(process, message, released_by, arrived[message], row["time"]))
-                released_by = message
+                    meanwhile = reversed(delivered[had[message] :])
+                    cause = next((each for each in meanwhile if order(each, message)), None)
+                    found.append(Hold(process, message, cause, arrived[message], row["time"]))
+                delivered.append(message)
     return sorted(found, key=lambda hold: (hold.arrived - hold.delivered, hold.process))
 
 
-def spacetime(events: Sequence[dict[str, Any]], label: str) -> str:
-    """The diagram of one small run. The longest wait is drawn with its cause; the rest are quiet."""
+def _order(by_process: dict[str, list[dict[str, Any]]]) -> Callable[[str, str], bool]:
+    """Happened-before between messages as they are written, from the run's own events."""
+    ranks = {process: rank for rank, process in enumerate(by_process)}
+    kinds = {"send": Kind.SEND, "deliver": Kind.DELIVER}
+    ids: dict[str, MessageId] = {}
+    histories: list[list[Step]] = []
+    for rows in by_process.values():
+        steps = []
+        for row in rows:
+            if row["kind"] in kinds:
+                rank = ranks.setdefault(row["origin"], len(ranks))
+                ids[_message(row)] = message = MessageId(rank, row["seq"])
+                steps.append(Step(kinds[row["kind"]], message))
+        histories.append(steps)
+    causal = CausalOrder(Execution(histories))
+
+    def before(earlier: str, later: str) -> bool:
+        known = ids[earlier] in causal.position and ids[later] in causal.position
+        return known and causal.happened_before(ids[earlier], ids[later])
+
+    return before
+
+
+def excerpt(
+    events: Sequence[dict[str, Any]], waits: Sequence[Hold], most: int = 8
+) -> tuple[list[dict[str, Any]], list[Hold]]:
+    """The longest wait's message, its cause, and those sent nearest to it in time."""
+    sends = {_message(row): row["time"] for row in events if row["kind"] == "send"}
+    star = waits[0] if waits else None
+    chosen = {star.message, star.cause or star.message} if star else set()
+    middle = sends[star.message] if star else min(sends.values(), default=0)
+    for message in sorted(sends, key=lambda message: abs(sends[message] - middle)):
+        if len(chosen) < most:
+            chosen.add(message)
+    return [row for row in events if _message(row) in chosen], [w for w in waits if w.message in chosen]
+
+
+def spacetime(events: Sequence[dict[str, Any]], waits: Sequence[Hold], label: str) -> str:
+    """The diagram of a few messages. The longest wait is drawn with its cause; the rest are quiet."""
     lanes = {process: _TOP + row * _ROW for row, process in enumerate(sorted(_by_process(events)))}
     times = [row["time"] for row in events]
     across = _Time(min(times), max(times))
-    waits = holds(events)
     star = waits[0] if waits else None
     marked = {star.message: "effect", star.cause or "": "cause"} if star else {}
     body = [_lane(process, y) for process, y in lanes.items()]
@@ -148,14 +193,17 @@ def _dot(row: dict[str, Any], lanes: dict[str, int], across: _Time, marked: dict
 
 
 def _time_axis(across: _Time, y: float) -> str:
+    """Round times, about six of them."""
+    rough = (across.end - across.start) / 6
+    size = 10 ** max(0, len(str(int(rough))) - 1)
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    first = -(-across.start // step) * step
     marks = [
-        tag("text", text(_milliseconds(across.start + (across.end - across.start) * step // 4)),
-            x=across(across.start + (across.end - across.start) * step // 4), y=y,
-            text_anchor="start" if step == 0 else "end" if step == 4 else "middle")
-        for step in range(5)
-    ]  # fmt: skip
+        tag("text", text(_milliseconds(time)), x=across(time), y=y, text_anchor="middle")
+        for time in range(first, across.end + 1, step)
+    ]
     return tag("g", *marks, class_="grid")
 
 
 def _milliseconds(nanoseconds: int) -> str:
-    return f"{nanoseconds / 1e6:.0f} ms"
+    return f"{nanoseconds / 1e6:,.{0 if nanoseconds % 1_000_000 == 0 or nanoseconds > 1e7 else 2}f} ms"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede import __version__
+from antecede.order import Verdict
 from antecede.report.charts import Series, line_chart
 from antecede.report.page import Section, figure, page, table
-from antecede.report.spacetime import holds, spacetime
-
-_FAULTS = ("causal_deliveries", "missing", "duplicates", "orphans", "impossible")
+from antecede.report.spacetime import excerpt, holds, spacetime
 
 
 def columns(summary: pa.Table) -> list[str]:
@@ -44,7 +43,7 @@ def _measures(row: dict[str, Any]) -> list[str]:
         f"{row['control_bytes_mean']:.1f}",
         f"{row['paper_bytes_mean']:.1f}",
         f"{row['held'] / row['deliveries']:.1%}" if row["deliveries"] else "–",
-        f"{row['hold_mean'] / 1e6:.0f} ms",
+        f"{row['hold_mean_ns'] / 1e6:.0f} ms",
         f"{faults([row]):,}" if audited else "not audited",
     ]
 
@@ -57,22 +56,28 @@ def settings(summary: pa.Table) -> list[str]:
 
 def faults(rows: Sequence[dict[str, Any]]) -> int:
     """Everything that an audit found wrong."""
-    return sum(row[name] or 0 for row in rows for name in _FAULTS)
+    return sum(row[name] or 0 for row in rows for name in Verdict.FAULTS)
 
 
-def lead(summary: pa.Table) -> str:
+def lead(summary: pa.Table, failed: int = 0) -> str:
     """The first line: how much was audited, and what was found."""
     rows = summary.to_pylist()
     runs = sum(row["runs"] for row in rows)
     audited = sum(row["deliveries"] for row in rows if row["causal_deliveries"] is not None)
+    made = f"{runs:,} run{'' if runs == 1 else 's'}" + (f" ({failed:,} more failed)" if failed else "")
     if not audited:
-        return f"{runs:,} runs; none was audited."
+        return f"{made}; nothing was audited."
     found = f"{faults(rows):,} violations" if faults(rows) else "every one after its causes"
-    return f"{runs:,} runs, {audited:,} deliveries audited on Spark: {found}."
+    return f"{made}, {audited:,} deliveries audited on Spark: {found}."
 
 
-def sweep_page(summary: pa.Table, example: Sequence[dict[str, Any]] | None, title: str) -> str:
-    """The report as HTML. `example` holds the events of one small run to be drawn."""
+def sweep_page(
+    summary: pa.Table,
+    example: Sequence[dict[str, Any]] | None,
+    title: str,
+    failed: Mapping[str, str] | None = None,
+) -> str:
+    """The report as HTML. `example` holds the events of one run to be drawn, `failed` errors by run."""
     extra = settings(summary)
     rows = summary.to_pylist()
     charts = (
@@ -100,7 +105,11 @@ def sweep_page(summary: pa.Table, example: Sequence[dict[str, Any]] | None, titl
             table(columns(summary), cells(summary)),
         ),
     ]
-    return page(title, lead(summary), sections, f"Antecede {__version__}")
+    if failed:
+        errors = [[run, error] for run, error in failed.items()]
+        text = "They are no part of the figures above; the same command tries them again."
+        sections.append(Section(f"Runs that failed: {len(failed):,}", text, table(["run", "error"], errors)))
+    return page(title, lead(summary, len(failed or ())), sections, f"Antecede {__version__}")
 
 
 def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -> str:
@@ -112,17 +121,22 @@ def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -
     return line_chart(series, "peers", "bytes a message", f"{measure} against peers, a line a protocol")
 
 
-def _example(events: Sequence[dict[str, Any]]) -> Section:
-    wait = next(iter(holds(events)), None)
-    text = "One small run, drawn from its trace. Rest the pointer on anything to read it."
+def _example(run: Sequence[dict[str, Any]]) -> Section:
+    events, waits = excerpt(run, holds(run))
+    wait = waits[0] if waits else None
+    what = "One small run" if len(events) == len(run) else "A few messages of one run"
+    text = f"{what}, drawn from its trace. Rest the pointer on anything to read it."
     if wait and wait.cause:
         text = (
-            f"One small run, drawn from its trace: {wait.message} reaches {wait.process} before its "
+            f"{what}, drawn from its trace: {wait.message} reaches {wait.process} before its "
             f"cause {wait.cause} does, so it is held (thick bar) until {wait.cause} has been "
             "delivered. Rest the pointer on anything to read it."
         )
-    caption = "Ringed dots are sends, solid dots deliveries; arrows end where a packet arrives."
-    return Section("A message waits for its cause", text, figure(spacetime(events, text), caption))
+    caption = (
+        "Ringed dots are sends, solid dots deliveries; arrows end where a packet arrives. Bars are "
+        "messages that wait at a process for a cause; the longest wait is the bright one."
+    )
+    return Section("A message waits for its cause", text, figure(spacetime(events, waits, text), caption))
 
 
 def example_events(folder: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from typing import ClassVar
 
 from antecede.errors import InputError
 from antecede.sim import chance
@@ -15,6 +16,9 @@ from antecede.sim.units import duration, span
 
 
 class Fault(abc.ABC):
+    breaks_order: ClassVar[bool]
+    """Whether packets may be overtaken by it even on a link that keeps order."""
+
     @abc.abstractmethod
     def strike(self, times: list[int], now: int, bits: int) -> list[int]:
         """Arrival times of the copies of a packet that was sent `now`, after the fault."""
@@ -23,6 +27,8 @@ class Fault(abc.ABC):
 @dataclass(frozen=True)
 class Spike(Fault):
     """Packets sent between `start` and `end` take `extra` longer."""
+
+    breaks_order: ClassVar[bool] = False
 
     start: int
     end: int
@@ -35,6 +41,8 @@ class Spike(Fault):
 @dataclass(frozen=True)
 class Duplicate(Fault):
     """A share of packets arrives twice, the second time up to `within` later."""
+
+    breaks_order: ClassVar[bool] = True
 
     share: float
     within: int
@@ -49,6 +57,8 @@ class Duplicate(Fault):
 class Reorder(Fault):
     """A share of packets is held back up to `by`, overtaken even where links are FIFO."""
 
+    breaks_order: ClassVar[bool] = True
+
     share: float
     by: int
 
@@ -62,6 +72,8 @@ class Reorder(Fault):
 @dataclass(frozen=True)
 class Loss(Fault):
     """A share of packets never arrives: less than any protocol here can do with."""
+
+    breaks_order: ClassVar[bool] = False
 
     share: float
 

@@ -13,21 +13,25 @@ class Metrics(msgspec.Struct, frozen=True):
     messages: int
     deliveries: int
     packets: int
+    """Copies sent over links."""
+    link_bytes: int
+    """Control bytes of all those copies."""
     control_bytes_mean: float
+    """Of a message's own packet, as its sender sends it."""
     control_bytes_max: int
     paper_bytes_mean: float
     paper_bytes_max: int
-    latency_mean: float
-    latency_max: int
+    latency_mean_ns: float
+    latency_max_ns: int
     held: int
     """Deliveries that had to wait for a cause."""
-    hold_mean: float
+    hold_mean_ns: float
     """How long those waited."""
     most_held: int
     """The fullest that any one member's buffer was."""
     stuck: int
     """Messages still held when nothing more could come."""
-    simulated: int
+    simulated_ns: int
 
 
 class Meter:
@@ -67,23 +71,24 @@ class Meter:
             self._held += 1
             self._hold += time - arrived
 
-    def metrics(self, packets: int, stuck: int, simulated: int) -> Metrics:
+    def metrics(self, packets: int, link_bytes: int, stuck: int, simulated: int) -> Metrics:
         messages = len(self._sent_at)
         return Metrics(
             messages=messages,
             deliveries=self._deliveries,
             packets=packets,
+            link_bytes=link_bytes,
             control_bytes_mean=_mean(self._control, messages),
             control_bytes_max=self._control_max,
             paper_bytes_mean=_mean(self._paper, messages),
             paper_bytes_max=self._paper_max,
-            latency_mean=_mean(self._latency, self._deliveries),
-            latency_max=self._latency_max,
+            latency_mean_ns=_mean(self._latency, self._deliveries),
+            latency_max_ns=self._latency_max,
             held=self._held,
-            hold_mean=_mean(self._hold, self._held),
+            hold_mean_ns=_mean(self._hold, self._held),
             most_held=self._most_held,
             stuck=stuck,
-            simulated=simulated,
+            simulated_ns=simulated,
         )
 
 

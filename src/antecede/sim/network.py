@@ -132,13 +132,20 @@ class Direct(Network):
             if link is None:
                 link = _Link(chance.key(self._seed, _LINK, source, destination))
                 self._links[source, destination] = link
-            time = now + self._delay(chance.draw(link.key, link.sent))
-            if self._fifo:
-                time = link.last = max(time, link.last)
-            times = [time]
-            for fault, number in self._faults:
-                times = fault.strike(times, now, chance.draw(chance.key(link.key, number), link.sent))
+            times = [now + self._delay(chance.draw(link.key, link.sent))]
+            times = self._strike(times, now, link, breaking=False)
+            if self._fifo and times:
+                times = [max(time, link.last) for time in times]
+                link.last = times[-1]
+            times = self._strike(times, now, link, breaking=True)
             # Copies of a packet keep its number and follow it, however late they come.
             arrivals += [Arrival(t, destination, link.sent << 8 | i) for i, t in enumerate(times)]
             link.sent += 1
         return arrivals
+
+    def _strike(self, times: list[int], now: int, link: _Link, breaking: bool) -> list[int]:
+        for fault, number in self._faults:
+            if fault.breaks_order is breaking:
+                bits = chance.draw(chance.key(link.key, number), link.sent)
+                times = fault.strike(times, now, bits)
+        return times

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from antecede import __version__
 from antecede.errors import InputError, ProtocolError
 from antecede.protocols import catalog
 from antecede.protocols.base import Protocol
@@ -72,9 +73,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def key(self) -> str:
-        """A short name that is the run's own: readable, and different for every other scenario."""
-        written = msgspec.json.encode(self, order="sorted")
-        digest = hashlib.sha256(written).hexdigest()[:12]
+        """A short name that is the run's own: readable, and different for every other scenario.
+
+        The version counts, and a protocol of the user's own counts with its source, so that what was
+        mended runs anew.
+        """
+        same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds are 2.0 seconds
+        written = msgspec.json.encode(same, order="sorted")
+        made_by = f"{__version__} {catalog.fingerprint(self.protocol)}".encode()
+        digest = hashlib.sha256(written + made_by).hexdigest()[:12]
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
 
     def protocol_class(self) -> type[Protocol]:
@@ -102,7 +109,10 @@ def scenario(**fields: object) -> Scenario:
     try:
         made = msgspec.convert(fields, Scenario)
     except msgspec.ValidationError as error:
-        raise InputError(f"scenario: {error}") from error
+        known = (
+            f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
+        )
+        raise InputError(f"scenario: {error}{known}") from error
     made.protocol_class()
     for field, parse, texts in (("delay", parse_delay, (made.delay,)), ("faults", parse_fault, made.faults)):
         for text in texts:
@@ -119,7 +129,9 @@ def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
     return metrics
 
 
-def simulate_members(given: Scenario, observers: Sequence[Observer] = ()) -> tuple[Metrics, list[Protocol]]:
+def simulate_members(
+    given: Scenario, observers: Sequence[Observer] = ()
+) -> tuple[Metrics, Sequence[Protocol]]:
     """Run a scenario; also give back the members as they are at its end."""
     try:
         return _run(given, observers)
@@ -133,9 +145,8 @@ def simulate_members(given: Scenario, observers: Sequence[Observer] = ()) -> tup
         ) from error
 
 
-def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, list[Protocol]]:
-    make = given.protocol_class()
-    members = [make(peer, given.peers) for peer in range(given.peers)]
+def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, Sequence[Protocol]]:
+    members = given.protocol_class().group(given.peers)
     meter = Meter(given.peers)
     world = World(
         members,
@@ -148,4 +159,4 @@ def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, list[
     )
     world.run()
     stuck = sum(len(member.waiting()) for member in members)
-    return meter.metrics(world.packets, stuck, world.now), members
+    return meter.metrics(world.packets, world.control_bytes, stuck, world.now), members

@@ -18,6 +18,7 @@ from antecede.sim import chance
 from antecede.sim.scenario import Scenario, simulate_members
 
 _SCENARIO = 5
+_MOST_FAILURES = 20
 
 
 class Histories:
@@ -59,11 +60,13 @@ class Report(msgspec.Struct):
     """Runs in which the protocol raised an exception."""
     control_bytes_mean: float = 0.0
     control_bytes_max: int = 0
+    failed: int = 0
+    """Runs in which anything went wrong; the first of them are `failures`."""
     failures: list[Failure] = []
 
     @property
     def passed(self) -> bool:
-        return not (self.violations or self.stuck or self.duplicates or self.missing or self.raised)
+        return self.failed == 0
 
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
@@ -96,11 +99,11 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
     )
 
 
-def verify(protocol: str, runs: int, seed: int, peers: int | None = None) -> Iterator[Report]:
-    """Judge `protocol` on `runs` random executions; the report as it stands after each."""
+def verify(protocol: str, runs: int, seed: int, peers: int | None = None, first: int = 0) -> Iterator[Report]:
+    """Judge `protocol` on `runs` random executions from the `first`; the report after each."""
     report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     control = messages = 0
-    for run in range(runs):
+    for run in range(first, first + runs):
         scenario = random_scenario(protocol, seed, run, peers)
         histories = Histories(scenario.peers)
         try:
@@ -108,7 +111,7 @@ def verify(protocol: str, runs: int, seed: int, peers: int | None = None) -> Ite
         except ProtocolError as error:
             report.runs += 1
             report.raised += 1
-            report.failures.append(Failure(run, scenario, str(error)))
+            _fail(report, Failure(run, scenario, str(error)))
             yield report
             continue
         judgement = judge(Execution(histories.steps))
@@ -125,8 +128,15 @@ def verify(protocol: str, runs: int, seed: int, peers: int | None = None) -> Ite
         report.control_bytes_mean = control / messages if messages else 0.0
         report.control_bytes_max = max(report.control_bytes_max, metrics.control_bytes_max)
         if not verdict.clean or metrics.stuck:
-            report.failures.append(Failure(run, scenario, _reason(judgement, metrics.stuck)))
+            _fail(report, Failure(run, scenario, _reason(judgement, metrics.stuck)))
         yield report
+
+
+def _fail(report: Report, failure: Failure) -> None:
+    """Keep the first failures; one broken protocol can make as many as there are runs."""
+    report.failed += 1
+    if len(report.failures) < _MOST_FAILURES:
+        report.failures.append(failure)
 
 
 def _reason(judgement: Judgement, stuck: int) -> str:
@@ -134,4 +144,5 @@ def _reason(judgement: Judgement, stuck: int) -> str:
     if verdict.causal_deliveries:
         return judgement.explain(next(judgement.violations()))
     counts = {"duplicate": verdict.duplicates, "missing": verdict.missing, "stuck": stuck}
+    counts |= {"sent by nobody": verdict.orphans, "delivered before they were sent": verdict.impossible}
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -16,6 +16,7 @@ from antecede.order import MessageId
 from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
 from antecede.sim.network import Network
+from antecede.sim.units import SECOND
 from antecede.sim.workload import Workload
 
 _ARRIVAL, _WAKE, _SEND = range(3)
@@ -30,7 +31,10 @@ class Observer(Protocol):
 
 
 class World:
-    """One run. `until` ends the sending, not the run: what is under way still arrives."""
+    """One run. `until` ends the sending, not the run: what is under way still arrives.
+
+    Timers ring until `drain` after that, so that a member with a heartbeat does not live for ever.
+    """
 
     def __init__(
         self,
@@ -42,17 +46,22 @@ class World:
         until: int,
         most_messages: int | None = None,
         payload: bytes = b"",
+        drain: int = 60 * SECOND,
     ) -> None:
         self.members = members
         self.now = 0
         self.packets = 0
+        self.control_bytes = 0
+        """Of all packets sent, to each destination, whatever they were for."""
         self._network = network
         self._workload = workload
         self._observers = observers
         self._until = until
+        self._last_wake = until + drain
         self._messages_left = most_messages if most_messages is not None else -1
         self._payload = payload
         self._sent = [0] * len(members)
+        self._measured: tuple[Packet | None, int] = (None, 0)
         self._queue: list[tuple[int, int, int, int, int, Any]] = []
         for peer in range(len(members)):
             self._plan_send(peer, 0)
@@ -73,7 +82,10 @@ class World:
                     observer.receive(peer, source, message, self.now)
             self._carry_out(peer, self.members[peer].receive(source, packet, self.now))
         elif kind == _WAKE:
-            self._carry_out(peer, self.members[peer].wake(self.now))
+            effects = self.members[peer].wake(self.now)
+            if effects.wake_at is not None and effects.wake_at <= self.now:
+                raise LocalError(f"woken at {self.now}, it asks for {effects.wake_at}: time stands still")
+            self._carry_out(peer, effects)
         else:
             self._broadcast(peer)
             self._sent[peer] += 1
@@ -93,9 +105,9 @@ class World:
         member = self.members[peer]
         effects = member.broadcast(self._payload, self.now)
         if effects.message is not None:
-            packet = effects.sends[0].packet if effects.sends else None
-            control = member.control_bytes(packet) if packet else 0
-            paper = member.paper_bytes(packet) if packet else 0
+            own = [send.packet for send in effects.sends if effects.message in send.packet.carries()]
+            control = self._control(member, own[0]) if own else 0
+            paper = member.paper_bytes(own[0]) if own else 0
             for observer in self._observers:
                 observer.send(peer, effects.message, self.now, control, paper)
         self._carry_out(peer, effects)
@@ -103,19 +115,25 @@ class World:
     def _carry_out(self, peer: int, effects: Effects) -> None:
         for send in effects.sends:
             self.transmit(peer, send.to, send.packet)
-        if effects.wake_at is not None:
-            if effects.wake_at <= self.now:
-                raise LocalError(
-                    f"woken at {self.now}, it asks to be woken at {effects.wake_at}: time stands still"
-                )
-            heapq.heappush(self._queue, (effects.wake_at, _WAKE, peer, 0, 0, None))
+        if effects.wake_at is not None and effects.wake_at <= self._last_wake:
+            heapq.heappush(self._queue, (max(effects.wake_at, self.now), _WAKE, peer, 0, 0, None))
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
         """Hand a packet to the network."""
-        size = len(packet.payload) + self.members[source].control_bytes(packet)
+        if not all(0 <= peer < len(self.members) for peer in to):
+            raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
+        control = self._control(self.members[source], packet)
+        size = len(packet.payload) + control
         for time, peer, number in self._network.transmit(source, to, size, self.now):
             heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
-            self.packets += 1
+        self.packets += len(to)
+        self.control_bytes += control * len(to)
+
+    def _control(self, member: Member, packet: Packet) -> int:
+        """Control bytes of a packet; the last one is remembered, because it is asked for twice."""
+        if self._measured[0] is not packet:
+            self._measured = (packet, member.control_bytes(packet))
+        return self._measured[1]
 
     def _take_deliveries(self, peer: int) -> None:
         member = self.members[peer]

@@ -21,9 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from antecede.errors import InputError
 from antecede.order import Verdict
 from antecede.spark.session import first_line
-from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, judge_run
-from antecede.trace.judge import members_of as members_by_run
-from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns
+from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, judge_run, members_of
+from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, refuse_newer
 from antecede.trace.writer import META
 
 _FINDING = pa.struct(
@@ -44,17 +43,22 @@ _JUDGED = pa.schema(
         ("findings", pa.list_(_FINDING)),
     ]
 )
-_MEMBERS = "run string, groups map<string, array<string>>"
+_MEMBERS = "run string, groups map<string, array<string>>, schema_version int"
 
 
 @dataclass(frozen=True)
 class Audit:
     """What an audit found, still on Spark."""
 
+    judged: DataFrame
     verdicts: DataFrame
     """A row a run: the counts."""
     violations: DataFrame
     """A row for each causal violation with its witness: the first of each run, late ones first."""
+
+    def release(self) -> None:
+        """Free what Spark keeps of the audit."""
+        self.judged.unpersist()
 
     def total(self) -> Verdict:
         """The counts of all runs together."""
@@ -66,6 +70,11 @@ class Audit:
         for row in self.verdicts.orderBy("run").toLocalIterator():
             yield row.run, Verdict(**{name: row[name] for name in COUNTS})
 
+    def errors(self) -> dict[str, str]:
+        """The runs that could not be judged, and why."""
+        spoilt = self.judged.where("error is not null").select("run", "error")
+        return {row.run: row.error for row in spoilt.toLocalIterator()}
+
     def first(self, count: int) -> list[Finding]:
         """A few violations, late ones first."""
         rows = self.violations.orderBy(F.desc("late"), "run", "process", "effect").limit(count)
@@ -73,30 +82,42 @@ class Audit:
 
 
 def audit(
-    events: DataFrame, members: DataFrame | None = None, most_violations: int = MOST_VIOLATIONS
+    events: DataFrame,
+    members: DataFrame | None = None,
+    most_violations: int = MOST_VIOLATIONS,
+    *,
+    strict: bool = True,
 ) -> Audit:
     """Judge a DataFrame of events in the schema of traces, run by run.
 
-    `members` (run, groups: a map from group to its members) says who should have got what; without
-    it a message is meant for every process that its group's rows name. Rows with `destinations`
-    say so themselves. Bad rows raise an `InputError` when a result is first asked for.
+    `members` (as `read_members` gives them) says who should have got what; without it a message is
+    meant for every process that its group's rows name. Rows with `destinations` say so themselves.
+    The judging is done here and now and kept (`Audit.release` lets go of it). Bad rows raise an
+    `InputError`, unless `strict` is off: then `Audit.errors` has the runs they spoil.
     """
     check_columns(events.columns, "the DataFrame of events")
     spark = events.sparkSession
-    columns = [*REQUIRED, *({"destinations"} & set(events.columns))]
-    rows = events.select(*(F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in columns))
+    columns = [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in REQUIRED]
+    if "destinations" in events.columns:
+        # As text: handing a column of lists to Python costs several times all the others.
+        columns.append(F.to_json("destinations").alias("destinations"))
+    rows = events.select(*columns)
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
+    # The number is given so that Spark does not gather a few small, costly runs into one task.
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     judged = (
-        rows.groupBy("run")
-        .cogroup(known.select("run", "groups").groupBy("run"))
+        rows.repartition(tasks, "run")
+        .groupBy("run")
+        .cogroup(known.select("run", "groups", "schema_version").repartition(tasks, "run").groupBy("run"))
         .applyInArrow(_judge(most_violations), from_arrow_schema(_JUDGED))
         .persist()
     )
-    bad = judged.where("error is not null").first()
+    bad = judged.where("error is not null").first() if strict else None
     if bad is not None:
         raise InputError(bad.error)
     return Audit(
-        verdicts=judged.select("run", *COUNTS),
+        judged=judged,
+        verdicts=judged.where("error is null").select("run", *COUNTS),
         violations=judged.select("run", F.inline("findings")),
     )
 
@@ -107,9 +128,14 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
             return _JUDGED.empty_table()
         run = rows.column("run")[0].as_py()
         row: dict[str, Any] = {"run": run}
-        about = (Meta(run, dict(groups)) for groups in known.column("groups").to_pylist())
+        about = [
+            Meta(run, dict(each["groups"]), schema_version=each["schema_version"])
+            for each in known.to_pylist()
+        ]
         try:
-            judged = judge_run(run, rows, members_by_run(about).get(run, {}), most)
+            for meta in about:
+                refuse_newer(meta, f"the meta.json of run {run}")
+            judged = judge_run(run, _with_lists(rows), members_of(about).get(run, {}), most)
         except InputError as error:
             return pa.Table.from_pylist([row | {"error": str(error)}], schema=_JUDGED)
         row |= {name: getattr(judged.verdict, name) for name in COUNTS}
@@ -117,6 +143,18 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         return pa.Table.from_pylist([row], schema=_JUDGED)
 
     return judge
+
+
+def _with_lists(rows: pa.Table) -> pa.Table:
+    """The destinations as lists again; no column of them where no row has any."""
+    if "destinations" not in rows.column_names:
+        return rows
+    texts = rows.column("destinations").to_pylist()
+    rest = rows.drop_columns(["destinations"])
+    if not any(texts):
+        return rest
+    lists = [msgspec.json.decode(text) if text else None for text in texts]
+    return rest.append_column("destinations", pa.array(lists, FIELDS["destinations"][0]))
 
 
 def read_events(spark: SparkSession, *paths: str) -> DataFrame:
@@ -136,9 +174,10 @@ def read_members(spark: SparkSession, *paths: str) -> DataFrame:
     reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", META)
     texts = reader.text(list(paths), wholetext=True)
     meta = F.from_json("value", _MEMBERS, {"mode": "FAILFAST"})
-    return texts.select(meta.alias("meta")).select("meta.run", "meta.groups")
+    return texts.select(meta.alias("meta")).select("meta.*")
 
 
-def members_of(spark: SparkSession, about: Sequence[Meta]) -> DataFrame:
+def members_frame(spark: SparkSession, about: Sequence[Meta]) -> DataFrame:
     """The same from what has been read already."""
-    return spark.createDataFrame([(meta.run, meta.groups) for meta in about], _MEMBERS)
+    rows = [(meta.run, meta.groups, meta.schema_version) for meta in about]
+    return spark.createDataFrame(rows, _MEMBERS)

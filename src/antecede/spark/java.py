@@ -96,6 +96,5 @@ def _cache() -> Path:
     try:
         (base / "antecede").mkdir(parents=True, exist_ok=True)
     except OSError:
-        base = Path(tempfile.gettempdir())
-        (base / "antecede").mkdir(exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="antecede-java-"))
     return base / "antecede"

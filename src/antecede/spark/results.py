@@ -23,6 +23,7 @@ def write_results(sweep: Sweep) -> pa.Table:
     """Write both tables into the sweep's folder; the summary is given back."""
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
+        | {"faults": " ".join(run.scenario.faults)}
         | {name: getattr(verdict, name, None) for name in _VERDICT}
         for key, run, verdict in sweep.runs()
     ]
@@ -43,7 +44,7 @@ def summarise(results: pa.Table) -> pa.Table:
     measures = {"runs": ("run", "count")}
     for name in ("messages", "deliveries", "held", "stuck", *_VERDICT):
         measures[name] = (name, "sum")
-    for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean", "hold_mean"):
+    for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns"):
         measures[name] = (name, "mean")
     for name in ("control_bytes_max", "most_held"):
         measures[name] = (name, "max")

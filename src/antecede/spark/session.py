@@ -1,6 +1,6 @@
 """The one place that makes a Spark session.
 
-By default Spark is embedded: it runs in this process's own JVM, listens on the loopback only, and
+By default Spark is embedded: it runs in a JVM of this process's own, listens on the loopback only, and
 says nothing; what it would say goes to a log that is named when something fails. `--master` or
 SPARK_REMOTE give it a cluster instead, and then the cluster's own settings hold.
 """
@@ -16,15 +16,14 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
 
 from antecede.errors import AntecedeError, InputError
 from antecede.spark.java import find_java
@@ -46,7 +45,7 @@ _EMBEDDED = {
     # Short jobs: the second compiler never earns its time back.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
 }
 _ALWAYS = {
     "spark.app.name": "antecede",
@@ -61,23 +60,25 @@ class SparkError(AntecedeError):
 
 
 @contextmanager
-def connect(master: str | None = None) -> Iterator[SparkSession]:
+def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iterator[SparkSession]:
     """A session: embedded, on the cluster `master`, or at the address in SPARK_REMOTE.
 
-    `master` may also be a Spark Connect address (sc://host:port). Whatever Spark raises while the
-    session is open comes out as one line that names its log.
+    `master` may also be a Spark Connect address (sc://host:port). A session that is active already is
+    used as it is, and left open. `python_path` is where workers find modules besides the installed
+    ones. Whatever Spark raises while the session is open comes out as one line that names its log.
     """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
     remote = os.environ.get("SPARK_REMOTE") if master is None else master
-    folder = Path(tempfile.mkdtemp(prefix="antecede-spark-"))
-    log = folder / "spark.log"
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _refuse_silent(remote)
     try:
         with _uninterrupted() as interrupted:
             if remote and (master is None or remote.startswith("sc://")):
-                session = SparkSession.builder.remote(remote).getOrCreate()
+                session = SparkSession.builder.remote(remote).create()
             else:
-                session = _start(master, folder, log)
+                session = _Jvm.start(master, python_path)
         try:
             if interrupted:
                 raise KeyboardInterrupt
@@ -85,9 +86,90 @@ def connect(master: str | None = None) -> Iterator[SparkSession]:
         finally:
             session.stop()
     except (PySparkException, Py4JError) as error:
-        atexit.unregister(shutil.rmtree)
-        where = f"; its log is {log}" if log.exists() else ""
-        raise SparkError(f"Spark failed: {first_line(error)}{where}") from error
+        raise SparkError(f"Spark failed: {first_line(error)}{_Jvm.keep_log()}") from error
+
+
+class _Jvm:
+    """The process's JVM. There is at most one: PySpark holds on to the first it gets."""
+
+    folder: Path | None = None
+    failed = False
+
+    @classmethod
+    def start(cls, master: str | None, python_path: Sequence[Path]) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+
+        folder = cls._own_folder()
+        settings = dict(_ALWAYS) | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
+        if master is None:
+            settings |= _EMBEDDED | {"spark.local.dir": str(folder / "work")}
+        conf = SparkConf().setMaster(master or "local[*]").setAll(list(settings.items()))
+        with _environment(cls._variables(master is None, python_path)):
+            gateway = SparkContext._gateway or cls._launch(conf)
+            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+    @classmethod
+    def _own_folder(cls) -> Path:
+        if cls.folder is None:
+            cls.folder = Path(tempfile.mkdtemp(prefix="antecede-spark-"))
+            atexit.register(cls._forget)
+        return cls.folder
+
+    @classmethod
+    def _launch(cls, conf: Any) -> Any:
+        from pyspark.java_gateway import launch_gateway
+
+        folder = cls._own_folder()
+        (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
+        with (folder / "spark.log").open("wb") as sink:
+            return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:
+        paths = [*map(str, python_path), os.environ.get("PYTHONPATH", "")]
+        wanted: dict[str, str | None] = {
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": None,
+            "SPARK_REMOTE": None,
+            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(cls._own_folder())),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)) or None,
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        }
+        if embedded:
+            wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        return wanted
+
+    @classmethod
+    def keep_log(cls) -> str:
+        """Where the log is, if there is one; it is then left for reading."""
+        if cls.folder is None or not (cls.folder / "spark.log").exists():
+            return ""
+        cls.failed = True
+        return f"; its log is {cls.folder / 'spark.log'}"
+
+    @classmethod
+    def _forget(cls) -> None:
+        if cls.folder is not None and not cls.failed:
+            shutil.rmtree(cls.folder, ignore_errors=True)
+
+
+@contextmanager
+def _environment(wanted: dict[str, str | None]) -> Iterator[None]:
+    """Variables for what is started meanwhile; the caller's own come back."""
+    before = {name: os.environ.get(name) for name in wanted}
+
+    def put(values: dict[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    put(wanted)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 @contextmanager
@@ -113,50 +195,31 @@ def _refuse_silent(address: str | None) -> None:
             raise InputError(f"nothing answers at {address}: {error.strerror or error}") from error
 
 
-def _start(master: str | None, folder: Path, log: Path) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    for foreign in ("SPARK_HOME", "SPARK_REMOTE"):
-        os.environ.pop(foreign, None)
-    settings = dict(_ALWAYS)
-    if master is None:
-        settings |= _EMBEDDED
-        settings["spark.local.dir"] = str(folder / "work")
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
-    if "SPARK_CONF_DIR" not in os.environ:
-        (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
-        os.environ["SPARK_CONF_DIR"] = str(folder)
-    # Protocols of the user's own lie where the command was typed; workers must find them too.
-    paths = [path for path in sys.path[:1] if path] + [os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    conf = SparkConf().setMaster(master or "local[*]").setAll(list(settings.items()))
-    with log.open("wb") as sink:
-        gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
-    context = SparkContext(conf=conf, gateway=gateway)
-    return SparkSession(context)
-
-
 def first_line(error: Exception) -> str:
     """What a Spark exception says, without its stacks."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if isinstance(error, Py4JJavaError):
-        lines = [line.strip() for line in str(error.java_exception.getMessage()).splitlines()] or lines
+    told = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in told.splitlines() if line.strip()] or [type(error).__name__]
     python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception"))]
-    return (python[-1] if "PythonException" in type(error).__name__ and python else lines[0])[:400]
+    line = python[-1] if "PythonException" in type(error).__name__ and python else lines[0]
+    if "ClassNotFoundException" in line and "FileSystem" in line:
+        line += " (Spark lacks the package for this kind of URL; docs/traces.md says how to give it)"
+    return line[:400]
 
 
-def is_local(session: SparkSession) -> bool:
-    """Whether Spark runs on this machine alone, in this process's JVM."""
-    try:
-        master = session.conf.get("spark.master") or ""
-    except PySparkException:
-        return False
-    return str(master).startswith("local[") or master == "local"
+def is_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def cancel_jobs(session: SparkSession) -> None:
+    """Stop what a session is doing, so that whoever waits for it need not."""
+    if is_connect(session):
+        session.interruptAll()
+    else:
+        session.sparkContext.cancelAllJobs()
+
+
+def _is_this_machine(session: SparkSession) -> bool:
+    return not is_connect(session) and str(session.sparkContext.master).startswith("local[")
 
 
 def refuse_unshared(session: SparkSession, path: Path, file: Path | None = None) -> None:
@@ -164,14 +227,14 @@ def refuse_unshared(session: SparkSession, path: Path, file: Path | None = None)
 
     `file` is one that lies in the folder `path`; without one, one is put there for a moment.
     """
-    if is_local(session):
+    if _is_this_machine(session):
         return
     with tempfile.NamedTemporaryFile(dir=None if file else path, prefix=".antecede-") as mark:
         hosts = _blind_hosts(session, file or Path(mark.name))
     if hosts:
         raise InputError(
-            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put "
-            "it on storage that all share and give its URL (s3a://, hdfs://) or common path"
+            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put it on "
+            "storage that all share"
         )
 
 
@@ -197,10 +260,3 @@ def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
 def spark_path(path: Path) -> str:
     """A local path as Spark takes it: characters that it would read as a pattern are escaped."""
     return re.sub(r"([\[\]{}*?\\,])", r"\\\1", str(path.resolve()))
-
-
-def literal_rows(session: SparkSession, values: list[str], column: str) -> DataFrame:
-    """One row a value, each in a partition of its own, so that each becomes one task."""
-    numbers = session.range(0, len(values), 1, max(1, len(values)))
-    place = (F.col("id") + 1).cast("int")
-    return numbers.select(F.element_at(F.lit(values), place).alias(column))

@@ -1,16 +1,18 @@
 """Sweeps: many simulations as Spark tasks, one run a task.
 
-A run writes under its own key: its trace first, then `run.json`, which says that it is whole. So a
-sweep that was stopped goes on where it was, a run that is tried twice leaves the same bytes, and
-nothing else has to be remembered. A run that fails is reported with its error; the others finish.
+A run is made in a folder of its own attempt, which is renamed to the run's key when it is whole. So a
+sweep that was stopped goes on where it was, attempts at one run do not disturb each other, and nothing
+else has to be remembered. A run that fails is reported with its error; the others finish.
 """
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,24 +20,28 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from antecede.errors import InputError, ProtocolError
+from antecede.errors import AntecedeError, InputError
 from antecede.order import Verdict
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, simulate
 from antecede.spark.audit import audit, read_events, read_members
-from antecede.spark.session import literal_rows, refuse_unshared, spark_path
+from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path
 from antecede.trace.judge import total
 from antecede.trace.writer import META, write_whole
 
 T = TypeVar("T")
 
+_OUTCOME = pa.schema([("key", pa.string()), ("error", pa.string())])
+
 Progress = Callable[[int], None]
 """Told how many are finished, now and then."""
 
-_RUN, _VERDICT = "run.json", "verdict.json"
+_RUN, _VERDICT, _ERROR = "run.json", "verdict.json", "error.txt"
 _POLL_SECONDS = 0.2
+_ABANDONED_SECONDS = 3600
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -78,38 +84,53 @@ class Sweep:
             return {}
         self.folder.mkdir(parents=True, exist_ok=True)
         refuse_unshared(spark, self.folder)
+        _clear_abandoned(self.folder / "runs")
         specs = [msgspec.json.encode(self.scenarios[key]).decode() for key in todo]
-        task = _task(str((self.folder / "runs").resolve()), self.metrics_only)
-        results = literal_rows(spark, specs, "scenario").mapInArrow(task, "key string, error string")
+        task = _task(str((self.folder / "runs").resolve()), specs, self.metrics_only)
+        # A partition a run, so a task a run; the specifications travel with the task's code.
+        numbers = spark.range(0, len(todo), 1, len(todo))
+        results = numbers.mapInArrow(task, "key string, error string")
 
         def failed() -> dict[str, str]:
             return {row.key: row.error for row in results.where("error is not null").collect()}
 
-        with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(failed)
-            while True:
-                try:
-                    errors = job.result(_POLL_SECONDS)
-                    break
-                except NotYet:
-                    progress(len(todo) - len(self.unfinished()))
-        progress(len(todo))
-        return errors
+        pool = ThreadPoolExecutor(1)
+        job = pool.submit(failed)
+        try:
+            while not job.done():
+                wait([job], _POLL_SECONDS)
+                progress(len(todo) - len(self.unfinished()))
+        except BaseException:
+            cancel_jobs(spark)
+            raise
+        finally:
+            pool.shutdown(wait=False)
+        return job.result()
 
-    def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> None:
-        """Audit, on Spark, the traces that have not been."""
+    def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
+        """Audit, on Spark, the traces that have not been; why some could not be, by key."""
         todo = self.unjudged()
         if not todo:
-            return
+            return {}
         refuse_unshared(spark, self.folder)
-        paths = [spark_path(self.run_folder(key)) for key in todo]
-        audited = audit(read_events(spark, *paths), read_members(spark, *paths))
-        verdicts = dict(audited.by_run())
+        wanted = F.broadcast(spark.createDataFrame([(key,) for key in todo], "run string"))
+        runs = spark_path(self.folder / "runs")
+        events = read_events(spark, runs).join(wanted, "run", "left_semi")
+        audited = audit(events, read_members(spark, runs), strict=False)
+        verdicts, errors = dict(audited.by_run()), audited.errors()
+        audited.release()
         for done, key in enumerate(todo, start=1):
-            # A run in which nothing happened has no rows, so Spark says nothing of it.
-            verdict = verdicts.get(key) or replace(total([]), processes=self.scenarios[key].peers)
-            write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
+            if key not in errors:
+                # A run in which nothing happened has no rows, so Spark says nothing of it.
+                verdict = verdicts.get(key) or replace(total([]), processes=self.scenarios[key].peers)
+                write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
             progress(done)
+        return errors
+
+    def errors(self) -> dict[str, str]:
+        """What stopped the runs that failed, by key."""
+        failed = [key for key in self.scenarios if self._has(key, _ERROR)]
+        return {key: (self.run_folder(key) / _ERROR).read_text() for key in failed}
 
     def runs(self) -> Iterator[tuple[str, Run, Verdict | None]]:
         """Every finished run with its verdict, in the order of the scenarios."""
@@ -128,32 +149,64 @@ def _read(file: Path, kind: type[T]) -> T:
         raise InputError(f"{file} is damaged ({error}); delete it and run the sweep again") from error
 
 
-def _task(runs: str, metrics_only: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    runs: str, specs: list[str], metrics_only: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = [_run(Path(runs), text, metrics_only) for text in batch.column("scenario").to_pylist()]
-            yield pa.RecordBatch.from_pylist(
-                rows, schema=pa.schema([("key", pa.string()), ("error", pa.string())])
-            )
+            made = [
+                _run(Path(runs), specs[number], metrics_only) for number in batch.column("id").to_pylist()
+            ]
+            yield pa.RecordBatch.from_pylist(made, schema=_OUTCOME)
 
     return task
 
 
 def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
+    """One run, made in a folder of its own attempt and put in place when it is whole."""
     scenario = msgspec.json.decode(text, type=Scenario)
     key = scenario.key()
-    folder = runs / key
+    aside = runs / f".{key}.{uuid.uuid4().hex}"
+    aside.mkdir(parents=True)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # What an earlier attempt said of itself no longer holds once the run is made anew.
-        for said in (_VERDICT, _RUN):
-            (folder / said).unlink(missing_ok=True)
         start = time.process_time()
-        metrics = simulate(scenario) if metrics_only else simulate_to(folder, scenario)
+        metrics = simulate(scenario) if metrics_only else simulate_to(aside, scenario)
         run = Run(scenario, metrics, time.process_time() - start)
-        write_whole(folder / _RUN, msgspec.json.encode(run))
-    except ProtocolError as error:
-        return {"key": key, "error": str(error)}
+        write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
-        return {"key": key, "error": f"{type(error).__name__}: {error}"}
+        known = isinstance(error, AntecedeError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        _empty(aside)
+        write_whole(aside / _ERROR, reason.encode())
+        _put_in_place(aside, runs / key)
+        return {"key": key, "error": reason}
+    _put_in_place(aside, runs / key)
     return {"key": key, "error": None}
+
+
+def _put_in_place(aside: Path, place: Path) -> None:
+    """Whichever attempt comes last stays: attempts at one run leave the same bytes."""
+    while True:
+        try:
+            aside.rename(place)
+            return
+        except OSError:
+            if not place.exists():
+                raise
+            older = aside.with_name(f"{aside.name}.older")
+            with contextlib.suppress(OSError):
+                place.rename(older)
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _clear_abandoned(runs: Path) -> None:
+    """Attempts that nobody has touched for an hour were killed."""
+    for aside in runs.glob(".*.*"):
+        with contextlib.suppress(OSError):
+            if time.time() - aside.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(aside)

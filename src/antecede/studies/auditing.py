@@ -14,7 +14,7 @@ from antecede.trace.reader import check_files, estimate_rows, metas, read_batche
 from antecede.trace.schema import Meta
 from antecede.trace.writer import write_parts
 
-SMALL_ROWS = 500_000
+SMALL_ROWS = 1_000_000
 """Below this, judging a trace takes no longer than starting Spark."""
 
 Progress = Callable[[str, int, int], None]
@@ -36,6 +36,8 @@ def audit_path(
             raise InputError(f"{path} can be read by Spark only; leave out --engine local")
         return _on_spark(path, None, limit, master, progress)
     local = Path(rest if is_url else path)
+    if (local / "runs").is_dir() and (local / "results.parquet").exists():
+        local = local / "runs"  # a sweep's folder: its traces, not its tables
     files = trace_files(local)
     check_files(files)
     cluster = master or os.environ.get("SPARK_REMOTE")
@@ -69,7 +71,7 @@ def _on_spark(
     file: Path | None = None,
 ) -> Outcome:
     require("antecede.spark", "spark")
-    from antecede.spark.audit import audit, members_of, read_events, read_members
+    from antecede.spark.audit import audit, members_frame, read_events, read_members
     from antecede.spark.session import connect, refuse_unshared, spark_path
 
     progress("starting Spark", 0, 0)
@@ -79,6 +81,6 @@ def _on_spark(
         progress("auditing", 0, 0)
         where = spark_path(path) if isinstance(path, Path) else path
         events = read_events(spark, where)
-        members = read_members(spark, where) if about is None else members_of(spark, about)
+        members = read_members(spark, where) if about is None else members_frame(spark, about)
         audited = audit(events, members, limit)
         return audited.total(), audited.first(limit), "spark"

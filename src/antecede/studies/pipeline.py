@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from antecede.spark.sweep import Sweep
 from antecede.trace.writer import write_whole
 
 REPORT = "report.html"
-_DRAWABLE = 200
+_DRAWABLE = 20_000
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is finished, and how much there is."""
@@ -36,8 +36,9 @@ class Outcome:
 
     @property
     def fine(self) -> bool:
-        """Every run finished, and no audit found anything."""
-        return not self.failed and not faults(self.summary.to_pylist())
+        """Every run finished with nothing held, and no audit found anything."""
+        stuck = sum(self.summary.column("stuck").to_pylist())
+        return not (self.failed or stuck or faults(self.summary.to_pylist()))
 
 
 def run_study(
@@ -59,35 +60,47 @@ def run_study(
     sweep = Sweep(folder, [*scenarios, *extra], metrics_only=metrics_only)
     total = len(sweep.scenarios)
     todo = len(sweep.unfinished())
+    study = Sweep(folder, scenarios, metrics_only=metrics_only)
+    skipped = len(scenarios) - len(study.unfinished())
     failed: dict[str, str] = {}
     with ExitStack() as stack:
         if todo or sweep.unjudged():
             progress("starting Spark", 0, 0)
-            spark: SparkSession = stack.enter_context(connect(master))
+            foreign = any(":" in each.protocol for each in scenarios)
+            where = [Path.cwd()] if foreign else []
+            spark: SparkSession = stack.enter_context(connect(master, where))
             done = total - todo
             progress("simulating", done, total)
             failed = sweep.simulate(spark, lambda now: progress("simulating", done + now, total))
             unjudged = len(sweep.unjudged())
             if unjudged:
                 progress("auditing", total - unjudged, total)
-                sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
-    if len(failed) == total:
+                failed |= sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
+    if not any(True for _ in study.runs()) and failed:
         key, error = next(iter(failed.items()))
-        raise InputError(f"all {total} runs failed; the first, {key}: {error}")
-    summary = write_results(Sweep(folder, scenarios, metrics_only=metrics_only))
-    return Outcome(summary, failed, total - todo)
+        raise InputError(f"all runs failed; the first, {key}: {error}")
+    return Outcome(write_results(study), failed, skipped)
 
 
-def write_report(folder: Path, title: str, example: str | None = None) -> Path:
-    """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found."""
+def write_report(
+    folder: Path, title: str, example: str | None = None, failed: Mapping[str, str] | None = None
+) -> Path:
+    """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found.
+
+    `failed` are the errors of runs that did not finish; without it they are looked for.
+    """
     if not (folder / SUMMARY).exists():
         raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
     summary = _read_table(folder / SUMMARY)
     drawn = example or _small_run(folder)
     events = example_events(folder / "runs" / drawn) if drawn else None
-    html = sweep_page(summary, events, title)
+    html = sweep_page(summary, events, title, _errors(folder) if failed is None else failed)
     write_whole(folder / REPORT, html.encode())
     return folder / REPORT
+
+
+def _errors(folder: Path) -> dict[str, str]:
+    return {file.parent.name: file.read_text() for file in sorted(folder.glob("runs/*/error.txt"))}
 
 
 def _read_table(file: Path) -> pa.Table:

@@ -95,11 +95,19 @@ def open_parquet(file: Path) -> pq.ParquetFile:
         opened = pq.ParquetFile(file)
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
         raise InputError(f"{file} is {_why_not_parquet(file)} ({_first_line(error)})") from error
-    check_columns(opened.schema_arrow.names, str(file))
+    names = opened.schema_arrow.names
+    check_columns(names, str(file))
+    _refuse_twice(names, file)
     for name in opened.schema_arrow.names:
         if name in FIELDS:
             _check_type(opened.schema_arrow.field(name), file)
     return opened
+
+
+def _refuse_twice(names: list[str], file: Path) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{file}: it has two columns {name}")
 
 
 def _why_not_parquet(file: Path) -> str:
@@ -207,8 +215,7 @@ def _read_csv(file: Path) -> Iterator[Row]:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
             names = list(reader.fieldnames)
             check_columns(names, str(file))
-            if twice := [name for name in names if names.count(name) > 1]:
-                raise InputError(f"{file}: its header names {twice[0]} twice")
+            _refuse_twice(names, file)
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
                     raise InputError(

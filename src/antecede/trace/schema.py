@@ -58,12 +58,16 @@ def read_meta(text: bytes | str, where: str) -> Meta:
         meta = msgspec.json.decode(text, type=Meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where} is not a trace's meta.json: {error}") from error
+    refuse_newer(meta, where)
+    return meta
+
+
+def refuse_newer(meta: Meta, where: str) -> None:
     if meta.schema_version > VERSION:
         raise InputError(
             f"{where}: the trace has schema version {meta.schema_version}, this Antecede reads up "
             f"to {VERSION}; upgrade it"
         )
-    return meta
 
 
 def check_columns(found: list[str], where: str) -> None:

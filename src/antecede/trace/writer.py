@@ -125,7 +125,8 @@ def _make_room(folder: Path) -> None:
         ours = [file for file in there if file.suffix == _ASIDE]
     if len(ours) < len(there) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
-    for file in ours:
+    # The meta.json goes last: as long as it is there, what is left is known to be ours.
+    for file in sorted(ours, key=lambda file: file.name == META):
         file.unlink()
 
 
