@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from antecede.protocols.base import Effects, Send
-from antecede.protocols.flat import Clocked, Dependent, Flat, Held
+from antecede.protocols.flat import Dependent, Flat, Held, Stamped
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.verify import Report, random_scenario, verify
@@ -65,7 +65,7 @@ class MbcpThatNeverDelivers(Mbcp):
 class MbcpThatRepeats(Mbcp):
     name: ClassVar[str] = "mbcp that delivers some messages twice"
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         super().learn(packet)
         if packet.seq % 3 == 0 and packet.payload:
             self.ready.insert(0, Dependent(b"", packet.origin, packet.seq, {}))
@@ -127,7 +127,7 @@ def test_a_failure_replays_from_its_seed_and_run() -> None:
 class MbcpThatRaises(Mbcp):
     name: ClassVar[str] = "mbcp that raises now and then"
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         if packet.seq == 3:
             raise SystemExit(0)
         super().learn(packet)
@@ -143,7 +143,7 @@ def test_a_protocol_that_raises_fails_and_says_where() -> None:
 class MbcpThatInvents(Mbcp):
     name: ClassVar[str] = "mbcp that delivers what nobody sent"
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         super().learn(packet)
         if packet.seq == 2:
             self.ready.append(Dependent(b"", packet.origin, 1_000, {}))

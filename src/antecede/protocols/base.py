@@ -35,7 +35,8 @@ class Links(msgspec.Struct, frozen=True):
 class Packet(msgspec.Struct, frozen=True, array_like=True):
     """What crosses a link. Its encoding is the wire format; all but the payload is control."""
 
-    payload: bytes
+    def payload_bytes(self) -> int:
+        return 0
 
     def carries(self) -> tuple[MessageId, ...]:
         """The messages in it; none in a packet that only controls."""
@@ -145,7 +146,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     @classmethod
     def control_bytes(cls, packet: Packet) -> int:
         """Everything on the wire that is not payload."""
-        return len(cls.encode(packet)) - len(packet.payload)
+        return len(cls.encode(packet)) - packet.payload_bytes()
 
     def save(self) -> bytes:
         """The whole state, for a journal or a checkpoint."""

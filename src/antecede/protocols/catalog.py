@@ -11,11 +11,15 @@ from pathlib import Path
 
 from antecede.errors import InputError
 from antecede.protocols.base import Links, Protocol
+from antecede.protocols.depseq import DepSeq
+from antecede.protocols.flooding import Flooding
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
+from antecede.protocols.vcube import Vcube, VcubeAgg
 
 PROTOCOLS: dict[str, type[Protocol]] = {
-    protocol.name: protocol for protocol in (Timestamp, TimestampDiff, Mbcp)
+    protocol.name: protocol
+    for protocol in (Timestamp, TimestampDiff, Mbcp, DepSeq, Flooding, Vcube, VcubeAgg)
 }
 
 

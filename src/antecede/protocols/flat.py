@@ -36,10 +36,23 @@ Counts = list[tuple[int, int]]
 """(peer, how many of its messages) still to be delivered."""
 
 
-class Clocked(Packet, frozen=True, array_like=True, tag=0):
+class Message(Packet, frozen=True, array_like=True):
+    """One message, with its payload."""
+
+    payload: bytes
+    origin: int
+
+    def payload_bytes(self) -> int:
+        return len(self.payload)
+
+
+Interval = tuple[int, int]
+"""First and last number, both included."""
+
+
+class Clocked(Message, frozen=True, array_like=True, tag=0):
     """Names a whole vector clock; the sender's own entry is the message's number."""
 
-    origin: int
     clock: list[int]
 
     def __post_init__(self) -> None:
@@ -61,10 +74,9 @@ class Clocked(Packet, frozen=True, array_like=True, tag=0):
         return len(self.clock) == size and min(self.clock) >= 0
 
 
-class Dependent(Packet, frozen=True, array_like=True, tag=1):
+class Dependent(Message, frozen=True, array_like=True, tag=1):
     """Names single messages: for each peer the last one depended on."""
 
-    origin: int
     seq: int
     causes: dict[int, int]
 
@@ -82,8 +94,37 @@ class Dependent(Packet, frozen=True, array_like=True, tag=1):
         return within and self.origin not in named
 
 
+class Sequenced(Message, frozen=True, array_like=True, tag=4):
+    """Names whole sequences of messages."""
+
+    seq: int
+    before: dict[int, list[Interval]]
+
+    def carries(self) -> tuple[MessageId, ...]:
+        return (MessageId(self.origin, self.seq),)
+
+    def unmet(self, delivered: list[int]) -> Counts:
+        lasts = ((peer, intervals[-1][1]) for peer, intervals in self.before.items())
+        return [(peer, last) for peer, last in lasts if last > delivered[peer]]
+
+    def well_formed(self, size: int) -> bool:
+        return all(
+            0 <= peer < size and peer != self.origin and _in_order(intervals)
+            for peer, intervals in self.before.items()
+        )
+
+
+def _in_order(intervals: list[Interval]) -> bool:
+    numbers = [number for interval in intervals for number in interval]
+    return bool(numbers) and numbers[0] >= 1 and numbers == sorted(numbers)
+
+
+Stamped = Clocked | Dependent | Sequenced
+"""The ways to name what a message depends on."""
+
+
 class Held(msgspec.Struct):
-    packet: Clocked | Dependent
+    packet: Stamped
     unmet: Counts
 
 
@@ -95,7 +136,7 @@ class Flat(Protocol):
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[Window] = msgspec.field(default_factory=list)
-    ready: list[Clocked | Dependent] = msgspec.field(default_factory=list)
+    ready: list[Stamped] = msgspec.field(default_factory=list)
     held: dict[MessageId, list[Held]] = msgspec.field(default_factory=dict)
     """Held messages, under the one message each waits for."""
 
@@ -107,10 +148,10 @@ class Flat(Protocol):
             self.received = [Window() for _ in range(self.size)]
 
     @abc.abstractmethod
-    def stamp(self, seq: int, payload: bytes) -> Clocked | Dependent:
+    def stamp(self, seq: int, payload: bytes) -> Stamped:
         """The packet of this member's `seq`-th message."""
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         """`packet` has just been delivered here."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
@@ -122,16 +163,23 @@ class Flat(Protocol):
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound, unmet = self._sound(packet)
-        if self.received[sound.origin].add(sound.seq):
-            if sound.seq - 1 > self.delivered[sound.origin]:
-                unmet.append((sound.origin, sound.seq - 1))
-            self._file(Held(sound, unmet))
+        if not isinstance(packet, self.packets):
+            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
+        self._take(*self._sound(packet))
         return NOTHING
 
-    def _sound(self, packet: Packet) -> tuple[Clocked | Dependent, Counts]:
+    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+        """File a message that is not here yet; False if it is."""
+        if not self.received[packet.origin].add(packet.seq):
+            return False
+        if packet.seq - 1 > self.delivered[packet.origin]:
+            unmet.append((packet.origin, packet.seq - 1))
+        self._file(Held(packet, unmet))
+        return True
+
+    def _sound(self, packet: Packet) -> tuple[Stamped, Counts]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
-        if not isinstance(packet, Clocked | Dependent) or not isinstance(packet, self.packets):
+        if not isinstance(packet, Stamped):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         if not (0 <= packet.origin < self.size and packet.well_formed(self.size)):
             raise RemoteError(f"a packet names peers that are not among the {self.size} of the group")

@@ -21,7 +21,7 @@ from typing import ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Clocked, Dependent, Flat
+from antecede.protocols.flat import Dependent, Flat, Stamped
 
 
 class Mbcp(Flat):
@@ -34,7 +34,7 @@ class Mbcp(Flat):
         named, self.causes = self.causes, {}
         return Dependent(payload, self.me, seq, named)
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         if isinstance(packet, Dependent):
             self.forget(packet.causes)
         self.causes[packet.origin] = packet.seq

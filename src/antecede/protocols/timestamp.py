@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Clocked, Dependent, Flat
+from antecede.protocols.flat import Clocked, Dependent, Flat, Stamped
 
 
 class Timestamp(Flat):
@@ -46,7 +46,7 @@ class TimestampDiff(Flat):
         changed, self.changed = self.changed, {}
         return Dependent(payload, self.me, seq, changed)
 
-    def learn(self, packet: Clocked | Dependent) -> None:
+    def learn(self, packet: Stamped) -> None:
         self.changed[packet.origin] = packet.seq
 
     def paper_bytes(self, packet: Packet) -> int:

@@ -123,7 +123,7 @@ class World:
         if not all(0 <= peer < len(self.members) for peer in to):
             raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
         control = self._control(self.members[source], packet)
-        size = len(packet.payload) + control
+        size = packet.payload_bytes() + control
         for time, peer, number in self._network.transmit(source, to, size, self.now):
             heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
         self.packets += len(to)

@@ -1,4 +1,4 @@
-"""What the flat protocols promise one member at a time: the wire, the state, and hostile packets."""
+"""What every protocol promises one member at a time: the wire, the state, and hostile packets."""
 
 from __future__ import annotations
 
@@ -10,54 +10,65 @@ from hypothesis import strategies as st
 from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols import catalog
-from antecede.protocols.base import LocalError, Protocol, RemoteError
-from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent
+from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
+from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Sequenced
+from antecede.protocols.flooding import Flooded
+from antecede.protocols.vcube import Bundle
 
 protocols = pytest.mark.parametrize("protocol", list(catalog.PROTOCOLS.values()), ids=list(catalog.PROTOCOLS))
+FLAT = [name for name, protocol in catalog.PROTOCOLS.items() if issubclass(protocol, Flat)]
 
 
 @protocols
 def test_bytes_are_what_the_wire_carries(protocol: type[Protocol]) -> None:
-    one, other = protocol(0, 3), protocol(1, 3)
+    one, other, _ = protocol.group(3)
     other.receive(0, one.broadcast(b"first", 0).sends[0].packet, 0)
     other.deliver(0)
     effects = other.broadcast(b"answer", 0)
     packet = effects.sends[0].packet
     assert effects.message == MessageId(1, 1)
-    assert effects.sends[0].to == (0, 2)
+    assert {peer for send in effects.sends for peer in send.to} == {0, 2}
     assert protocol.decode(protocol.encode(packet)) == packet
     assert protocol.control_bytes(packet) + len(b"answer") == len(protocol.encode(packet))
 
 
 def test_bytes_as_the_papers_count() -> None:
-    make = {name: protocol(0, 10) for name, protocol in catalog.PROTOCOLS.items()}
     counted = {}
-    for name, member in make.items():
+    for name, protocol in catalog.PROTOCOLS.items():
+        members = protocol.group(10)
         for origin in (3, 4):
-            first = catalog.find(name)(origin, 10).broadcast(b"", 0).sends[0].packet
-            member.receive(origin, first, 0)
-            member.deliver(0)
-        counted[name] = member.paper_bytes(member.broadcast(b"", 0).sends[0].packet)
-    assert counted == {"timestamp": 4 * 10, "timestamp-diff": 4 * 3, "mbcp": 8 * 2}
+            members[0].receive(origin, members[origin].broadcast(b"", 0).sends[0].packet, 0)
+            members[0].deliver(0)
+        counted[name] = members[0].paper_bytes(members[0].broadcast(b"", 0).sends[0].packet)
+    changed = 4 * 3
+    assert counted == {
+        "timestamp": 4 * 10,
+        "timestamp-diff": changed,
+        "mbcp": 8 * 2,
+        "depseq": 8 * 2,
+        "flooding": 4,
+        "vcube": changed,
+        "vcube-agg": changed,
+    }
 
 
 @protocols
 def test_a_group_of_one_sends_to_nobody(protocol: type[Protocol]) -> None:
-    alone = protocol(0, 1)
+    (alone,) = protocol.group(1)
     assert alone.broadcast(b"", 0).sends == ()
     assert alone.deliver(0) is None
 
 
-@protocols
-def test_a_stranger_in_ones_own_group_is_a_local_error(protocol: type[Protocol]) -> None:
+@pytest.mark.parametrize("name", FLAT)
+def test_a_stranger_in_ones_own_group_is_a_local_error(name: str) -> None:
     with pytest.raises(LocalError):
-        protocol(3, 3)
+        catalog.find(name)(3, 3)
 
 
 @protocols
 @given(data=st.binary(max_size=60))
 def test_whatever_bytes_come_in_only_a_remote_error_comes_out(protocol: type[Protocol], data: bytes) -> None:
-    member = protocol(0, 3)
+    member = protocol.group(3)[0]
     try:
         member.receive(1, protocol.decode(data), 0)
     except RemoteError:
@@ -79,15 +90,22 @@ hostile = [
     Clocked(b"", 1, [0, 1]),
     Clocked(b"", 1, [0, 1, -1]),
     Clocked(b"", 1, [0, 0, 0]),
+    Sequenced(b"", 1, 1, {2: []}),
+    Sequenced(b"", 1, 1, {2: [(3, 1)]}),
+    Sequenced(b"", 1, 1, {7: [(1, 1)]}),
+    Sequenced(b"", 1, 1, {0: [(1, 1)]}),
+    Flooded(b"", 9, 1),
+    Flooded(b"", 1, 0),
+    Flooded(b"", 0, 1),
+    Flooded(b"", 1, MOST_AHEAD + 1),
+    Bundle([Dependent(b"", 1, 1, {}), Dependent(b"", 1, 2, {9: 1})]),
 ]
 
 
 @pytest.mark.parametrize("packet", hostile, ids=repr)
 @protocols
-def test_a_packet_that_no_correct_peer_sends_is_refused(
-    protocol: type[Protocol], packet: Clocked | Dependent
-) -> None:
-    member = protocol(0, 3)
+def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol], packet: Packet) -> None:
+    member = protocol.group(3)[0]
     before = member.save()
     with pytest.raises(RemoteError):
         member.receive(1, packet, 0)

@@ -1,0 +1,1 @@
+"""Shapes of networks: who is joined to whom, and along which tree a message travels."""

@@ -1,0 +1,55 @@
+"""VCube (paper 004): every peer is the root of a spanning tree of its own, known to all without a word.
+
+Seen from peer i, the others fall into clusters: cluster b holds those whose highest bit that differs
+from i is bit b. Whoever receives a message from a peer in its cluster b has to pass it on to its
+clusters below b, to one peer in each: the first that exists. In a full cube that is i with bit b
+turned; for other sizes it is VCube's own rule for peers that failed, applied to ranks that nobody has.
+Since a cluster is one peer of it and that peer's lower clusters, each peer gets a message exactly once,
+whatever the size.
+"""
+
+from __future__ import annotations
+
+
+def cluster(peer: int, other: int) -> int:
+    """The cluster of `peer` that holds `other`."""
+    return (peer ^ other).bit_length() - 1
+
+
+def first_in_cluster(peer: int, bit: int, size: int) -> int | None:
+    """Whom `peer` sends to for its cluster `bit`; None if nobody is in it.
+
+    >>> [first_in_cluster(0, bit, 8) for bit in range(3)]
+    [1, 2, 4]
+    >>> first_in_cluster(1, 2, 5), first_in_cluster(1, 1, 3), first_in_cluster(1, 1, 2)
+    (4, 2, None)
+    """
+    wanted = peer ^ 1 << bit
+    # The smallest rank of the cluster has no lower bits; between it and the wanted one, the nearest.
+    for kept in range(bit + 1):
+        candidate = wanted >> kept << kept
+        if candidate < size:
+            return candidate
+    return None
+
+
+def children(peer: int, height: int, size: int) -> list[tuple[int, int]]:
+    """(cluster, peer) to pass a message on to, if the clusters below `height` are one's own to serve."""
+    found = ((bit, first_in_cluster(peer, bit, size)) for bit in range(height))
+    return [(bit, child) for bit, child in found if child is not None]
+
+
+def height(peer: int, root: int, size: int) -> int:
+    """How many clusters `peer` serves in the tree of `root`.
+
+    >>> [height(4, root, 8) for root in (4, 2, 0)]
+    [3, 1, 2]
+    """
+    served = (size - 1).bit_length()
+    while root != peer:
+        served = cluster(root, peer)
+        child = first_in_cluster(root, served, size)
+        if child is None:
+            raise ValueError(f"peer {peer} is not one of 0 to {size - 1}")
+        root = child
+    return served
