@@ -22,6 +22,7 @@ from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.executions import execution
+from antecede.trace.waits import RunEvents
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
@@ -45,7 +46,17 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_help_lists_the_commands() -> None:
     shown = antecede("--help").stdout
-    for command in ("demo", "simulate", "sweep", "audit", "verify", "report", "doctor"):
+    for command in (
+        "demo",
+        "simulate",
+        "sweep",
+        "audit",
+        "verify",
+        "report",
+        "doctor",
+        "protocols",
+        "explain",
+    ):
         assert command in shown
         assert "--json" in antecede(command, "--help").stdout
 
@@ -284,3 +295,34 @@ def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: internal: TypeError")
     assert done.stderr.count("\n") == 1
+
+
+def test_protocols_are_listed_with_what_they_need() -> None:
+    shown = document("protocols")
+    assert [each["name"] for each in shown] == list(PROTOCOLS)
+    assert [each["name"] for each in shown if each["fifo_links"]] == ["flooding"]
+
+
+def test_explain_says_where_a_message_was_held_and_for_what(trace: Path) -> None:
+    table = pq.read_table(trace / "part-00000.parquet")
+    whole = execution(table, {})
+    order = CausalOrder(whole)
+    wait = RunEvents(table.to_pylist()).waits()[0]
+    shown = document("explain", str(trace), "--message", wait.message)
+    ids = {whole.show(message): message for message in order.messages}
+    assert {ids[cause] for cause in shown["causes"]} == set(order.immediate(ids[wait.message]))
+    (there,) = [each for each in shown["deliveries"] if each["process"] == wait.process]
+    assert (there["held_ns"], there["held_for"]) == (wait.delivered - wait.arrived, wait.cause)
+    assert "depends immediately on" in antecede("explain", str(trace), "--message", wait.message).stdout
+    bad = {"no process sends p0:999": ["p0:999"], "no run x": ["p0:1", "--run", "x"]}
+    for says, words in bad.items():
+        done = antecede("explain", str(trace), "--message", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert says in done.stderr
+
+
+def test_exported_runs_are_judged_again_from_their_traces_alone(tmp_path: Path) -> None:
+    done = document("verify", "vcube-agg", "--runs", "4", "--peers", "5", "--export", str(tmp_path / "runs"))
+    again = document("audit", str(tmp_path / "runs"))
+    assert again["clean"]
+    assert again["deliveries"] == done["protocols"][0]["deliveries"]

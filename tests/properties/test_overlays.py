@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from antecede.order import Execution, MessageId, judge
 from antecede.protocols.base import Delivery, Effects, Packet
 from antecede.protocols.flooding import Flooded, Flooding
-from antecede.sim.scenario import scenario, simulate, simulate_members
+from antecede.sim.scenario import scenario, simulate
 from antecede.sim.verify import Histories, Report, verify
 
 
@@ -125,7 +125,7 @@ def test_flooding_breaks_without_fifo_links_and_a_counter_loses_messages_there()
                 protocol=protocol, peers=8, seed=seed, delay="wild:1ms-1s", fifo=False, seconds=0.5
             )
             histories = Histories(8)
-            simulate_members(loose, [histories])
+            simulate(loose, [histories])
             verdict = judge(Execution(histories.steps)).verdict
             late += verdict.causal_late_deliveries
             if protocol == "flooding":

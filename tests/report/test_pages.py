@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from antecede.order import CausalOrder
 from antecede.report.charts import Series, line_chart, nice_ticks
 from antecede.report.page import Section, page, table
-from antecede.report.spacetime import Hold, excerpt, holds, spacetime
+from antecede.report.spacetime import excerpt, spacetime
 from antecede.report.sweep import example_events
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.executions import execution
+from antecede.trace.waits import RunEvents, Wait
 
 
 def parse(svg: str) -> ET.Element:
@@ -74,7 +75,7 @@ STORY = [
 
 
 def test_a_wait_is_found_with_what_released_it() -> None:
-    assert holds(STORY) == [Hold("c", "b:1", "a:1", 40 * 10**6, 90 * 10**6)]
+    assert RunEvents(STORY).waits() == [Wait("c", "b:1", "a:1", 40 * 10**6, 90 * 10**6)]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -84,7 +85,7 @@ def test_what_a_wait_is_said_to_be_for_is_a_cause(tmp_path: Path, seed: int) -> 
     whole = execution(pq.read_table(tmp_path / "part-00000.parquet"), {})
     order = CausalOrder(whole)
     ids = {whole.show(message): message for message in order.messages}
-    waits = holds(events)
+    waits = RunEvents(events).waits()
     assert len(waits) > 10
     for wait in waits:
         assert wait.cause is not None
@@ -95,7 +96,7 @@ def test_what_a_wait_is_said_to_be_for_is_a_cause(tmp_path: Path, seed: int) -> 
 
 
 def test_the_diagram_draws_every_packet_and_the_wait() -> None:
-    svg = parse(spacetime(STORY, holds(STORY), "a wait"))
+    svg = parse(spacetime(STORY, RunEvents(STORY).waits(), "a wait"))
     packets = [group for group in svg.iter("g") if (group.get("class") or "").startswith("packet")]
     assert sum(len(group.findall("path")) for group in packets) == 4
     (star,) = [group for group in svg.iter("g") if group.get("class") == "hold star"]

@@ -207,6 +207,10 @@ def verify(
         int | None, typer.Option(min=1, max=1000, help="The size of every group; by default 1 to 10.")
     ] = None,
     only: Annotated[int | None, typer.Option(min=0, help="Replay this one run of the seed instead.")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(parser=_folder, metavar="FOLDER", help="Write every run's trace there too."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a protocol on random small executions with wild delays, by the oracle.
@@ -216,18 +220,44 @@ def verify(
     from antecede.protocols.catalog import PROTOCOLS, find
     from antecede.sim.verify import verify as judge
 
+    if export:
+        _need("antecede.trace", "sim")
     names = list(PROTOCOLS) if protocol == "all" else [protocol]
     for name in names:
         find(name)
     reports = []
     with show.progress() as progress:
         for name in names:
-            for report in judge(name, 1 if only is not None else runs, seed, peers, only or 0):
+            folder = export / name.replace(":", ".") if export else None
+            for report in judge(name, 1 if only is not None else runs, seed, peers, only or 0, folder):
                 progress(f"judging {report.protocol}", report.runs, runs)
             reports.append(report)
     views.verification(reports, seed, as_json)
     if not all(report.passed for report in reports):
         raise typer.Exit(1)
+
+
+@app.command()
+def protocols(as_json: Json = False) -> None:
+    """List the protocols: what a message carries, and what each needs of its links."""
+    from antecede.protocols.catalog import PROTOCOLS
+
+    views.protocols(list(PROTOCOLS.values()), as_json)
+
+
+@app.command()
+def explain(
+    trace: Annotated[Path, typer.Argument(help="A trace: a folder or a file, small enough to look at.")],
+    message: Annotated[str, typer.Option(help="The message, as ORIGIN:SEQ.")],
+    run: Annotated[str | None, typer.Option(help="Which run, if the trace has several.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show for one message its immediate causes, where it was held, for how long, and for which cause."""
+    _need("antecede.trace", "sim")
+    from antecede.trace.reader import read_run
+    from antecede.trace.waits import RunEvents
+
+    views.explanation(RunEvents(read_run(trace, run)).explain(message), as_json)
 
 
 @app.command()

@@ -12,11 +12,13 @@ from antecede.cli import show
 
 if TYPE_CHECKING:
     from antecede.order import Verdict
+    from antecede.protocols.base import Protocol
     from antecede.sim.metrics import Metrics
     from antecede.sim.scenario import Scenario
     from antecede.sim.verify import Report
     from antecede.studies.pipeline import Outcome
     from antecede.trace.judge import Finding
+    from antecede.trace.waits import Explanation
 
 
 def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
@@ -151,3 +153,39 @@ def verification(reports: list[Report], seed: int, as_json: bool) -> None:
         for failure in r.failures[:3]:
             line = f"  seed {seed}, run {failure.run} (--only {failure.run}): {failure.reason}"
             show.out.print(line, soft_wrap=True, markup=False)
+
+
+def protocols(those: list[type[Protocol]], as_json: bool) -> None:
+    if as_json:
+        show.json(
+            [
+                {"name": p.name, "carries": p.summary, "control": p.control, "fifo_links": p.links.fifo}
+                for p in those
+            ]
+        )
+        return
+    rows = [[p.name, p.summary, p.control, "FIFO" if p.links.fifo else "any order"] for p in those]
+    show.table(None, ["protocol", "a message carries", "control information", "links"], rows, left=4)
+    show.out.print("[dim]All need links that lose nothing, and a group that is fixed beforehand.[/]")
+
+
+def explanation(told: Explanation, as_json: bool) -> None:
+    if as_json:
+        show.json(told)
+        return
+    from antecede.sim.units import show as human
+
+    causes = ", ".join(told.causes) or "nothing"
+    show.out.print(
+        f"{told.message}, sent at {human(told.sent)}, depends immediately on {causes}", markup=False
+    )
+    rows = [
+        [
+            each.process,
+            "never" if each.delivered is None else human(each.delivered - told.sent),
+            human(each.held_ns) if each.held_ns else "",
+            each.held_for or "",
+        ]
+        for each in told.deliveries
+    ]
+    show.table(None, ["process", "delivered after", "held", "for"], rows)

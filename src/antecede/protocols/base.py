@@ -88,6 +88,9 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    """What a message carries, in one line."""
+    control: ClassVar[str]
+    """How much that is in a group of n."""
     links: ClassVar[Links]
     packets: ClassVar[Any]
     """The type, or union of types, of its packets: what a link may bring."""

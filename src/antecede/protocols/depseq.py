@@ -36,6 +36,7 @@ def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
 class DepSeq(Flat):
     name: ClassVar[str] = "depseq"
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
+    control: ClassVar[str] = "up to n − 1 intervals"
     packets: ClassVar[Any] = Sequenced
 
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)

@@ -48,6 +48,7 @@ class Flooded(Message, frozen=True, array_like=True, tag=2):
 class Flooding(Protocol):
     name: ClassVar[str] = "flooding"
     summary: ClassVar[str] = "its identity; FIFO links of a hypercube keep the order"
+    control: ClassVar[str] = "none"
     links: ClassVar[Links] = Links(fifo=True)
     packets: ClassVar[Any] = Flooded
 

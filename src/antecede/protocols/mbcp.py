@@ -27,6 +27,7 @@ from antecede.protocols.flat import Dependent, Flat, Stamped
 class Mbcp(Flat):
     name: ClassVar[str] = "mbcp"
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
+    control: ClassVar[str] = "up to n − 1 pairs, the least"
 
     causes: dict[int, int] = msgspec.field(default_factory=dict)
 

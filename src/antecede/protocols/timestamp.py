@@ -27,6 +27,7 @@ from antecede.protocols.flat import Clocked, Dependent, Flat, Stamped
 class Timestamp(Flat):
     name: ClassVar[str] = "timestamp"
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
+    control: ClassVar[str] = "n counts"
     packets: ClassVar[Any] = Clocked
 
     def stamp(self, seq: int, payload: bytes) -> Clocked:
@@ -39,6 +40,7 @@ class Timestamp(Flat):
 class TimestampDiff(Flat):
     name: ClassVar[str] = "timestamp-diff"
     summary: ClassVar[str] = "the entries of the vector clock that changed since the last message"
+    control: ClassVar[str] = "up to n − 1 counts"
 
     changed: dict[int, int] = msgspec.field(default_factory=dict)
 

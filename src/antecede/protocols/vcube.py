@@ -36,6 +36,7 @@ from antecede.protocols.timestamp import TimestampDiff
 class Vcube(TimestampDiff):
     name: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "changed clock entries, down a spanning tree of its source's own"
+    control: ClassVar[str] = "up to n − 1 counts"
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         effects = super().broadcast(payload, now, group)
@@ -80,6 +81,7 @@ class Passing(msgspec.Struct):
 class VcubeAgg(TimestampDiff):
     name: ClassVar[str] = "vcube-agg"
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
+    control: ClassVar[str] = "up to n − 1 counts"
     packets: ClassVar[Any] = Bundle
     mtu: ClassVar[int] = 1500
     """The largest packet that messages are put together in; a larger message goes alone."""

@@ -7,94 +7,35 @@ diagram shows what the trace says, event by event, with the details on hover.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from antecede.order import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.report.svg import hover, tag, text
+from antecede.trace.waits import Wait, message_of
 
 WIDTH = 1000
 _LEFT, _RIGHT, _TOP, _ROW = 64, 24, 48, 84
 
 
-@dataclass(frozen=True)
-class Hold:
-    """A message that waited at a process, and the delivery that released it."""
-
-    process: str
-    message: str
-    cause: str | None
-    arrived: int
-    delivered: int
-
-
-def holds(events: Sequence[dict[str, Any]]) -> list[Hold]:
-    """Every wait in a run, longest first; `events` are one run's rows.
-
-    What released a message is the last of its causes to be delivered while it waited.
-    """
-    by_process = _by_process(events)
-    order = _order(by_process)
-    found = []
-    for process, rows in by_process.items():
-        arrived: dict[str, int] = {}
-        delivered: list[str] = []
-        had: dict[str, int] = {}
-        for row in rows:
-            message = _message(row)
-            if row["kind"] == "receive":
-                arrived.setdefault(message, row["time"])
-                had.setdefault(message, len(delivered))
-            elif row["kind"] == "deliver":
-                if row["time"] > arrived.get(message, row["time"]):
-                    meanwhile = reversed(delivered[had[message] :])
-                    cause = next((each for each in meanwhile if order(each, message)), None)
-                    found.append(Hold(process, message, cause, arrived[message], row["time"]))
-                delivered.append(message)
-    return sorted(found, key=lambda hold: (hold.arrived - hold.delivered, hold.process))
-
-
-def _order(by_process: dict[str, list[dict[str, Any]]]) -> Callable[[str, str], bool]:
-    """Happened-before between messages as they are written, from the run's own events."""
-    ranks = {process: rank for rank, process in enumerate(by_process)}
-    kinds = {"send": Kind.SEND, "deliver": Kind.DELIVER}
-    ids: dict[str, MessageId] = {}
-    histories: list[list[Step]] = []
-    for rows in by_process.values():
-        steps = []
-        for row in rows:
-            if row["kind"] in kinds:
-                rank = ranks.setdefault(row["origin"], len(ranks))
-                ids[_message(row)] = message = MessageId(rank, row["seq"])
-                steps.append(Step(kinds[row["kind"]], message))
-        histories.append(steps)
-    causal = CausalOrder(Execution(histories))
-
-    def before(earlier: str, later: str) -> bool:
-        known = ids[earlier] in causal.position and ids[later] in causal.position
-        return known and causal.happened_before(ids[earlier], ids[later])
-
-    return before
-
-
 def excerpt(
-    events: Sequence[dict[str, Any]], waits: Sequence[Hold], most: int = 8
-) -> tuple[list[dict[str, Any]], list[Hold]]:
+    events: Sequence[dict[str, Any]], waits: Sequence[Wait], most: int = 8
+) -> tuple[list[dict[str, Any]], list[Wait]]:
     """The longest wait's message, its cause, and those sent nearest to it in time."""
-    sends = {_message(row): row["time"] for row in events if row["kind"] == "send"}
+    sends = {message_of(row): row["time"] for row in events if row["kind"] == "send"}
     star = waits[0] if waits else None
     chosen = {star.message, star.cause or star.message} if star else set()
     middle = sends[star.message] if star else min(sends.values(), default=0)
     for message in sorted(sends, key=lambda message: abs(sends[message] - middle)):
         if len(chosen) < most:
             chosen.add(message)
-    return [row for row in events if _message(row) in chosen], [w for w in waits if w.message in chosen]
+    return [row for row in events if message_of(row) in chosen], [w for w in waits if w.message in chosen]
 
 
-def spacetime(events: Sequence[dict[str, Any]], waits: Sequence[Hold], label: str) -> str:
+def spacetime(events: Sequence[dict[str, Any]], waits: Sequence[Wait], label: str) -> str:
     """The diagram of a few messages. The longest wait is drawn with its cause; the rest are quiet."""
-    lanes = {process: _TOP + row * _ROW for row, process in enumerate(sorted(_by_process(events)))}
+    lanes = {
+        process: _TOP + row * _ROW for row, process in enumerate(sorted({row["process"] for row in events}))
+    }
     times = [row["time"] for row in events]
     across = _Time(min(times), max(times))
     star = waits[0] if waits else None
@@ -119,17 +60,6 @@ class _Time:
         return _LEFT + 16 + share * (WIDTH - _LEFT - _RIGHT - 16)
 
 
-def _by_process(events: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    processes: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(events, key=lambda row: row["index"]):
-        processes.setdefault(row["process"], []).append(row)
-    return processes
-
-
-def _message(row: dict[str, Any]) -> str:
-    return f"{row['origin']}:{row['seq']}"
-
-
 def _lane(process: str, y: float) -> str:
     name = tag("text", text(process), x=_LEFT - 12, y=y + 5, text_anchor="end")
     return tag("g", tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y), name, class_="lane")
@@ -142,11 +72,11 @@ def _arrows(
     across: _Time,
     marked: dict[str, str],
 ) -> str:
-    message = _message(sent)
+    message = message_of(sent)
     x1, y1 = across(sent["time"]), lanes[sent["process"]]
     lines = []
     for row in events:
-        if row["kind"] == "receive" and _message(row) == message:
+        if row["kind"] == "receive" and message_of(row) == message:
             x2, y2 = across(row["time"]), lanes[row["process"]]
             took = _milliseconds(row["time"] - sent["time"])
             title = hover(f"{message}: {sent['process']} to {row['process']}, {took}")
@@ -167,7 +97,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
     return f"M{x1:.1f},{y1:.1f} L{tip_x:.1f},{tip_y:.1f} {head}"
 
 
-def _bar(hold: Hold, lanes: dict[str, int], across: _Time, star: bool) -> str:
+def _bar(hold: Wait, lanes: dict[str, int], across: _Time, star: bool) -> str:
     y = lanes[hold.process]
     x1, x2 = across(hold.arrived), across(hold.delivered)
     waited = _milliseconds(hold.delivered - hold.arrived)
@@ -181,7 +111,7 @@ def _bar(hold: Hold, lanes: dict[str, int], across: _Time, star: bool) -> str:
 
 
 def _dot(row: dict[str, Any], lanes: dict[str, int], across: _Time, marked: dict[str, str]) -> str:
-    message = _message(row)
+    message = message_of(row)
     x, y = across(row["time"]), lanes[row["process"]]
     at = _milliseconds(row["time"])
     title = hover(f"{row['process']} {row['kind']}s {message} at {at}")

@@ -13,7 +13,8 @@ from antecede import __version__
 from antecede.order import Verdict
 from antecede.report.charts import Series, line_chart
 from antecede.report.page import Section, figure, page, table
-from antecede.report.spacetime import excerpt, holds, spacetime
+from antecede.report.spacetime import excerpt, spacetime
+from antecede.trace.waits import RunEvents
 
 
 def columns(summary: pa.Table) -> list[str]:
@@ -122,7 +123,7 @@ def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -
 
 
 def _example(run: Sequence[dict[str, Any]]) -> Section:
-    events, waits = excerpt(run, holds(run))
+    events, waits = excerpt(run, RunEvents(run).waits())
     wait = waits[0] if waits else None
     what = "One small run" if len(events) == len(run) else "A few messages of one run"
     text = f"{what}, drawn from its trace. Rest the pointer on anything to read it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from antecede.order import MessageId
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.world import Observer
 from antecede.trace.schema import Meta
 from antecede.trace.writer import TraceWriter
 
@@ -51,8 +53,8 @@ class Recorder:
         self._row(process, "deliver", message, time)
 
 
-def simulate_to(folder: str | Path, scenario: Scenario) -> Metrics:
-    """Run a scenario and write its trace into `folder`."""
+def simulate_to(folder: str | Path, scenario: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
+    """Run a scenario, showing it to `observers`, and write its trace into `folder`."""
     meta = Meta(
         run=scenario.key(),
         groups={GROUP: scenario.names()},
@@ -61,4 +63,4 @@ def simulate_to(folder: str | Path, scenario: Scenario) -> Metrics:
         parameters=msgspec.to_builtins(scenario),
     )
     with TraceWriter(folder, meta, _COLUMNS) as writer:
-        return simulate(scenario, [Recorder(scenario, writer)])
+        return simulate(scenario, [Recorder(scenario, writer), *observers])

@@ -125,14 +125,6 @@ def scenario(**fields: object) -> Scenario:
 
 def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
     """Run a scenario, showing it to `observers`."""
-    metrics, _ = simulate_members(given, observers)
-    return metrics
-
-
-def simulate_members(
-    given: Scenario, observers: Sequence[Observer] = ()
-) -> tuple[Metrics, Sequence[Protocol]]:
-    """Run a scenario; also give back the members as they are at its end."""
     try:
         return _run(given, observers)
     except (Exception, SystemExit) as error:
@@ -145,7 +137,7 @@ def simulate_members(
         ) from error
 
 
-def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, Sequence[Protocol]]:
+def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
     members = given.protocol_class().group(given.peers)
     meter = Meter(given.peers)
     world = World(
@@ -159,4 +151,4 @@ def _run(given: Scenario, observers: Sequence[Observer]) -> tuple[Metrics, Seque
     )
     world.run()
     stuck = sum(len(member.waiting()) for member in members)
-    return meter.metrics(world.packets, world.control_bytes, stuck, world.now), members
+    return meter.metrics(world.packets, world.control_bytes, stuck, world.now)

@@ -7,6 +7,7 @@ passes if every message is delivered exactly once, in causal order, and nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from antecede.errors import ProtocolError
 from antecede.order import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
 from antecede.sim import chance
-from antecede.sim.scenario import Scenario, simulate_members
+from antecede.sim.scenario import Scenario, simulate
 
 _SCENARIO = 5
 _MOST_FAILURES = 20
@@ -99,15 +100,30 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
     )
 
 
-def verify(protocol: str, runs: int, seed: int, peers: int | None = None, first: int = 0) -> Iterator[Report]:
-    """Judge `protocol` on `runs` random executions from the `first`; the report after each."""
+def verify(
+    protocol: str,
+    runs: int,
+    seed: int,
+    peers: int | None = None,
+    first: int = 0,
+    export: Path | None = None,
+) -> Iterator[Report]:
+    """Judge `protocol` on `runs` random executions from the `first`; the report after each.
+
+    With `export`, each run's trace is written there too, so that anyone can judge it again.
+    """
     report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     control = messages = 0
     for run in range(first, first + runs):
         scenario = random_scenario(protocol, seed, run, peers)
         histories = Histories(scenario.peers)
         try:
-            metrics, _ = simulate_members(scenario, [histories])
+            if export is None:
+                metrics = simulate(scenario, [histories])
+            else:
+                from antecede.sim.record import simulate_to
+
+                metrics = simulate_to(export / f"run-{run:06}", scenario, [histories])
         except ProtocolError as error:
             report.runs += 1
             report.raised += 1

@@ -89,6 +89,17 @@ def read_batches(file: Path) -> Iterator[pa.Table]:
         yield from _in_batches(_read_json_lines(file), file)
 
 
+def read_run(path: Path, run: str | None = None) -> list[dict[str, Any]]:
+    """The rows of one run of a trace, as dictionaries; for traces small enough to look at."""
+    rows = [row for file in trace_files(path) for table in read_batches(file) for row in table.to_pylist()]
+    runs = sorted({row["run"] for row in rows})
+    if run is None and len(runs) > 1:
+        raise InputError(f"{path} has {len(runs):,} runs; name one with --run, such as {runs[0]}")
+    if run is not None and run not in runs:
+        raise InputError(f"{path} has no run {run}")
+    return [row for row in rows if row["run"] == (run or runs[0])] if rows else []
+
+
 def open_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer and columns are in order."""
     try:
