@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.order import Execution, MessageId, judge
+from antecede.order import MessageId, judge
 from antecede.protocols.base import Delivery, Effects, Packet
 from antecede.protocols.flooding import Flooded, Flooding
 from antecede.sim.scenario import scenario, simulate
@@ -22,7 +22,9 @@ class Arrivals:
         self.count: dict[tuple[int, MessageId], int] = {}
         self.delivered: set[tuple[int, MessageId]] = set()
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
         pass
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
@@ -124,9 +126,9 @@ def test_flooding_breaks_without_fifo_links_and_a_counter_loses_messages_there()
             loose = scenario(
                 protocol=protocol, peers=8, seed=seed, delay="wild:1ms-1s", fifo=False, seconds=0.5
             )
-            histories = Histories(8)
+            histories = Histories(loose)
             simulate(loose, [histories])
-            verdict = judge(Execution(histories.steps)).verdict
+            verdict = judge(histories.execution()).verdict
             late += verdict.causal_late_deliveries
             if protocol == "flooding":
                 assert verdict.missing == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.order import Execution, Judgement, MessageId, judge
+from antecede.order import Judgement, MessageId, judge
 from antecede.order.clocks import happened_before
 from antecede.protocols import catalog
 from antecede.protocols.base import Packet, Protocol
@@ -47,7 +47,7 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
         spikes = tuple(fault for fault in scenario.faults if fault.startswith("spike"))
         scenario = msgspec.structs.replace(scenario, fifo=True, faults=spikes)
     members: list[Protocol] = list(make.group(scenario.peers))
-    histories = Histories(scenario.peers)
+    histories = Histories(scenario)
     made = World(
         members,
         scenario.network(),
@@ -60,7 +60,7 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
 
 
 def judged(histories: Histories) -> Judgement:
-    return judge(Execution(histories.steps))
+    return judge(histories.execution())
 
 
 @protocols
@@ -146,7 +146,9 @@ class Times:
     def __init__(self) -> None:
         self.delivered: set[tuple[int, MessageId, int]] = set()
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
         pass
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:

@@ -13,6 +13,7 @@ from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
 from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Sequenced
 from antecede.protocols.flooding import Flooded
+from antecede.protocols.multigroup import Grouped
 from antecede.protocols.vcube import Bundle
 
 protocols = pytest.mark.parametrize("protocol", list(catalog.PROTOCOLS.values()), ids=list(catalog.PROTOCOLS))
@@ -45,6 +46,7 @@ def test_bytes_as_the_papers_count() -> None:
         "timestamp": 4 * 10,
         "timestamp-diff": changed,
         "mbcp": 8 * 2,
+        "multigroup": 8 * 2,
         "depseq": 8 * 2,
         "flooding": 4,
         "vcube": changed,
@@ -99,6 +101,13 @@ hostile = [
     Flooded(b"", 0, 1),
     Flooded(b"", 1, MOST_AHEAD + 1),
     Bundle([Dependent(b"", 1, 1, {}), Dependent(b"", 1, 2, {9: 1})]),
+    Grouped(b"", 1, 1, 7, 0, []),
+    Grouped(b"", 9, 1, 0, 0, []),
+    Grouped(b"", 0, 1, 0, 0, []),
+    Grouped(b"", 1, 1, 0, 1, []),
+    Grouped(b"", 1, 0, 0, 0, []),
+    Grouped(b"", 1, 1, 0, 0, [(2, 0, 0)]),
+    Grouped(b"", 1, 1, 0, 0, [(0, 0, 1)]),
 ]
 
 

@@ -72,7 +72,9 @@ class Watch:
         self.latencies: list[int] = []
         self.waits: list[int] = []
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
         self.sent[message] = time
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:

@@ -204,7 +204,7 @@ def verify(
     runs: Annotated[int, typer.Option(min=1, help="How many random executions.")] = 1000,
     seed: Seed = 1,
     peers: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="The size of every group; by default 1 to 10.")
+        int | None, typer.Option(min=1, max=1000, help="The size of every group; by default 1 to 12.")
     ] = None,
     only: Annotated[int | None, typer.Option(min=0, help="Replay this one run of the seed instead.")] = None,
     export: Annotated[

@@ -95,6 +95,9 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     packets: ClassVar[Any]
     """The type, or union of types, of its packets: what a link may bring."""
 
+    many_groups: ClassVar[bool] = False
+    """Whether it takes groups that overlap; then it has `over(groups, size)` besides `group(size)`."""
+
     me: int
     size: int
 

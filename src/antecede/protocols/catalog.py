@@ -14,12 +14,13 @@ from antecede.protocols.base import Links, Protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
 from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.multigroup import Multigroup
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
 from antecede.protocols.vcube import Vcube, VcubeAgg
 
 PROTOCOLS: dict[str, type[Protocol]] = {
     protocol.name: protocol
-    for protocol in (Timestamp, TimestampDiff, Mbcp, DepSeq, Flooding, Vcube, VcubeAgg)
+    for protocol in (Timestamp, TimestampDiff, Mbcp, Multigroup, DepSeq, Flooding, Vcube, VcubeAgg)
 }
 
 

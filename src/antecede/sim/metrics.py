@@ -45,7 +45,9 @@ class Meter:
         self._deliveries = self._latency = self._latency_max = 0
         self._held = self._hold = self._most_held = 0
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
         self._sent_at[message] = time
         self._control += control
         self._control_max = max(self._control_max, control)

@@ -9,12 +9,11 @@ import msgspec
 
 from antecede.order import MessageId
 from antecede.sim.metrics import Metrics
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.scenario import GROUP, Scenario, simulate
 from antecede.sim.world import Observer
 from antecede.trace.schema import Meta
 from antecede.trace.writer import TraceWriter
 
-GROUP = "all"
 _COLUMNS = (
     "run", "group", "process", "index", "kind", "origin", "seq", "time",
     "control_bytes", "payload_bytes", "link",
@@ -29,6 +28,8 @@ class Recorder:
         self._names = scenario.names()
         self._payload = scenario.payload
         self._index = [0] * scenario.peers
+        self._groups: dict[MessageId, str] = {}
+        self._grouped = scenario.groups is not None
         self._append = writer.append
 
     def _row(
@@ -38,12 +39,17 @@ class Recorder:
         index = self._index[process]
         self._index[process] = index + 1
         origin = self._names[message.origin]
+        group = self._groups.get(message, GROUP)
         self._append((
-            self._run, GROUP, self._names[process], index, kind, origin, message.seq, time,
+            self._run, group, self._names[process], index, kind, origin, message.seq, time,
             control, payload, link,
         ))  # fmt: skip
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
+        if self._grouped and group is not None:
+            self._groups[message] = group
         self._row(process, "send", message, time, control, self._payload)
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
@@ -55,9 +61,10 @@ class Recorder:
 
 def simulate_to(folder: str | Path, scenario: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
     """Run a scenario, showing it to `observers`, and write its trace into `folder`."""
+    names = scenario.names()
     meta = Meta(
         run=scenario.key(),
-        groups={GROUP: scenario.names()},
+        groups={group: [names[peer] for peer in members] for group, members in scenario.audiences().items()},
         protocol=scenario.protocol,
         seed=scenario.seed,
         parameters=msgspec.to_builtins(scenario),

@@ -6,7 +6,7 @@ import hashlib
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,9 @@ from antecede.sim.units import SECOND
 from antecede.sim.workload import Periodic, Poisson, Workload
 from antecede.sim.world import Observer, World
 
+GROUP = "all"
+"""The name of the one group of all peers, where groups have no names of their own."""
+
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run of one protocol. Two equal scenarios leave the same trace, byte for byte.
@@ -33,6 +36,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
     - `fifo`: whether links keep order; by default what the protocol needs
     - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
+    - `groups`: overlapping groups of peers by name, for protocols that take them; a message goes to one of
+      its sender's groups
     - `payload` bytes a message; `most_messages`: stop sending after so many in all
     """
 
@@ -49,6 +54,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[str, ...] = ()
     payload: int = 100
     most_messages: int | None = None
+    groups: dict[str, tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         limits: dict[str, tuple[float, float]] = {
@@ -65,6 +71,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, field)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
+        for name, members in (self.groups or {}).items():
+            known = set(members) & set(range(self.peers))
+            if not members or len(known) < len(members):
+                raise ValueError(f"groups: {name} must name peers from 0 to {self.peers - 1}, each once")
         answers = self.reply * (self.peers - 1)
         if answers >= 1 and self.most_messages is None:
             raise ValueError(
@@ -79,7 +89,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mended runs anew.
         """
         same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds are 2.0 seconds
-        written = msgspec.json.encode(same, order="sorted")
+        fields = {name: value for name, value in msgspec.to_builtins(same).items() if value is not None}
+        written = msgspec.json.encode(fields, order="sorted")
         made_by = f"{__version__} {catalog.fingerprint(self.protocol)}".encode()
         digest = hashlib.sha256(written + made_by).hexdigest()[:12]
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
@@ -98,6 +109,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return Poisson(self.seed, interval, self.reply)
         return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
 
+    def audiences(self) -> dict[str, tuple[int, ...]]:
+        """The members of each group."""
+        return {GROUP: tuple(range(self.peers))} if self.groups is None else self.groups
+
     def names(self) -> list[str]:
         """What the peers are called in traces."""
         width = len(str(self.peers - 1))
@@ -113,6 +128,8 @@ def scenario(**fields: object) -> Scenario:
             f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
         )
         raise InputError(f"scenario: {error}{known}") from error
+    if made.groups is not None and not made.protocol_class().many_groups:
+        raise InputError(f"scenario: groups: {made.protocol} has one group of all peers")
     made.protocol_class()
     for field, parse, texts in (("delay", parse_delay, (made.delay,)), ("faults", parse_fault, made.faults)):
         for text in texts:
@@ -138,7 +155,8 @@ def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
 
 
 def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
-    members = given.protocol_class().group(given.peers)
+    make: Any = given.protocol_class()
+    members = make.group(given.peers) if given.groups is None else make.over(given.groups, given.peers)
     meter = Meter(given.peers)
     world = World(
         members,
@@ -148,6 +166,7 @@ def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
         until=round(given.seconds * SECOND),
         most_messages=given.most_messages,
         payload=bytes(given.payload),
+        groups=given.groups,
     )
     world.run()
     stuck = sum(len(member.waiting()) for member in members)

@@ -25,11 +25,20 @@ _MOST_FAILURES = 20
 class Histories:
     """Keeps what each process sent and delivered: all that the oracle is given."""
 
-    def __init__(self, peers: int) -> None:
-        self.steps: list[list[Step]] = [[] for _ in range(peers)]
+    def __init__(self, scenario: Scenario) -> None:
+        self.steps: list[list[Step]] = [[] for _ in range(scenario.peers)]
+        self._members = {group: frozenset(those) for group, those in scenario.audiences().items()}
+        self._audiences: dict[MessageId, frozenset[int]] = {}
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None:
+    def execution(self) -> Execution:
+        return Execution(self.steps, self._audiences)
+
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
         self.steps[process].append(Step(Kind.SEND, message))
+        if group is not None:
+            self._audiences[message] = self._members[group]
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         """Arriving is not an event of causal order."""
@@ -84,9 +93,14 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
     ]
     if catalog.find(protocol).links.fifo:
         faults = [fault for fault in faults if fault.startswith("spike")]
+    size = peers or pick(3, [1, 2, 3, 4, 5, 6, 6, 7, 8, 8, 10, 12])
+    groups = None
+    if catalog.find(protocol).many_groups and pick(10, [True, True, True, False]):
+        groups = _random_groups(chance.draw(sequence, 11), size)
     return Scenario(
         protocol=protocol,
-        peers=peers or pick(3, [1, 2, 3, 3, 4, 5, 6, 7, 8, 10]),
+        peers=size,
+        groups=groups,
         seconds=0.5,
         seed=chance.draw(sequence, 4),
         workload=pick(5, ["periodic", "poisson"]),
@@ -98,6 +112,19 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         payload=8,
         most_messages=60,
     )
+
+
+def _random_groups(bits: int, size: int) -> dict[str, tuple[int, ...]]:
+    """One to five groups: random ones, and rings in which each shares a member with the next."""
+    names = [f"g{number}" for number in range(1 + chance.between(bits, 0, 5))]
+    if len(names) <= size and chance.mix(bits + 1) % 3 == 0:
+        return {name: tuple({n, (n + 1) % len(names)}) for n, name in enumerate(names)}
+    groups = {}
+    for number, name in enumerate(names):
+        drawn = chance.draw(bits, number)
+        members = tuple(peer for peer in range(size) if drawn >> peer & 1)
+        groups[name] = members or (number % size,)
+    return groups
 
 
 def verify(
@@ -116,7 +143,7 @@ def verify(
     control = messages = 0
     for run in range(first, first + runs):
         scenario = random_scenario(protocol, seed, run, peers)
-        histories = Histories(scenario.peers)
+        histories = Histories(scenario)
         try:
             if export is None:
                 metrics = simulate(scenario, [histories])
@@ -130,7 +157,7 @@ def verify(
             _fail(report, Failure(run, scenario, str(error)))
             yield report
             continue
-        judgement = judge(Execution(histories.steps))
+        judgement = judge(histories.execution())
         verdict = judgement.verdict
         report.runs += 1
         report.deliveries += verdict.deliveries

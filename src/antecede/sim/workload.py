@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 
 from antecede.order import MessageId
 from antecede.sim import chance
 
-_PHASE, _SEND, _REPLY = 2, 3, 4
+_PHASE, _SEND, _REPLY, _GROUP = 2, 3, 4, 6
 
 
 class Workload(abc.ABC):
@@ -20,6 +21,13 @@ class Workload(abc.ABC):
     @abc.abstractmethod
     def next_send(self, peer: int, number: int, previous: int) -> int:
         """When `peer` sends for the `number`-th time (from 0), its previous time being given."""
+
+    def group(self, peer: int, number: int, groups: Sequence[str | None]) -> str | None:
+        """To which of its groups `peer` sends its `number`-th message (from 0), answers included."""
+        if len(groups) == 1:
+            return groups[0]
+        bits = chance.draw(chance.key(self.seed, _GROUP, peer), number)
+        return groups[chance.between(bits, 0, len(groups))]
 
     def replies(self, peer: int, message: MessageId) -> bool:
         """Whether `peer` answers `message` in the moment of its delivery."""

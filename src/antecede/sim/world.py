@@ -9,7 +9,7 @@ its inputs and of nothing else. About 1 µs of queue a packet copy besides the p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from antecede.order import MessageId
@@ -25,7 +25,9 @@ _ARRIVAL, _WAKE, _SEND = range(3)
 class Observer(Protocol):
     """Sees everything that happens, in the order in which it happens."""
 
-    def send(self, process: int, message: MessageId, time: int, control: int, paper: int) -> None: ...
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None: ...
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None: ...
     def deliver(self, process: int, message: MessageId, time: int) -> None: ...
 
@@ -47,6 +49,7 @@ class World:
         most_messages: int | None = None,
         payload: bytes = b"",
         drain: int = 60 * SECOND,
+        groups: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.members = members
         self.now = 0
@@ -61,6 +64,11 @@ class World:
         self._messages_left = most_messages if most_messages is not None else -1
         self._payload = payload
         self._sent = [0] * len(members)
+        self._broadcasts = [0] * len(members)
+        self._groups: list[list[str | None]] = [
+            [None] if groups is None else [name for name, those in groups.items() if peer in those]
+            for peer in range(len(members))
+        ]
         self._measured: tuple[Packet | None, int] = (None, 0)
         self._queue: list[tuple[int, int, int, int, int, Any]] = []
         for peer in range(len(members)):
@@ -99,17 +107,20 @@ class World:
             heapq.heappush(self._queue, (time, _SEND, peer, 0, 0, None))
 
     def _broadcast(self, peer: int) -> None:
-        if self._messages_left == 0:
+        mine = self._groups[peer]
+        if self._messages_left == 0 or not mine:
             return
         self._messages_left -= 1
+        group = self._workload.group(peer, self._broadcasts[peer], mine)
+        self._broadcasts[peer] += 1
         member = self.members[peer]
-        effects = member.broadcast(self._payload, self.now)
+        effects = member.broadcast(self._payload, self.now, group)
         if effects.message is not None:
             own = [send.packet for send in effects.sends if effects.message in send.packet.carries()]
             control = self._control(member, own[0]) if own else 0
             paper = member.paper_bytes(own[0]) if own else 0
             for observer in self._observers:
-                observer.send(peer, effects.message, self.now, control, paper)
+                observer.send(peer, effects.message, self.now, control, paper, group)
         self._carry_out(peer, effects)
 
     def _carry_out(self, peer: int, effects: Effects) -> None:

@@ -23,7 +23,7 @@ def write_results(sweep: Sweep) -> pa.Table:
     """Write both tables into the sweep's folder; the summary is given back."""
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
-        | {"faults": " ".join(run.scenario.faults)}
+        | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
         | {name: getattr(verdict, name, None) for name in _VERDICT}
         for key, run, verdict in sweep.runs()
     ]
@@ -36,6 +36,10 @@ def write_results(sweep: Sweep) -> pa.Table:
         pq.write_table(table, aside)
         aside.rename(sweep.folder / name)
     return summary
+
+
+def _in_words(groups: dict[str, tuple[int, ...]] | None) -> str:
+    return "; ".join(f"{name}: {' '.join(map(str, peers))}" for name, peers in (groups or {}).items())
 
 
 def summarise(results: pa.Table) -> pa.Table:

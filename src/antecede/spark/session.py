@@ -74,7 +74,7 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
     remote = os.environ.get("SPARK_REMOTE") if master is None else master
     _refuse_silent(remote)
     try:
-        with _uninterrupted() as interrupted:
+        with uninterrupted() as interrupted:
             if remote and (master is None or remote.startswith("sc://")):
                 session = SparkSession.builder.remote(remote).create()
             else:
@@ -173,8 +173,11 @@ def _environment(wanted: dict[str, str | None]) -> Iterator[None]:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[list[int]]:
-    """Put Ctrl-C off until the end: a JVM that is half started would outlive us."""
+def uninterrupted() -> Iterator[list[int]]:
+    """Put Ctrl-C off, and tell of it: where it strikes by itself, it can be lost or leave things half done.
+
+    A JVM that is half started would outlive us, and an exception inside a finaliser is only printed.
+    """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield pressed

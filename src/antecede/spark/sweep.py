@@ -8,6 +8,7 @@ else has to be remembered. A run that fails is reported with its error; the othe
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import time
 import uuid
@@ -28,7 +29,7 @@ from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, simulate
 from antecede.spark.audit import audit, read_events, read_members
-from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path
+from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
 from antecede.trace.judge import total
 from antecede.trace.writer import META, write_whole
 
@@ -96,15 +97,14 @@ class Sweep:
 
         pool = ThreadPoolExecutor(1)
         job = pool.submit(failed)
-        try:
-            while not job.done():
+        with uninterrupted() as interrupted:
+            while not job.done() and not interrupted:
                 wait([job], _POLL_SECONDS)
                 progress(len(todo) - len(self.unfinished()))
-        except BaseException:
+        pool.shutdown(wait=False)
+        if interrupted:
             cancel_jobs(spark)
-            raise
-        finally:
-            pool.shutdown(wait=False)
+            raise KeyboardInterrupt
         return job.result()
 
     def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
@@ -186,17 +186,18 @@ def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
 
 def _put_in_place(aside: Path, place: Path) -> None:
     """Whichever attempt comes last stays: attempts at one run leave the same bytes."""
+    older = aside.with_name(f"{aside.name}.older")
     while True:
         try:
             aside.rename(place)
             return
-        except OSError:
-            if not place.exists():
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            older = aside.with_name(f"{aside.name}.older")
-            with contextlib.suppress(OSError):
-                place.rename(older)
-            shutil.rmtree(older, ignore_errors=True)
+        # Another attempt may be moving the same folder out of the way at this moment.
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(older)
+        shutil.rmtree(older, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:

@@ -1,0 +1,137 @@
+"""Overlapping groups: with one group it is mbcp, and each tempting simplification breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antecede.errors import InputError
+from antecede.protocols.flat import Dependent
+from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.multigroup import Cause, Grouped, Multigroup
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.sim.verify import Report, verify
+from antecede.trace.judge import judge_files
+from antecede.trace.reader import trace_files
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
+def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) -> None:
+    """Each step: a peer takes the next packet that another has sent it, or, from itself, sends."""
+    many, flat = Multigroup.group(4), Mbcp.group(4)
+    links: dict[tuple[int, int], list[tuple[Grouped, Dependent]]] = {}
+    for peer, other in script:
+        if peer == other:
+            one = many[peer].broadcast(b"", 0).sends[0].packet
+            two = flat[peer].broadcast(b"", 0).sends[0].packet
+            assert isinstance(one, Grouped)
+            assert isinstance(two, Dependent)
+            assert {(sender, seq) for sender, _, seq in one.causes} == set(two.causes.items())
+            for to in range(4):
+                links.setdefault((peer, to), []).append((one, two))
+        elif waiting := links.get((other, peer)):
+            one, two = waiting.pop(0)
+            many[peer].receive(other, one, 0)
+            flat[peer].receive(other, two, 0)
+            while (delivery := many[peer].deliver(0)) is not None:
+                assert flat[peer].deliver(0) == delivery
+            assert flat[peer].deliver(0) is None
+
+
+class ForgetsAllOnSend(Multigroup):
+    name: ClassVar[str] = "CI := empty on send"
+
+    def _cover(self, place: int) -> None:
+        self.causes.clear()
+
+
+class ForgetsWhateverIsNamed(Multigroup):
+    name: ClassVar[str] = "CI without what is named, whatever the group"
+
+    def _learn(self, packet: Grouped) -> None:
+        for sender, group, seq in packet.causes:
+            self._finish((sender, group), seq)
+        self.causes[packet.origin, packet.group] = Cause(packet.seq, set())
+
+
+class LeavesItsOwnOut(Multigroup):
+    name: ClassVar[str] = "the own message left out"
+
+    def _named(self, place: int) -> list[tuple[int, int, int]]:
+        return [cause for cause in super()._named(place) if cause[0] != self.me]
+
+
+class ForgetsOnOverlap(Multigroup):
+    name: ClassVar[str] = "dropping where groups overlap"
+
+    def _cover(self, place: int) -> None:
+        for source, cause in list(self.causes.items()):
+            if set(self.groups[source[1]][1]) & set(self.groups[place][1]):
+                self._finish(source, cause.seq)
+            else:
+                cause.covered.add(place)
+
+
+class NamesOnlyWhatMeets(Multigroup):
+    name: ClassVar[str] = "naming only what was sent to a group that meets this one"
+
+    def _named(self, place: int) -> list[tuple[int, int, int]]:
+        here = set(self.groups[place][1])
+        return [cause for cause in super()._named(place) if here & set(self.groups[cause[1]][1])]
+
+
+def final(protocol: str, runs: int) -> Report:
+    found = Report(protocol)
+    for found in verify(protocol, runs, seed=7):
+        if found.failed:
+            break
+    return found
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [ForgetsAllOnSend, ForgetsWhateverIsNamed, LeavesItsOwnOut, ForgetsOnOverlap, NamesOnlyWhatMeets],
+)
+def test_each_tempting_simplification_breaks(broken: type[Multigroup]) -> None:
+    found = final(f"{__name__}:{broken.__name__}", 3000)
+    assert found.violations > 0
+    assert final("multigroup", 300).passed
+
+
+def test_the_counter_example_of_forgetting_on_send() -> None:
+    """a = {1, 2, 3}, c = {1, 3}: p3 sends m0 to a; p1 sends m1 to c and m2 to a; p2 gets m2 first."""
+    p = ForgetsAllOnSend.over({"a": (0, 1, 2), "c": (0, 2)}, 3)
+    m0 = p[2].broadcast(b"", 0, "a").sends[0].packet
+    p[0].receive(2, m0, 0)
+    p[0].deliver(0)
+    p[0].broadcast(b"", 0, "c")
+    m2 = p[0].broadcast(b"", 0, "a").sends[0].packet
+    p[1].receive(0, m2, 0)
+    assert p[1].deliver(0) is not None
+    right = Multigroup.over({"a": (0, 1, 2), "c": (0, 2)}, 3)
+    right[0].receive(2, right[2].broadcast(b"", 0, "a").sends[0].packet, 0)
+    right[0].deliver(0)
+    right[0].broadcast(b"", 0, "c")
+    right[1].receive(0, right[0].broadcast(b"", 0, "a").sends[0].packet, 0)
+    assert right[1].deliver(0) is None
+
+
+def test_a_trace_of_overlapping_groups_is_judged_by_who_is_in_which(tmp_path: Path) -> None:
+    given_groups = {"red": (0, 1, 2), "blue": (2, 3), "alone": (4,)}
+    made = scenario(protocol="multigroup", peers=5, groups=given_groups, seconds=1, delay="1-300ms")
+    metrics = simulate_to(tmp_path, made)
+    (judged,) = judge_files(tmp_path, trace_files(tmp_path))
+    assert judged.verdict.clean
+    assert judged.verdict.deliveries == metrics.deliveries < 4 * metrics.messages
+
+
+def test_only_protocols_that_take_groups_are_given_them() -> None:
+    with pytest.raises(InputError, match="mbcp has one group"):
+        scenario(protocol="mbcp", peers=3, groups={"a": (0, 1)})
+    with pytest.raises(InputError, match="a must name peers"):
+        scenario(protocol="multigroup", peers=3, groups={"a": (0, 7)})
