@@ -14,8 +14,8 @@ from antecede.order.clocks import happened_before
 from antecede.protocols import catalog
 from antecede.protocols.base import Packet, Protocol
 from antecede.protocols.flat import Clocked, Dependent
+from antecede.sim import chance
 from antecede.sim.scenario import Scenario, simulate
-from antecede.sim.units import SECOND
 from antecede.sim.verify import Histories
 from antecede.sim.world import World
 
@@ -43,20 +43,22 @@ scenarios = st.builds(
 
 def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Protocol]]:
     make = catalog.find(protocol)
-    if make.links.fifo:  # it gets what it needs, and no more
-        spikes = tuple(fault for fault in scenario.faults if fault.startswith("spike"))
-        scenario = msgspec.structs.replace(scenario, fifo=True, faults=spikes)
-    members: list[Protocol] = list(make.group(scenario.peers))
-    histories = Histories(scenario)
-    made = World(
-        members,
-        scenario.network(),
-        scenario.load(),
-        [histories],
-        until=round(scenario.seconds * SECOND),
-        most_messages=scenario.most_messages,
+    kinds = ("spike",) if make.links.fifo else ("spike", "reorder", "duplicate")
+    if make.links.bounded:
+        kinds = ("duplicate",)
+    layout = make.layout and make.layout.random(scenario.peers, chance.Source(scenario.seed).below)
+    scenario = msgspec.structs.replace(  # it gets what it needs, and no more
+        scenario,
+        protocol=protocol,
+        fifo=scenario.fifo or make.links.fifo,
+        faults=tuple(fault for fault in scenario.faults if fault.startswith(kinds)),
+        layout=msgspec.to_builtins(layout),
+        skew="20ms" if make.links.bounded else None,
+        churn=scenario.rate * 3 if make.moving_links else None,
     )
-    return made, histories, members
+    members = scenario.members()
+    histories = Histories(scenario)
+    return scenario.world(members, [histories]), histories, members
 
 
 def judged(histories: Histories) -> Judgement:
@@ -81,7 +83,7 @@ def test_a_held_message_names_a_cause_that_is_not_delivered_yet(protocol: str, s
     while made.step():
         for peer, member in enumerate(members):
             had = {step.message for step in histories.steps[peer]}
-            seen += [(peer, wait.message, wait.cause, had) for wait in member.waiting()]
+            seen += [(peer, wait.message, wait.cause, had) for wait in member.waiting() if wait.cause]
     order = judged(histories).order
     for _, message, cause, had in seen:
         assert order.happened_before(cause, message)

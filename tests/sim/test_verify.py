@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import pytest
 
+from antecede.order import MessageId
 from antecede.protocols.base import Effects, Send
-from antecede.protocols.flat import Dependent, Flat, Held, Stamped
+from antecede.protocols.flat import Counts, Dependent, Flat, Stamped
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.verify import Report, random_scenario, verify
@@ -16,17 +17,15 @@ from antecede.sim.verify import Report, random_scenario, verify
 class _NoDependencyCheck(Flat):
     """Delivers in each sender's order, whatever the message names."""
 
-    def _file(self, held: Held) -> None:
-        held.unmet = [(peer, count) for peer, count in held.unmet if peer == held.packet.origin]
-        super()._file(held)
+    def _file(self, packet: Stamped, unmet: Counts) -> None:
+        super()._file(packet, [cause for cause in unmet if cause.origin == packet.origin])
 
 
 class _NoFifoCheck(Flat):
     """Delivers when the named causes are there, in whatever order the sender sent."""
 
-    def _file(self, held: Held) -> None:
-        held.unmet = [(peer, count) for peer, count in held.unmet if peer != held.packet.origin]
-        super()._file(held)
+    def _file(self, packet: Stamped, unmet: Counts) -> None:
+        super()._file(packet, [cause for cause in unmet if cause.origin != packet.origin])
 
 
 class TimestampWithoutDependencies(_NoDependencyCheck, Timestamp):
@@ -57,9 +56,8 @@ class MbcpAsPrinted(Mbcp):
 class MbcpThatNeverDelivers(Mbcp):
     name: ClassVar[str] = "mbcp that waits for ever"
 
-    def _file(self, held: Held) -> None:
-        held.unmet.append((held.packet.origin, held.packet.seq))
-        super()._file(held)
+    def _file(self, packet: Stamped, unmet: Counts) -> None:
+        super()._file(packet, [*unmet, MessageId(packet.origin, packet.seq)])
 
 
 class MbcpThatRepeats(Mbcp):
@@ -68,7 +66,7 @@ class MbcpThatRepeats(Mbcp):
     def learn(self, packet: Stamped) -> None:
         super().learn(packet)
         if packet.seq % 3 == 0 and packet.payload:
-            self.ready.insert(0, Dependent(b"", packet.origin, packet.seq, {}))
+            self.holdback.ready.insert(0, Dependent(b"", packet.origin, packet.seq, {}))
 
 
 def report(protocol: str, runs: int = 150) -> Report:
@@ -146,7 +144,7 @@ class MbcpThatInvents(Mbcp):
     def learn(self, packet: Stamped) -> None:
         super().learn(packet)
         if packet.seq == 2:
-            self.ready.append(Dependent(b"", packet.origin, 1_000, {}))
+            self.holdback.ready.append(Dependent(b"", packet.origin, 1_000, {}))
 
 
 def test_a_protocol_that_invents_messages_is_caught() -> None:

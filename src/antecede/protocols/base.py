@@ -9,7 +9,8 @@ the other side does wrong is a `RemoteError`, whatever bytes it sends.
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -30,6 +31,8 @@ class Links(msgspec.Struct, frozen=True):
 
     fifo: bool
     reliable: bool = True
+    bounded: bool = False
+    """Whether delays within a site, and differences between clocks, must keep to what was promised."""
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +76,66 @@ class Waiting(msgspec.Struct, frozen=True):
     """A message that is held, and the message it is held for."""
 
     message: MessageId
-    cause: MessageId
+    cause: MessageId | None
+    """None where it is known only by another peer's number for it, or by a time that has not come."""
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the members of a protocol are arranged, where they are not all alike."""
+
+    @classmethod
+    @abc.abstractmethod
+    def usual(cls, size: int) -> Self:
+        """The arrangement for those who ask for none."""
+
+    @classmethod
+    @abc.abstractmethod
+    def random(cls, size: int, pick: Callable[[int], int]) -> Self:
+        """Any arrangement, by a source of numbers from 0 to below the one given."""
+
+    @abc.abstractmethod
+    def check(self, size: int) -> None:
+        """A `LocalError` that names the field, if a group of `size` cannot be arranged so."""
+
+    def sites(self, size: int) -> list[int]:
+        """Which site each member is at; within a site a network may be faster."""
+        return [0] * size
+
+    def bounded(self, longest_delay: int, skew: int) -> Self:
+        """With what its network promises: the longest delay within a site, the largest clock difference."""
+        return self
+
+
+K = TypeVar("K")
+P = TypeVar("P")
+
+
+class Holdback(msgspec.Struct, Generic[K, P]):
+    """Packets that wait, each filed under one thing that it waits for, and those that are ready.
+
+    A packet is looked at again only when what it is filed under has come, so over its life it costs its own
+    dependencies once, whatever the backlog.
+    """
+
+    ready: list[P] = msgspec.field(default_factory=list)
+    held: dict[K, list[tuple[P, list[K]]]] = msgspec.field(default_factory=dict)
+
+    def file(self, packet: P, unmet: list[K], met: Callable[[K], bool]) -> None:
+        """Under the last thing of `unmet` that is not there yet; if all are, it is ready."""
+        while unmet:
+            if not met(unmet[-1]):
+                self.held.setdefault(unmet[-1], []).append((packet, unmet))
+                return
+            unmet.pop()
+        self.ready.append(packet)
+
+    def wake(self, key: K, met: Callable[[K], bool]) -> None:
+        """`key` is there: whatever was filed under it is looked at again."""
+        for packet, unmet in self.held.pop(key, ()):
+            self.file(packet, unmet, met)
+
+    def waiting(self) -> list[tuple[P, K]]:
+        return [(packet, key) for key, those in self.held.items() for packet, _ in those]
 
 
 class _AbstractStruct(msgspec.StructMeta, abc.ABCMeta):
@@ -95,8 +157,15 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     packets: ClassVar[Any]
     """The type, or union of types, of its packets: what a link may bring."""
 
+    buffering: ClassVar[str] = "until its causes are delivered"
+    """What makes a message wait."""
+    membership: ClassVar[str] = "fixed"
     many_groups: ClassVar[bool] = False
     """Whether it takes groups that overlap; then it has `over(groups, size)` besides `group(size)`."""
+    layout: ClassVar[Any] = None
+    """The type of its `Layout`, if it has one; then it has `arranged(size, layout)` besides `group(size)`."""
+    moving_links: ClassVar[bool] = False
+    """Whether it takes links that open and close in mid-run; `neighbours` are those open from the start."""
 
     me: int
     size: int

@@ -2,9 +2,7 @@
 
 They differ only in what a message names: its sender's whole clock, what changed in it, or its
 immediate dependencies. All deliver m from k when it is k's next and every count it names is
-reached. A held message is filed under one message it still waits for and looked at again only when
-that one is delivered, so over its life a message costs its own dependencies once, whatever the
-backlog.
+reached.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from antecede.protocols.base import (
     NOTHING,
     Delivery,
     Effects,
+    Holdback,
     Links,
     LocalError,
     Packet,
@@ -32,8 +31,8 @@ from antecede.protocols.base import (
 MOST_AHEAD = 1_000_000
 """A number further than this beyond the last one known without gaps is an attack, not a delay."""
 
-Counts = list[tuple[int, int]]
-"""(peer, how many of its messages) still to be delivered."""
+Counts = list[MessageId]
+"""The last message of each peer that is still to be delivered."""
 
 
 class Message(Packet, frozen=True, array_like=True):
@@ -68,7 +67,7 @@ class Clocked(Message, frozen=True, array_like=True, tag=0):
 
     def unmet(self, delivered: list[int]) -> Counts:
         missing = lacking(delivered, self.clock)
-        return [(peer, count) for peer, count in missing if peer != self.origin]
+        return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
 
     def well_formed(self, size: int) -> bool:
         return len(self.clock) == size and min(self.clock) >= 0
@@ -84,7 +83,7 @@ class Dependent(Message, frozen=True, array_like=True, tag=1):
         return (MessageId(self.origin, self.seq),)
 
     def unmet(self, delivered: list[int]) -> Counts:
-        return [(peer, count) for peer, count in self.causes.items() if count > delivered[peer]]
+        return [MessageId(peer, count) for peer, count in self.causes.items() if count > delivered[peer]]
 
     def well_formed(self, size: int) -> bool:
         named = self.causes
@@ -105,7 +104,7 @@ class Sequenced(Message, frozen=True, array_like=True, tag=4):
 
     def unmet(self, delivered: list[int]) -> Counts:
         lasts = ((peer, intervals[-1][1]) for peer, intervals in self.before.items())
-        return [(peer, last) for peer, last in lasts if last > delivered[peer]]
+        return [MessageId(peer, last) for peer, last in lasts if last > delivered[peer]]
 
     def well_formed(self, size: int) -> bool:
         return all(
@@ -123,11 +122,6 @@ Stamped = Clocked | Dependent | Sequenced
 """The ways to name what a message depends on."""
 
 
-class Held(msgspec.Struct):
-    packet: Stamped
-    unmet: Counts
-
-
 class Flat(Protocol):
     """A member of a flat group; subclasses say what a message names and what a delivery teaches."""
 
@@ -136,9 +130,7 @@ class Flat(Protocol):
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[Window] = msgspec.field(default_factory=list)
-    ready: list[Stamped] = msgspec.field(default_factory=list)
-    held: dict[MessageId, list[Held]] = msgspec.field(default_factory=dict)
-    """Held messages, under the one message each waits for."""
+    holdback: Holdback[MessageId, Stamped] = msgspec.field(default_factory=Holdback)
 
     def __post_init__(self) -> None:
         if not 0 <= self.me < self.size:
@@ -173,9 +165,15 @@ class Flat(Protocol):
         if not self.received[packet.origin].add(packet.seq):
             return False
         if packet.seq - 1 > self.delivered[packet.origin]:
-            unmet.append((packet.origin, packet.seq - 1))
-        self._file(Held(packet, unmet))
+            unmet.append(MessageId(packet.origin, packet.seq - 1))
+        self._file(packet, unmet)
         return True
+
+    def _file(self, packet: Stamped, unmet: Counts) -> None:
+        self.holdback.file(packet, unmet, self._is_delivered)
+
+    def _is_delivered(self, message: MessageId) -> bool:
+        return self.delivered[message.origin] >= message.seq
 
     def _sound(self, packet: Packet) -> tuple[Stamped, Counts]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
@@ -192,30 +190,17 @@ class Flat(Protocol):
             raise RemoteError("a packet depends on messages that this peer has not sent")
         return packet, unmet
 
-    def _file(self, held: Held) -> None:
-        """Under the first count that is not reached yet; if all are, it is ready."""
-        while held.unmet:
-            peer, count = held.unmet[-1]
-            if self.delivered[peer] < count:
-                self.held.setdefault(MessageId(peer, count), []).append(held)
-                return
-            held.unmet.pop()
-        self.ready.append(held.packet)
-
     def deliver(self, now: int) -> Delivery | None:
-        if not self.ready:
+        if not self.holdback.ready:
             return None
-        packet = self.ready.pop(0)
+        packet = self.holdback.ready.pop(0)
         message = MessageId(packet.origin, packet.seq)
         self.delivered[packet.origin] = packet.seq
         self.learn(packet)
-        for held in self.held.pop(message, ()):
-            self._file(held)
+        self.holdback.wake(message, self._is_delivered)
         return Delivery(message, packet.payload)
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting(MessageId(held.packet.origin, held.packet.seq), cause)
-            for cause, those in self.held.items()
-            for held in those
+            Waiting(MessageId(packet.origin, packet.seq), cause) for packet, cause in self.holdback.waiting()
         ]

@@ -28,6 +28,7 @@ from antecede.protocols.base import (
     NOTHING,
     Delivery,
     Effects,
+    Holdback,
     Links,
     LocalError,
     Packet,
@@ -63,11 +64,6 @@ class Cause(msgspec.Struct):
     covered: set[int]
 
 
-class Held(msgspec.Struct):
-    packet: Grouped
-    unmet: list[tuple[int, int, int]]
-
-
 class Multigroup(Protocol):
     name: ClassVar[str] = "multigroup"
     summary: ClassVar[str] = "immediate dependencies across groups that share members"
@@ -83,8 +79,7 @@ class Multigroup(Protocol):
     causes: dict[Source, Cause] = msgspec.field(default_factory=dict)
     done: dict[Source, int] = msgspec.field(default_factory=dict)
     """The last number of each sender in each group that need never be named again."""
-    ready: list[Grouped] = msgspec.field(default_factory=list)
-    held: dict[MessageId, list[Held]] = msgspec.field(default_factory=dict)
+    holdback: Holdback[tuple[int, int, int], Grouped] = msgspec.field(default_factory=Holdback)
     arrived: set[MessageId] = msgspec.field(default_factory=set)
     """What is here and not delivered yet."""
 
@@ -145,7 +140,8 @@ class Multigroup(Protocol):
             return NOTHING
         self.arrived.add(message)
         mine = [cause for cause in sound.causes if self.me in self.groups[cause[1]][1]]
-        self._file(Held(sound, [*mine, (sound.origin, sound.group, sound.previous)]))
+        unmet = [*mine, (sound.origin, sound.group, sound.previous)]
+        self.holdback.file(sound, unmet, self._is_delivered)
         return NOTHING
 
     def _sound(self, packet: Packet) -> Grouped:
@@ -164,25 +160,19 @@ class Multigroup(Protocol):
             raise RemoteError("a packet depends on messages that this peer has not sent")
         return packet
 
-    def _file(self, held: Held) -> None:
-        while held.unmet:
-            sender, group, seq = held.unmet[-1]
-            if self.last.get((sender, group), 0) < seq:
-                self.held.setdefault(MessageId(sender, seq), []).append(held)
-                return
-            held.unmet.pop()
-        self.ready.append(held.packet)
+    def _is_delivered(self, named: tuple[int, int, int]) -> bool:
+        sender, group, seq = named
+        return self.last.get((sender, group), 0) >= seq
 
     def deliver(self, now: int) -> Delivery | None:
-        if not self.ready:
+        if not self.holdback.ready:
             return None
-        packet = self.ready.pop(0)
+        packet = self.holdback.ready.pop(0)
         message = MessageId(packet.origin, packet.seq)
         self.arrived.discard(message)
         self.last[packet.origin, packet.group] = packet.seq
         self._learn(packet)
-        for held in self.held.pop(message, ()):
-            self._file(held)
+        self.holdback.wake((packet.origin, packet.group, packet.seq), self._is_delivered)
         return Delivery(message, packet.payload)
 
     def _learn(self, packet: Grouped) -> None:
@@ -203,9 +193,8 @@ class Multigroup(Protocol):
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting(MessageId(held.packet.origin, held.packet.seq), cause)
-            for cause, those in self.held.items()
-            for held in those
+            Waiting(MessageId(packet.origin, packet.seq), MessageId(sender, seq))
+            for packet, (sender, _, seq) in self.holdback.waiting()
         ]
 
     def paper_bytes(self, packet: Packet) -> int:

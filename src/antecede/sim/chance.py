@@ -40,6 +40,19 @@ def between(bits: int, low: int, high: int) -> int:
     return low + (bits * (high - low) >> 64)
 
 
+class Source:
+    """A stream, for whoever makes many small choices in a row."""
+
+    def __init__(self, sequence: int) -> None:
+        self._sequence = sequence
+        self._number = 0
+
+    def below(self, high: int) -> int:
+        """The next whole number from 0 to below `high`."""
+        self._number += 1
+        return between(draw(self._sequence, self._number), 0, high)
+
+
 def unit(bits: int) -> float:
     """A number strictly between 0 and 1, exact in 53 bits."""
     return ((bits >> 12) + 0.5) * 2.0**-52

@@ -8,7 +8,7 @@ peers by a link with an independent delay, FIFO or not.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,30 +40,45 @@ class Delay(abc.ABC):
     def of(self, bits: int) -> int:
         """Nanoseconds."""
 
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int:
+        """No delay is longer."""
+
 
 @dataclass(frozen=True)
 class Fixed(Delay):
     value: int
+
+    @property
+    def longest(self) -> int:
+        return self.value
 
     def of(self, bits: int) -> int:
         return self.value
 
 
 @dataclass(frozen=True)
-class Uniform(Delay):
+class Between(Delay):
+    """A delay from `low` to `high`."""
+
     low: int
     high: int
 
+    @property
+    def longest(self) -> int:
+        return self.high
+
+
+@dataclass(frozen=True)
+class Uniform(Between):
     def of(self, bits: int) -> int:
         return chance.between(bits, self.low, self.high + 1)
 
 
 @dataclass(frozen=True)
-class ClippedNormal(Delay):
+class ClippedNormal(Between):
     """Around the middle of an interval with a quarter of it as deviation, clipped to its ends."""
-
-    low: int
-    high: int
 
     def of(self, bits: int) -> int:
         middle, quarter = (self.low + self.high) / 2, (self.high - self.low) / 4
@@ -71,11 +86,8 @@ class ClippedNormal(Delay):
 
 
 @dataclass(frozen=True)
-class Wild(Delay):
+class Wild(Between):
     """Over orders of magnitude: every doubling between `low` and `high` is equally likely."""
-
-    low: int
-    high: int
 
     def of(self, bits: int) -> int:
         doublings = max(1, (self.high // max(1, self.low)).bit_length())
@@ -107,20 +119,34 @@ def parse_delay(text: str) -> Delay:
 
 
 class _Link:
-    __slots__ = ("key", "last", "sent")
+    __slots__ = ("delay", "key", "last", "sent")
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, delay: Callable[[int], int]) -> None:
         self.key = key
+        self.delay = delay
         self.sent = 0
         self.last = 0
 
 
 class Direct(Network):
-    """A link between every two peers, each packet with a delay of its own."""
+    """A link between every two peers, each packet with a delay of its own.
 
-    def __init__(self, seed: int, delay: Delay, fifo: bool, faults: Sequence[Fault] = ()) -> None:
+    Peers at the same one of `sites` may have a `local` delay between them.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        delay: Delay,
+        fifo: bool,
+        faults: Sequence[Fault] = (),
+        local: Delay | None = None,
+        sites: Sequence[int] = (),
+    ) -> None:
         self._seed = seed
         self._delay = delay.of
+        self._local = (local or delay).of
+        self._sites = sites
         self._fifo = fifo
         self._faults = [(fault, number) for number, fault in enumerate(faults)]
         self._links: dict[tuple[int, int], _Link] = {}
@@ -130,9 +156,12 @@ class Direct(Network):
         for destination in to:
             link = self._links.get((source, destination))
             if link is None:
-                link = _Link(chance.key(self._seed, _LINK, source, destination))
+                near = bool(self._sites) and self._sites[source] == self._sites[destination]
+                link = _Link(
+                    chance.key(self._seed, _LINK, source, destination), self._local if near else self._delay
+                )
                 self._links[source, destination] = link
-            times = [now + self._delay(chance.draw(link.key, link.sent))]
+            times = [now + link.delay(chance.draw(link.key, link.sent))]
             times = self._strike(times, now, link, breaking=False)
             if self._fifo and times:
                 times = [max(time, link.last) for time in times]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +13,17 @@ import msgspec
 from antecede import __version__
 from antecede.errors import InputError, ProtocolError
 from antecede.protocols import catalog
-from antecede.protocols.base import Protocol
+from antecede.protocols.base import Layout, LocalError, Protocol
+from antecede.sim import chance
+from antecede.sim.churn import link_changes
 from antecede.sim.faults import parse_fault
 from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.network import Direct, Network, parse_delay
-from antecede.sim.units import SECOND
+from antecede.sim.units import SECOND, duration
 from antecede.sim.workload import Periodic, Poisson, Workload
-from antecede.sim.world import Observer, World
+from antecede.sim.world import LinkChange, Observer, World
+
+_CLOCK = 6
 
 GROUP = "all"
 """The name of the one group of all peers, where groups have no names of their own."""
@@ -38,6 +42,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
     - `groups`: overlapping groups of peers by name, for protocols that take them; a message goes to one of
       its sender's groups
+    - `layout`: how members are arranged, for protocols that are not flat (see docs/protocols)
+    - `local_delay`: the delay between members of one site of the layout, where it is not `delay`
+    - `skew`: clocks are ahead of the true time by up to this much, each by its own amount
+    - `churn`: how many links a second open or close, for protocols that take it
     - `payload` bytes a message; `most_messages`: stop sending after so many in all
     """
 
@@ -55,6 +63,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     payload: int = 100
     most_messages: int | None = None
     groups: dict[str, tuple[int, ...]] | None = None
+    layout: dict[str, Any] | None = None
+    local_delay: str | None = None
+    skew: str | None = None
+    churn: float | None = None
 
     def __post_init__(self) -> None:
         limits: dict[str, tuple[float, float]] = {
@@ -66,6 +78,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "reply": (0, 1),
             "payload": (0, 1 << 30),
             "most_messages": (0, 1 << 62),
+            "churn": (0, 1e6),
         }
         for field, (low, high) in limits.items():
             value = getattr(self, field)
@@ -101,7 +114,59 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def network(self) -> Network:
         fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
         faults = [parse_fault(fault) for fault in self.faults]
-        return Direct(self.seed, parse_delay(self.delay), fifo, faults)
+        delay = parse_delay(self.delay)
+        arranged = self.arrangement()
+        if self.local_delay is None or arranged is None:
+            return Direct(self.seed, delay, fifo, faults)
+        return Direct(
+            self.seed, delay, fifo, faults, parse_delay(self.local_delay), arranged.sites(self.peers)
+        )
+
+    def arrangement(self) -> Layout | None:
+        """The layout, told of what the network promises; None if the protocol has none."""
+        kind = self.protocol_class().layout
+        if kind is None:
+            return None
+        given: Layout = kind.usual(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
+        given.check(self.peers)
+        return given.bounded(parse_delay(self.local_delay or self.delay).longest, duration(self.skew or "0"))
+
+    def members(self) -> list[Protocol]:
+        """All members of the group, as they start."""
+        make: Any = self.protocol_class()
+        if self.groups is not None:
+            return list(make.over(self.groups, self.peers))
+        arranged = self.arrangement()
+        if arranged is not None:
+            return list(make.arranged(self.peers, arranged))
+        return list(make.group(self.peers))
+
+    def world(self, members: Sequence[Protocol], observers: Sequence[Observer]) -> World:
+        """The run of these members, ready to begin."""
+        until = round(self.seconds * SECOND)
+        return World(
+            members,
+            self.network(),
+            self.load(),
+            observers,
+            until=until,
+            most_messages=self.most_messages,
+            payload=bytes(self.payload),
+            groups=self.groups,
+            ahead=self._ahead(),
+            links=self._link_changes(members, until),
+        )
+
+    def _link_changes(self, members: Sequence[Any], until: int) -> list[LinkChange]:
+        if not self.churn:
+            return []
+        standing = {(peer, other) for peer, member in enumerate(members) for other in member.neighbours}
+        return link_changes(self.seed, self.peers, until, self.churn, standing)
+
+    def _ahead(self) -> list[int]:
+        most = duration(self.skew or "0")
+        drawn = chance.key(self.seed, _CLOCK)
+        return [chance.between(chance.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
 
     def load(self) -> Workload:
         interval = max(1, round(SECOND / self.rate))
@@ -128,15 +193,29 @@ def scenario(**fields: object) -> Scenario:
             f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
         )
         raise InputError(f"scenario: {error}{known}") from error
-    if made.groups is not None and not made.protocol_class().many_groups:
+    protocol = made.protocol_class()
+    if made.groups is not None and not protocol.many_groups:
         raise InputError(f"scenario: groups: {made.protocol} has one group of all peers")
-    made.protocol_class()
-    for field, parse, texts in (("delay", parse_delay, (made.delay,)), ("faults", parse_fault, made.faults)):
-        for text in texts:
+    if made.layout is not None and protocol.layout is None:
+        raise InputError(f"scenario: layout: the members of {made.protocol} are all alike")
+    if made.churn and not protocol.moving_links:
+        raise InputError(f"scenario: churn: the links of {made.protocol} stay as they are")
+    texts: dict[str, tuple[Callable[[str], object], Sequence[str]]] = {
+        "delay": (parse_delay, (made.delay,)),
+        "local_delay": (parse_delay, (made.local_delay,) if made.local_delay else ()),
+        "skew": (duration, (made.skew,) if made.skew else ()),
+        "faults": (parse_fault, made.faults),
+    }
+    for field, (parse, given) in texts.items():
+        for text in given:
             try:
                 parse(text)
             except InputError as error:
                 raise InputError(f"scenario: {field}: {error}") from error
+    try:
+        made.arrangement()
+    except (LocalError, msgspec.ValidationError) as error:
+        raise InputError(f"scenario: layout: {error}") from error
     return made
 
 
@@ -155,19 +234,9 @@ def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
 
 
 def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
-    make: Any = given.protocol_class()
-    members = make.group(given.peers) if given.groups is None else make.over(given.groups, given.peers)
+    members = given.members()
     meter = Meter(given.peers)
-    world = World(
-        members,
-        given.network(),
-        given.load(),
-        [meter, *observers],
-        until=round(given.seconds * SECOND),
-        most_messages=given.most_messages,
-        payload=bytes(given.payload),
-        groups=given.groups,
-    )
+    world = given.world(members, [meter, *observers])
     world.run()
     stuck = sum(len(member.waiting()) for member in members)
     return meter.metrics(world.packets, world.control_bytes, stuck, world.now)

@@ -91,16 +91,27 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         *pick(1, [[], ["reorder:20%:900ms"]]),
         *pick(2, [[], ["spike:100-300ms:700ms"]]),
     ]
-    if catalog.find(protocol).links.fifo:
+    make = catalog.find(protocol)
+    if make.links.fifo:
         faults = [fault for fault in faults if fault.startswith("spike")]
+    if make.links.bounded:
+        faults = [fault for fault in faults if fault.startswith("duplicate")]
     size = peers or pick(3, [1, 2, 3, 4, 5, 6, 6, 7, 8, 8, 10, 12])
     groups = None
-    if catalog.find(protocol).many_groups and pick(10, [True, True, True, False]):
+    if make.many_groups and pick(10, [True, True, True, False]):
         groups = _random_groups(chance.draw(sequence, 11), size)
+    layout = None
+    if make.layout is not None:
+        arranged = chance.Source(chance.draw(sequence, 15))
+        layout = msgspec.to_builtins(make.layout.random(size, arranged.below))
     return Scenario(
         protocol=protocol,
         peers=size,
         groups=groups,
+        layout=layout,
+        local_delay=pick(12, [None, "wild:1us-10ms", "0-2ms"]) if layout else None,
+        skew=pick(13, [None, "1ms", "50ms"]) if make.links.bounded else None,
+        churn=pick(14, [None, 10.0, 40.0, 120.0]) if make.moving_links else None,
         seconds=0.5,
         seed=chance.draw(sequence, 4),
         workload=pick(5, ["periodic", "poisson"]),

@@ -1,0 +1,37 @@
+"""Links that come and go in mid-run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from antecede.sim import chance
+from antecede.sim.units import SECOND
+from antecede.sim.world import LinkChange
+
+_CHURN = 7
+
+
+def link_changes(
+    seed: int, size: int, until: int, rate: float, standing: Collection[tuple[int, int]]
+) -> list[LinkChange]:
+    """Changes of links between random peers, about `rate` a second: an open link closes, a closed one opens.
+
+    Links of the `standing` overlay are not touched, so that the group never falls apart.
+    """
+    if size < 2:
+        return []
+    drawn = chance.key(seed, _CHURN)
+    open_links: set[tuple[int, int]] = set()
+    changes = []
+    for number in range(round(rate * until / SECOND)):
+        bits = chance.draw(drawn, number)
+        one = chance.between(chance.mix(bits), 0, size)
+        other = (one + 1 + chance.between(chance.mix(bits + 1), 0, size - 1)) % size
+        link = (min(one, other), max(one, other))
+        if link not in standing:
+            changes.append((chance.between(bits, 0, max(1, until)), link))
+    planned = []
+    for time, link in sorted(changes):
+        planned.append(LinkChange(time, *link, opens=link not in open_links))
+        open_links ^= {link}
+    return planned
