@@ -28,7 +28,8 @@ def test_bytes_are_what_the_wire_carries(protocol: type[Protocol]) -> None:
     effects = other.broadcast(b"answer", 0)
     packet = effects.sends[0].packet
     assert effects.message == MessageId(1, 1)
-    assert {peer for send in effects.sends for peer in send.to} == {0, 2}
+    if protocol.layout is None:
+        assert {peer for send in effects.sends for peer in send.to} == {0, 2}
     assert protocol.decode(protocol.encode(packet)) == packet
     assert protocol.control_bytes(packet) + len(b"answer") == len(protocol.encode(packet))
 
@@ -36,6 +37,8 @@ def test_bytes_are_what_the_wire_carries(protocol: type[Protocol]) -> None:
 def test_bytes_as_the_papers_count() -> None:
     counted = {}
     for name, protocol in catalog.PROTOCOLS.items():
+        if protocol.layout is not None:
+            continue
         members = protocol.group(10)
         for origin in (3, 4):
             members[0].receive(origin, members[origin].broadcast(b"", 0).sends[0].packet, 0)

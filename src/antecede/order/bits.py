@@ -7,7 +7,8 @@ for base + 1 + i. Adding a number costs O(window / 64); the window closes as gap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 
 class Window:
@@ -45,6 +46,13 @@ class Window:
         self.bits |= 1 << (number - self.base - 1)
         self._close()
         return True
+
+    def add_between(self, low: int, high: int) -> None:
+        """Put in every number that is greater than `low` and less than `high`."""
+        low = max(low, self.base)
+        if low + 1 < high:
+            self.bits |= (1 << high - low - 1) - 1 << low - self.base
+            self._close()
 
     def _close(self) -> None:
         solid = (~self.bits & (self.bits + 1)).bit_length() - 1
@@ -95,3 +103,32 @@ class Window:
             raise ValueError("a window is cut short")
         cut = 1 + data[0]
         return cls(int.from_bytes(data[1:cut], "little"), int.from_bytes(data[cut:], "little"))
+
+
+class Bits(NamedTuple):
+    """A set of numbers as it is written down: the first of them, and a bit for each number from there on.
+
+    >>> Bits.of({3, 4, 8}), Bits.of({3, 4, 8}).numbers(), Bits.of({3, 4, 8}).span
+    (Bits(first=3, bits=b'#'), [3, 4, 8], 6)
+    """
+
+    first: int = 0
+    bits: bytes = b""
+
+    @classmethod
+    def of(cls, numbers: Collection[int]) -> Bits:
+        if not numbers:
+            return cls()
+        first = min(numbers)
+        bits = sum(1 << number - first for number in numbers)
+        return cls(first, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+
+    def numbers(self) -> list[int]:
+        """The numbers, in order."""
+        written = f"{int.from_bytes(self.bits, 'little'):b}"  # linear in its length, as shifting is not
+        return [self.first + offset for offset, bit in enumerate(reversed(written)) if bit == "1"]
+
+    @property
+    def span(self) -> int:
+        """How many bits there are from the first number to the last."""
+        return int.from_bytes(self.bits, "little").bit_length()

@@ -13,14 +13,27 @@ from antecede.errors import InputError
 from antecede.protocols.base import Links, Protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
+from antecede.protocols.freescale import Freescale
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
+from antecede.protocols.pc import Pc
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
 from antecede.protocols.vcube import Vcube, VcubeAgg
 
 PROTOCOLS: dict[str, type[Protocol]] = {
     protocol.name: protocol
-    for protocol in (Timestamp, TimestampDiff, Mbcp, Multigroup, DepSeq, Flooding, Vcube, VcubeAgg)
+    for protocol in (
+        Timestamp,
+        TimestampDiff,
+        Mbcp,
+        Multigroup,
+        Freescale,
+        DepSeq,
+        Flooding,
+        Pc,
+        Vcube,
+        VcubeAgg,
+    )
 }
 
 

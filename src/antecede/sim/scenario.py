@@ -215,7 +215,8 @@ def scenario(**fields: object) -> Scenario:
     try:
         made.arrangement()
     except (LocalError, msgspec.ValidationError) as error:
-        raise InputError(f"scenario: layout: {error}") from error
+        known = f"; a layout of {made.protocol} has {', '.join(protocol.layout.__struct_fields__)}"
+        raise InputError(f"scenario: layout: {error}{known}") from error
     return made
 
 

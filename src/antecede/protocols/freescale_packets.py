@@ -1,0 +1,66 @@
+"""What crosses links in a free-scale network: within a site, and in the external group."""
+
+from __future__ import annotations
+
+from antecede.order import MessageId
+from antecede.order.bits import Bits
+from antecede.protocols.base import Packet
+from antecede.protocols.flat import Message
+
+
+class Numbered(Message, frozen=True, array_like=True):
+    """A message by its origin's own number."""
+
+    seq: int
+
+    def carries(self) -> tuple[MessageId, ...]:
+        return (MessageId(self.origin, self.seq),)
+
+
+class Up(Numbered, frozen=True, array_like=True, tag=6):
+    """From an internal peer to its super peer."""
+
+    causes: Bits
+    solid: int
+    """Everything up to this number was delivered before; besides `causes` none of it will be named again."""
+
+
+class Down(Numbered, frozen=True, array_like=True, tag=7):
+    """From a super peer to its internal peers, under the super peer's number."""
+
+    number: int
+    last: int
+    """The number of the same sender's message before this one; 0 if it is of no matter here."""
+    causes: Bits
+
+
+class Echo(Packet, frozen=True, array_like=True, tag=8):
+    """The number that an internal peer's own message was given."""
+
+    seq: int
+    number: int
+
+
+class Across(Numbered, frozen=True, array_like=True, tag=9):
+    """Between members of the external group, under the number of the one that sends it."""
+
+    number: int
+    last: int
+    """Of a super peer: its number of the same internal peer's message before this one."""
+    previous: int
+    """Of a super peer: numbers after this one and before `number` never come."""
+    peers: dict[int, int]
+    """Immediate dependencies on external peers."""
+    supers: dict[int, Bits]
+    """Immediate dependencies on what came through super peers, by their numbers."""
+    translated: Bits
+    """As `previous`, number by number: the paper's form."""
+
+
+class Ack(Packet, frozen=True, array_like=True, tag=10):
+    """What an internal peer says that has been silent for long: after its message `after`, it has
+    everything up to `solid`, and will name of that only what is in `kept`."""
+
+    after: int
+    solid: int
+    kept: Bits
