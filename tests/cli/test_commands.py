@@ -138,8 +138,8 @@ def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
         "from antecede.protocols.mbcp import Mbcp\n"
         "class Hasty(Mbcp):\n"
         "    name = 'hasty'\n"
-        "    def _file(self, held):\n"
-        "        self.ready.append(held.packet)\n"
+        "    def _file(self, packet, unmet):\n"
+        "        self.holdback.ready.append(packet)\n"
     )
     done = antecede("verify", "mine:Hasty", "--runs", "30", cwd=tmp_path)
     assert done.returncode == 1
@@ -300,7 +300,10 @@ def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
 def test_protocols_are_listed_with_what_they_need() -> None:
     shown = document("protocols")
     assert [each["name"] for each in shown] == list(PROTOCOLS)
-    assert [each["name"] for each in shown if each["fifo_links"]] == ["flooding"]
+    assert [each["name"] for each in shown if each["links"]["fifo"]] == ["flooding", "pc"]
+    assert {each["membership"] for each in shown if each["name"] == "mbcp"} == {"fixed"}
+    for line in ("any order", "FIFO", "immediate dependencies", "until its causes are delivered"):
+        assert line in antecede("protocols").stdout
 
 
 def test_explain_says_where_a_message_was_held_and_for_what(trace: Path) -> None:

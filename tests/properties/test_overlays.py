@@ -53,6 +53,22 @@ def test_a_tree_brings_every_message_to_everybody_exactly_once(
         assert metrics.packets <= metrics.messages * (peers - 1)
 
 
+@given(peers=st.integers(1, 20), seed=st.integers(0, 2**32), rate=st.sampled_from([2.0, 10.0]))
+def test_with_and_without_aggregation_the_same_is_delivered_everywhere(
+    peers: int, seed: int, rate: float
+) -> None:
+    delivered = []
+    for protocol in ("vcube", "vcube-agg"):
+        made = scenario(
+            protocol=protocol, peers=peers, seed=seed, rate=rate, seconds=0.5, delay="wild:1us-1s"
+        )
+        histories = Histories(made)
+        simulate(made, [histories])
+        assert judge(histories.execution()).verdict.clean
+        delivered.append([sorted(steps) for steps in histories.steps])
+    assert delivered[0] == delivered[1]
+
+
 def test_aggregation_saves_packets_and_grows_with_the_group() -> None:
     saved = []
     for peers in (16, 64):

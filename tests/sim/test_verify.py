@@ -11,7 +11,7 @@ from antecede.protocols.base import Effects, Send
 from antecede.protocols.flat import Counts, Dependent, Flat, Stamped
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
-from antecede.sim.verify import Report, random_scenario, verify
+from antecede.sim.verify import Report, random_scenario, verify, verify_on
 
 
 class _NoDependencyCheck(Flat):
@@ -114,6 +114,17 @@ def test_without_the_omitted_step_order_holds_and_control_information_grows() ->
     assert printed.passed
     assert printed.deliveries == ours.deliveries
     assert printed.control_bytes_mean > ours.control_bytes_mean
+
+
+def test_on_several_processes_it_finds_the_same() -> None:
+    for protocol in ("mbcp", f"{__name__}:MbcpWithoutFifo"):
+        together = Report(protocol)
+        for together in verify_on(2, protocol, 250, seed=1):  # noqa: B007
+            pass
+        alone = report(protocol, 250)
+        assert together.control_bytes_mean == pytest.approx(alone.control_bytes_mean)
+        alone.control_bytes_mean = together.control_bytes_mean
+        assert together == alone
 
 
 def test_a_failure_replays_from_its_seed_and_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -45,6 +46,13 @@ def _folder(text: str | Path) -> Path:
     if "://" in str(text):
         raise typer.BadParameter(f"{text} is a URL; results go into a local or commonly mounted folder")
     return Path(text)
+
+
+def _layout(text: str | None) -> object:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--layout: this is no JSON: {error}") from error
 
 
 @app.callback(invoke_without_command=True)
@@ -110,6 +118,22 @@ def simulate(
     ] = None,
     payload: Annotated[int, typer.Option(help="Bytes of payload a message.")] = 100,
     most_messages: Annotated[int | None, typer.Option(help="Stop sending after so many in all.")] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="How members are arranged, where they are not all alike: "
+            """for freescale '{"inside": \\[3, 2]}', for hcg '{"subgroups": \\["rt:3", "vt:2"]}', """
+            """for pc '{"overlay": "ring"}'.""",
+        ),
+    ] = None,
+    local_delay: Annotated[
+        str | None, typer.Option(help="The delay between members of one site of the layout.")
+    ] = None,
+    skew: Annotated[str | None, typer.Option(help="How far ahead clocks may be, as in 5ms.")] = None,
+    churn: Annotated[
+        float | None, typer.Option(help="How many links a second open or close, for protocols that take it.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(parser=_folder, metavar="FOLDER", help="Write the trace into this folder.")
     ] = None,
@@ -125,7 +149,7 @@ def simulate(
     given = scenarios.scenario(
         protocol=protocol, peers=peers, seconds=seconds, seed=seed, workload=workload, rate=rate,
         jitter=jitter, reply=reply, delay=delay, fifo=fifo, faults=tuple(fault or ()), payload=payload,
-        most_messages=most_messages,
+        most_messages=most_messages, layout=_layout(layout), local_delay=local_delay, skew=skew, churn=churn,
     )  # fmt: skip
     trace = None if metrics_only else out
     if trace is None:
@@ -211,6 +235,9 @@ def verify(
         Path | None,
         typer.Option(parser=_folder, metavar="FOLDER", help="Write every run's trace there too."),
     ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="On how many processes; by default one a core.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a protocol on random small executions with wild delays, by the oracle.
@@ -219,6 +246,7 @@ def verify(
     """
     from antecede.protocols.catalog import PROTOCOLS, find
     from antecede.sim.verify import verify as judge
+    from antecede.sim.verify import verify_on
 
     if export:
         _need("antecede.trace", "sim")
@@ -226,10 +254,17 @@ def verify(
     for name in names:
         find(name)
     reports = []
+    jobs = jobs or os.cpu_count() or 1
     with show.progress() as progress:
         for name in names:
             folder = export / name.replace(":", ".") if export else None
-            for report in judge(name, 1 if only is not None else runs, seed, peers, only or 0, folder):
+            if only is not None:
+                found = judge(name, 1, seed, peers, only, folder)
+            elif jobs == 1 or runs <= 100:
+                found = judge(name, runs, seed, peers, export=folder)
+            else:
+                found = verify_on(jobs, name, runs, seed, peers, folder)
+            for report in found:
                 progress(f"judging {report.protocol}", report.runs, runs)
             reports.append(report)
     views.verification(reports, seed, as_json)

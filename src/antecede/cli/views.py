@@ -159,14 +159,32 @@ def protocols(those: list[type[Protocol]], as_json: bool) -> None:
     if as_json:
         show.json(
             [
-                {"name": p.name, "carries": p.summary, "control": p.control, "fifo_links": p.links.fifo}
+                {
+                    "name": p.name,
+                    "carries": p.summary,
+                    "control": p.control,
+                    "links": p.links,
+                    "buffering": p.buffering,
+                    "membership": p.membership,
+                    "layout": list(p.layout.__struct_fields__) if p.layout else [],
+                }
                 for p in those
             ]
         )
         return
-    rows = [[p.name, p.summary, p.control, "FIFO" if p.links.fifo else "any order"] for p in those]
-    show.table(None, ["protocol", "a message carries", "control information", "links"], rows, left=4)
-    show.out.print("[dim]All need links that lose nothing, and a group that is fixed beforehand.[/]")
+    show.table(None, ["protocol", "a message carries"], [[p.name, p.summary] for p in those], left=2)
+    show.out.print()
+    rows = [[p.name, _links(p), p.control, p.buffering, p.membership] for p in those]
+    header = ["protocol", "links", "control information", "a message waits", "membership"]
+    show.table(None, header, rows, left=5)
+    show.out.print(
+        "[dim]All need links that lose nothing while they are open. docs/protocols has a page each.[/]"
+    )
+
+
+def _links(protocol: type[Protocol]) -> str:
+    order = "FIFO" if protocol.links.fifo else "any order"
+    return f"{order}, bounded" if protocol.links.bounded else order
 
 
 def explanation(told: Explanation, as_json: bool) -> None:

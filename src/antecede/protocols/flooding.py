@@ -51,6 +51,8 @@ class Flooding(Protocol):
     control: ClassVar[str] = "none"
     links: ClassVar[Links] = Links(fifo=True)
     packets: ClassVar[Any] = Flooded
+    buffering: ClassVar[str] = "never"
+    membership: ClassVar[str] = "fixed; links may be lost"
 
     neighbours: tuple[int, ...]
     sent: int = 0

@@ -95,6 +95,7 @@ class Freescale(Protocol):
     control: ClassVar[str] = "inside one row of bits; outside up to a pair a peer and a row a super peer"
     links: ClassVar[Links] = Links(fifo=False)
     packets: ClassVar[Any] = Up | Down | Echo | Across | Ack
+    buffering: ClassVar[str] = "until its causes are delivered; at a super peer, until they passed"
     layout: ClassVar[Any] = FreeScale
 
     internal: ClassVar[type[Internal]] = Internal

@@ -70,6 +70,7 @@ class Multigroup(Protocol):
     control: ClassVar[str] = "up to one entry a sender and group"
     links: ClassVar[Links] = Links(fifo=False)
     packets: ClassVar[Any] = Grouped
+    membership: ClassVar[str] = "fixed; groups may overlap"
     many_groups: ClassVar[bool] = True
 
     groups: list[tuple[str, list[int]]]

@@ -83,6 +83,7 @@ class VcubeAgg(TimestampDiff):
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
     control: ClassVar[str] = "up to n − 1 counts"
     packets: ClassVar[Any] = Bundle
+    buffering: ClassVar[str] = "until its causes are delivered; on its way, for causes that come the same way"
     mtu: ClassVar[int] = 1500
     """The largest packet that messages are put together in; a larger message goes alone."""
 

@@ -7,6 +7,7 @@ passes if every message is delivered exactly once, in causal order, and nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from antecede.sim.scenario import Scenario, simulate
 
 _SCENARIO = 5
 _MOST_FAILURES = 20
+_BATCH = 100
 
 
 class Histories:
@@ -68,15 +70,28 @@ class Report(msgspec.Struct):
     missing: int = 0
     raised: int = 0
     """Runs in which the protocol raised an exception."""
+    messages: int = 0
     control_bytes_mean: float = 0.0
     control_bytes_max: int = 0
     failed: int = 0
     """Runs in which anything went wrong; the first of them are `failures`."""
-    failures: list[Failure] = []
+    failures: list[Failure] = msgspec.field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         return self.failed == 0
+
+    def add(self, other: Report) -> None:
+        """Take in what was found in other runs."""
+        control = self.control_bytes_mean * self.messages + other.control_bytes_mean * other.messages
+        for count in ("runs", "deliveries", "violations", "stuck", "duplicates", "missing", "raised"):
+            setattr(self, count, getattr(self, count) + getattr(other, count))
+        self.messages += other.messages
+        self.control_bytes_mean = control / self.messages if self.messages else 0.0
+        self.largest_group = max(self.largest_group, other.largest_group)
+        self.control_bytes_max = max(self.control_bytes_max, other.control_bytes_max)
+        self.failed += other.failed
+        self.failures = [*self.failures, *other.failures][:_MOST_FAILURES]
 
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
@@ -151,46 +166,64 @@ def verify(
     With `export`, each run's trace is written there too, so that anyone can judge it again.
     """
     report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
-    control = messages = 0
     for run in range(first, first + runs):
-        scenario = random_scenario(protocol, seed, run, peers)
-        histories = Histories(scenario)
-        try:
-            if export is None:
-                metrics = simulate(scenario, [histories])
-            else:
-                from antecede.sim.record import simulate_to
-
-                metrics = simulate_to(export / f"run-{run:06}", scenario, [histories])
-        except ProtocolError as error:
-            report.runs += 1
-            report.raised += 1
-            _fail(report, Failure(run, scenario, str(error)))
-            yield report
-            continue
-        judgement = judge(histories.execution())
-        verdict = judgement.verdict
-        report.runs += 1
-        report.deliveries += verdict.deliveries
-        report.largest_group = max(report.largest_group, scenario.peers)
-        report.violations += verdict.causal_deliveries + verdict.orphans + verdict.impossible
-        report.duplicates += verdict.duplicates
-        report.missing += verdict.missing
-        report.stuck += metrics.stuck
-        control += round(metrics.control_bytes_mean * metrics.messages)
-        messages += metrics.messages
-        report.control_bytes_mean = control / messages if messages else 0.0
-        report.control_bytes_max = max(report.control_bytes_max, metrics.control_bytes_max)
-        if not verdict.clean or metrics.stuck:
-            _fail(report, Failure(run, scenario, _reason(judgement, metrics.stuck)))
+        report.add(_judge(protocol, random_scenario(protocol, seed, run, peers), run, export))
         yield report
 
 
-def _fail(report: Report, failure: Failure) -> None:
-    """Keep the first failures; one broken protocol can make as many as there are runs."""
-    report.failed += 1
-    if len(report.failures) < _MOST_FAILURES:
-        report.failures.append(failure)
+def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> Report:
+    """One run."""
+    histories = Histories(scenario)
+    try:
+        if export is None:
+            metrics = simulate(scenario, [histories])
+        else:
+            from antecede.sim.record import simulate_to
+
+            metrics = simulate_to(export / f"run-{run:06}", scenario, [histories])
+    except ProtocolError as error:
+        return Report(protocol, runs=1, raised=1, failed=1, failures=[Failure(run, scenario, str(error))])
+    judgement = judge(histories.execution())
+    verdict = judgement.verdict
+    failed = not verdict.clean or metrics.stuck > 0
+    return Report(
+        protocol,
+        runs=1,
+        deliveries=verdict.deliveries,
+        largest_group=scenario.peers,
+        violations=verdict.causal_deliveries + verdict.orphans + verdict.impossible,
+        stuck=metrics.stuck,
+        duplicates=verdict.duplicates,
+        missing=verdict.missing,
+        messages=metrics.messages,
+        control_bytes_mean=metrics.control_bytes_mean,
+        control_bytes_max=metrics.control_bytes_max,
+        failed=int(failed),
+        failures=[Failure(run, scenario, _reason(judgement, metrics.stuck))] if failed else [],
+    )
+
+
+def verify_on(
+    jobs: int, protocol: str, runs: int, seed: int, peers: int | None = None, export: Path | None = None
+) -> Iterator[Report]:
+    """As `verify`, on so many processes; the report after each batch. What is found is the same."""
+    report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    batches = [(first, min(_BATCH, runs - first)) for first in range(0, runs, _BATCH)]
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        parts = [pool.submit(_batch, protocol, count, seed, peers, first, export) for first, count in batches]
+        for part in parts:
+            report.add(part.result())
+            yield report
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batch(protocol: str, runs: int, seed: int, peers: int | None, first: int, export: Path | None) -> Report:
+    report = Report(protocol)
+    for report in verify(protocol, runs, seed, peers, first, export):  # noqa: B007
+        pass
+    return report
 
 
 def _reason(judgement: Judgement, stuck: int) -> str:

@@ -1,0 +1,5 @@
+"""python -m antecede"""
+
+from antecede.cli.main import main
+
+main()
