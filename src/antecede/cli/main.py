@@ -48,11 +48,11 @@ def _folder(text: str | Path) -> Path:
     return Path(text)
 
 
-def _layout(text: str | None) -> object:
+def _parsed(option: str, text: str | None) -> object:
     try:
         return None if text is None else json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--layout: this is no JSON: {error}") from error
+        raise typer.BadParameter(f"--{option}: this is no JSON: {error}") from error
 
 
 @app.callback(invoke_without_command=True)
@@ -127,6 +127,13 @@ def simulate(
             """for pc '{"overlay": "ring"}'.""",
         ),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="""Overlapping groups, for multigroup: '{"a": \\[0, 1, 2], "b": \\[2, 3]}'.""",
+        ),
+    ] = None,
     local_delay: Annotated[
         str | None, typer.Option(help="The delay between members of one site of the layout.")
     ] = None,
@@ -149,7 +156,8 @@ def simulate(
     given = scenarios.scenario(
         protocol=protocol, peers=peers, seconds=seconds, seed=seed, workload=workload, rate=rate,
         jitter=jitter, reply=reply, delay=delay, fifo=fifo, faults=tuple(fault or ()), payload=payload,
-        most_messages=most_messages, layout=_layout(layout), local_delay=local_delay, skew=skew, churn=churn,
+        most_messages=most_messages, layout=_parsed("layout", layout), groups=_parsed("groups", groups),
+        local_delay=local_delay, skew=skew, churn=churn,
     )  # fmt: skip
     trace = None if metrics_only else out
     if trace is None:

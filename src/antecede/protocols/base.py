@@ -195,6 +195,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def paper_bytes(self, packet: Packet) -> int:
         """The packet's control information as its paper counts it."""
 
+    def paper_storage(self) -> int:
+        """The bytes of control information that this member keeps, as its paper counts them."""
+        return 0
+
+    def kind(self) -> str:
+        """What sort of member this is, where members are not all alike."""
+        return "member"
+
     def wake(self, now: int) -> Effects:
         """A time that was asked for by `wake_at` has come."""
         return NOTHING

@@ -14,6 +14,7 @@ from antecede.protocols.base import Links, Protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
 from antecede.protocols.freescale import Freescale
+from antecede.protocols.hcg import Basic, Hcg
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
 from antecede.protocols.pc import Pc
@@ -31,6 +32,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {
         DepSeq,
         Flooding,
         Pc,
+        Hcg,
+        Basic,
         Vcube,
         VcubeAgg,
     )

@@ -41,7 +41,7 @@ from antecede.protocols.base import (
     Waiting,
 )
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
-from antecede.protocols.freescale_roles import External, Internal, Outside, Super
+from antecede.protocols.freescale_roles import External, Internal, Outside, Super, in_bytes
 
 
 class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
@@ -148,12 +148,14 @@ class Freescale(Protocol):
     def paper_bytes(self, packet: Packet) -> int:
         """Bits from the first to the last that is set; 4 + 4 a pair; no identities, numbers or `last`."""
         if isinstance(packet, Up | Down):
-            return _bytes(packet.causes.span)
+            return in_bytes(packet.causes.span)
         if isinstance(packet, Across):
-            rows = sum(4 + _bytes(row.span) for row in packet.supers.values())
-            return 8 * len(packet.peers) + rows + _bytes(packet.translated.span)
+            rows = sum(4 + in_bytes(row.span) for row in packet.supers.values())
+            return 8 * len(packet.peers) + rows + in_bytes(packet.translated.span)
         return 0
 
+    def paper_storage(self) -> int:
+        return self.role.paper_storage()
 
-def _bytes(bits: int) -> int:
-    return (bits + 7) // 8
+    def kind(self) -> str:
+        return type(self.role).__name__.lower()

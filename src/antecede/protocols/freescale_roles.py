@@ -16,6 +16,10 @@ Entry = tuple[int, int]
 """A member of the external group, and its number for a message."""
 
 
+def in_bytes(bits: int) -> int:
+    return (bits + 7) // 8
+
+
 def _id(packet: Numbered) -> MessageId:
     return MessageId(packet.origin, packet.seq)
 
@@ -95,6 +99,10 @@ class Internal(msgspec.Struct, tag="internal"):
         self.unsaid += 1
         self.holdback.wake(packet.number, self.delivered.__contains__)
         return Delivery(_id(packet), packet.payload)
+
+    def paper_storage(self) -> int:
+        """RV from the first cleared bit to the last that is set, DV from the first to the last set."""
+        return in_bytes(self.delivered.bits.bit_length()) + in_bytes(Bits.of(self.causes).span)
 
     def waiting(self) -> list[Waiting]:
         held = self.holdback.waiting()
@@ -182,6 +190,11 @@ class Outside(msgspec.Struct):
         self.holdback.wake((sender, packet.number), self.is_delivered)
         return sender, packet
 
+    def paper_storage(self) -> int:
+        """VTx: 4 an external peer, and of each super peer the bits that are not solid yet."""
+        peers = sum(home == peer for peer, home in enumerate(self.homes)) - self.supers
+        return 4 * peers + sum(in_bytes(seen.bits.bit_length()) for seen in self.seen.values())
+
     def waiting(self) -> list[Waiting]:
         held = self.holdback.waiting()
         here = {(sender, packet.number): _id(packet) for (sender, packet), _ in held}
@@ -242,6 +255,11 @@ class External(msgspec.Struct, tag="external"):
                 del self.peers[peer]
         for peer, row in packet.supers.items():
             self.supers.get(peer, set()).difference_update(row.numbers())
+
+    def paper_storage(self) -> int:
+        """VTx and CI: 4 + 4 a pair, and 4 and its bits a super peer."""
+        rows = sum(4 + in_bytes(Bits.of(row).span) for row in self.supers.values() if row)
+        return self.outside.paper_storage() + 8 * len(self.peers) + rows
 
     def waiting(self) -> list[Waiting]:
         return self.outside.waiting()
@@ -425,3 +443,7 @@ class Super(msgspec.Struct, tag="super"):
 
     def waiting(self) -> list[Waiting]:
         return self.outside.waiting() + self.own.waiting()
+
+    def paper_storage(self) -> int:
+        """VTx, LR and TT: 4 a number."""
+        return self.outside.paper_storage() + 8 * len(self.heard) + 8 * len(self.table)

@@ -48,3 +48,7 @@ class Mbcp(Flat):
 
     def paper_bytes(self, packet: Packet) -> int:
         return 8 * len(packet.causes) if isinstance(packet, Dependent) else 0
+
+    def paper_storage(self) -> int:
+        """A clock entry a peer and the pairs that the next message would carry."""
+        return 4 * self.size + 8 * len(self.causes)

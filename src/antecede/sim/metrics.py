@@ -32,6 +32,8 @@ class Metrics(msgspec.Struct, frozen=True):
     stuck: int
     """Messages still held when nothing more could come."""
     simulated_ns: int
+    measured: dict[str, float] = msgspec.field(default_factory=dict)
+    """What else there was to measure, by name: the network's own figures, and those of probes."""
 
 
 class Meter:
@@ -73,7 +75,9 @@ class Meter:
             self._held += 1
             self._hold += time - arrived
 
-    def metrics(self, packets: int, link_bytes: int, stuck: int, simulated: int) -> Metrics:
+    def metrics(
+        self, packets: int, link_bytes: int, stuck: int, simulated: int, measured: dict[str, float]
+    ) -> Metrics:
         messages = len(self._sent_at)
         return Metrics(
             messages=messages,
@@ -91,6 +95,7 @@ class Meter:
             most_held=self._most_held,
             stuck=stuck,
             simulated_ns=simulated,
+            measured=measured,
         )
 
 

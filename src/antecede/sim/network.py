@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from antecede.errors import InputError
 from antecede.sim import chance
 from antecede.sim.faults import Fault
@@ -25,12 +27,22 @@ class Arrival(NamedTuple):
     destination: int
     number: int
     """Unique on its link; orders arrivals of the same instant."""
+    onward: object | None = None
+    """Where it only passes through: what the network wants back then."""
 
 
 class Network(abc.ABC):
     @abc.abstractmethod
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
         """Send one packet of `size` bytes from `source` to each of `to`."""
+
+    def relay(self, onward: object, now: int) -> list[Arrival]:
+        """Something that passes through has come to where it said."""
+        raise NotImplementedError
+
+    def figures(self, duration: int) -> dict[str, float]:
+        """What it has to say of itself after a run of so many nanoseconds."""
+        return {}
 
 
 class Delay(abc.ABC):
@@ -95,6 +107,24 @@ class Wild(Between):
         return min(floor + chance.between(chance.mix(bits), 0, floor), self.high)
 
 
+@dataclass(frozen=True)
+class Normal(Delay):
+    """Whole units around a mean, drawn again if negative."""
+
+    mean: int
+    deviation: int
+    unit: int
+
+    def of(self, bits: int) -> int:
+        while (value := int(self.mean + self.deviation * chance.normal(bits)) // self.unit * self.unit) < 0:
+            bits = chance.mix(bits + 1)
+        return value
+
+    @property
+    def longest(self) -> int:
+        return self.mean + 9 * self.deviation  # no 53 random bits are further out
+
+
 _MODELS: dict[str, type[Uniform | ClippedNormal | Wild]] = {
     "uniform": Uniform,
     "normal": ClippedNormal,
@@ -111,10 +141,15 @@ def parse_delay(text: str) -> Delay:
     model, colon, interval = text.partition(":")
     if not colon:
         return Uniform(*span(text)) if "-" in text.strip()[1:] else Fixed(duration(text))
+    if model == "gauss":
+        parts = interval.split(",")
+        if len(parts) != 3 or duration(parts[2]) < 1:
+            raise InputError(f"'{text}' must be like gauss:100ms,25ms,1ms: mean, deviation, whole units")
+        return Normal(*(duration(part) for part in parts))
     if model == "fixed":
         return Fixed(duration(interval))
     if model not in _MODELS:
-        raise InputError(f"no delay model '{model}'; there are fixed, {', '.join(_MODELS)}")
+        raise InputError(f"no delay model '{model}'; there are fixed, gauss, {', '.join(_MODELS)}")
     return _MODELS[model](*span(interval))
 
 
@@ -178,3 +213,38 @@ class Direct(Network):
                 bits = chance.draw(chance.key(link.key, number), link.sent)
                 times = fault.strike(times, now, bits)
         return times
+
+
+class Relayed(Network):
+    """The first `behind` peers reach everyone, each other too, through a relay: two delays. Others have one.
+
+    So a flat protocol runs where paper 000 has a super peer, which then only passes packets on.
+    """
+
+    def __init__(self, seed: int, delay: Delay, behind: int) -> None:
+        self._near = Direct(seed, delay, fifo=False)
+        self._far = Direct(chance.mix(seed), delay, fifo=False)
+        self._behind = behind
+
+    def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
+        arrivals = []
+        for arrival in self._near.transmit(source, to, size, now):
+            if source < self._behind or arrival.destination < self._behind:
+                (second,) = self._far.transmit(source, (arrival.destination,), size, arrival.time)
+                arrivals.append(second)
+            else:
+                arrivals.append(arrival)
+        return arrivals
+
+
+class RelayedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="relayed", tag_field="model"):
+    """How to make one: `behind` peers behind the relay, every link with the same `delay`."""
+
+    behind: int
+    delay: str
+
+    def __post_init__(self) -> None:
+        parse_delay(self.delay)
+
+    def build(self, size: int, seed: int) -> Relayed:
+        return Relayed(seed, parse_delay(self.delay), self.behind)

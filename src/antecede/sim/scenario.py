@@ -18,12 +18,16 @@ from antecede.sim import chance
 from antecede.sim.churn import link_changes
 from antecede.sim.faults import parse_fault
 from antecede.sim.metrics import Meter, Metrics
-from antecede.sim.network import Direct, Network, parse_delay
+from antecede.sim.network import Direct, Network, RelayedModel, parse_delay
+from antecede.sim.nodes import NodesModel
+from antecede.sim.probes import PROBES, Probe
+from antecede.sim.routed import RoutedModel
 from antecede.sim.units import SECOND, duration
-from antecede.sim.workload import Periodic, Poisson, Workload
+from antecede.sim.workload import Drawn, Once, Periodic, Poisson, Rounds, Workload
 from antecede.sim.world import LinkChange, Observer, World
 
-_CLOCK = 6
+_CLOCK = 11
+_SAMPLING = SECOND // 20
 
 GROUP = "all"
 """The name of the one group of all peers, where groups have no names of their own."""
@@ -35,9 +39,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `protocol`: a name of ours, or module:Class
     - `peers`, `seconds` (of sending; what is under way then still arrives), `seed`
     - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
-      come up to `jitter` of an interval late
+      come up to `jitter` of an interval late; drawn: at intervals like `interval`, a distribution written as
+      `delay` is; once: each peer at any time in `seconds`; rounds: `senders` peers send `burst` messages at
+      once, `rate` times a second
+    - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
     - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
+    - `network`: none, for a link with that delay between every two peers; or one of paper 002's or 004's:
+      {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
+    - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts
     - `fifo`: whether links keep order; by default what the protocol needs
     - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
     - `groups`: overlapping groups of peers by name, for protocols that take them; a message goes to one of
@@ -46,6 +56,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `local_delay`: the delay between members of one site of the layout, where it is not `delay`
     - `skew`: clocks are ahead of the true time by up to this much, each by its own amount
     - `churn`: how many links a second open or close, for protocols that take it
+    - `probes`: what else to measure, by name (docs/sweeps.md), from `warmup` seconds on
     - `payload` bytes a message; `most_messages`: stop sending after so many in all
     """
 
@@ -53,7 +64,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peers: int = 10
     seconds: float = 2.0
     seed: int = 1
-    workload: Literal["periodic", "poisson"] = "periodic"
+    workload: Literal["periodic", "poisson", "drawn", "once", "rounds"] = "periodic"
     rate: float = 10.0
     jitter: float = 0.5
     reply: float = 0.0
@@ -67,6 +78,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local_delay: str | None = None
     skew: str | None = None
     churn: float | None = None
+    interval: str | None = None
+    senders: int | None = None
+    burst: int | None = None
+    network: RoutedModel | NodesModel | RelayedModel | None = None
+    count: Literal["wire", "paper"] = "wire"
+    probes: tuple[str, ...] = ()
+    warmup: float = 0.0
+    silent: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         limits: dict[str, tuple[float, float]] = {
@@ -79,11 +98,17 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "payload": (0, 1 << 30),
             "most_messages": (0, 1 << 62),
             "churn": (0, 1e6),
+            "senders": (1, self.peers),
+            "burst": (1, 1_000_000),
+            "warmup": (0, self.seconds),
         }
         for field, (low, high) in limits.items():
             value = getattr(self, field)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
+        unknown = [name for name in self.probes if name not in PROBES]
+        if unknown:
+            raise ValueError(f"probes: there is no '{unknown[0]}'; there are {', '.join(PROBES)}")
         for name, members in (self.groups or {}).items():
             known = set(members) & set(range(self.peers))
             if not members or len(known) < len(members):
@@ -111,7 +136,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def protocol_class(self) -> type[Protocol]:
         return catalog.find(self.protocol)
 
-    def network(self) -> Network:
+    def links(self) -> Network:
+        """The network, as it is before anything is sent."""
+        if self.network is not None:
+            return self.network.build(self.peers, self.seed)
         fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
         faults = [parse_fault(fault) for fault in self.faults]
         delay = parse_delay(self.delay)
@@ -141,20 +169,26 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return list(make.arranged(self.peers, arranged))
         return list(make.group(self.peers))
 
-    def world(self, members: Sequence[Protocol], observers: Sequence[Observer]) -> World:
+    def world(
+        self, members: Sequence[Protocol], observers: Sequence[Observer], probes: Sequence[Probe] = ()
+    ) -> World:
         """The run of these members, ready to begin."""
         until = round(self.seconds * SECOND)
         return World(
             members,
-            self.network(),
+            self.links(),
             self.load(),
             observers,
             until=until,
             most_messages=self.most_messages,
             payload=bytes(self.payload),
             groups=self.groups,
+            silent=self.silent,
             ahead=self._ahead(),
+            as_paper=self.count == "paper",
             links=self._link_changes(members, until),
+            probes=probes,
+            samples=range(round(self.warmup * SECOND), until, _SAMPLING) if probes else (),
         )
 
     def _link_changes(self, members: Sequence[Any], until: int) -> list[LinkChange]:
@@ -172,6 +206,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         interval = max(1, round(SECOND / self.rate))
         if self.workload == "poisson":
             return Poisson(self.seed, interval, self.reply)
+        if self.workload == "drawn":
+            return Drawn(self.seed, parse_delay(self.interval or "70-90ms"), self.reply)
+        if self.workload == "once":
+            return Once(self.seed, round(self.seconds * SECOND), self.reply)
+        if self.workload == "rounds":
+            senders = self.senders or self.peers
+            return Rounds(self.seed, interval, self.peers, senders, self.burst or 1, self.reply)
         return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
 
     def audiences(self) -> dict[str, tuple[int, ...]]:
@@ -203,6 +244,7 @@ def scenario(**fields: object) -> Scenario:
     texts: dict[str, tuple[Callable[[str], object], Sequence[str]]] = {
         "delay": (parse_delay, (made.delay,)),
         "local_delay": (parse_delay, (made.local_delay,) if made.local_delay else ()),
+        "interval": (parse_delay, (made.interval,) if made.interval else ()),
         "skew": (duration, (made.skew,) if made.skew else ()),
         "faults": (parse_fault, made.faults),
     }
@@ -237,7 +279,11 @@ def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
 def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
     members = given.members()
     meter = Meter(given.peers)
-    world = given.world(members, [meter, *observers])
+    probes = [PROBES[name](round(given.warmup * SECOND)) for name in given.probes]
+    world = given.world(members, [meter, *observers], probes)
     world.run()
     stuck = sum(len(member.waiting()) for member in members)
-    return meter.metrics(world.packets, world.control_bytes, stuck, world.now)
+    measured = world.network.figures(world.now)
+    for probe in probes:
+        measured |= probe.figures()
+    return meter.metrics(world.packets, world.control_bytes, stuck, world.now, measured)

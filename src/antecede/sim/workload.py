@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from antecede.order import MessageId
 from antecede.sim import chance
+from antecede.sim.network import Delay
 
 _PHASE, _SEND, _REPLY, _GROUP = 2, 3, 4, 6
+_NEVER = 1 << 62
 
 
 class Workload(abc.ABC):
@@ -62,3 +64,45 @@ class Poisson(Workload):
     def next_send(self, peer: int, number: int, previous: int) -> int:
         bits = chance.draw(chance.key(self.seed, _SEND, peer), number)
         return previous + chance.exponential(bits, self._interval)
+
+
+class Drawn(Workload):
+    """At intervals drawn from a distribution, from a random phase within the first."""
+
+    def __init__(self, seed: int, interval: Delay, reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self._interval = interval.of
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        drawn = max(1, self._interval(chance.draw(chance.key(self.seed, _SEND, peer), number)))
+        if number:
+            return previous + drawn
+        return chance.between(chance.key(self.seed, _PHASE, peer), 0, drawn)
+
+
+class Once(Workload):
+    """Each peer once, at any time before `until`."""
+
+    def __init__(self, seed: int, until: int, reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self._until = until
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        if number:
+            return _NEVER
+        return chance.between(chance.key(self.seed, _PHASE, peer), 0, max(1, self._until))
+
+
+class Rounds(Workload):
+    """`senders` peers, spread over all, send `burst` messages at once at the start of every interval."""
+
+    def __init__(
+        self, seed: int, interval: int, peers: int, senders: int, burst: int, reply: float = 0.0
+    ) -> None:
+        super().__init__(seed, reply)
+        self._interval = interval
+        self._burst = burst
+        self._senders = {number * peers // senders for number in range(senders)}
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        return number // self._burst * self._interval if peer in self._senders else _NEVER

@@ -2,7 +2,7 @@
 
 It hands packets to members when the network says, sends when the workload says, carries out what
 members ask for and then takes their deliveries, one at a time. What happens at the same instant
-happens in a fixed order (arrivals, wakes, links, sends; then by peer and link), so a run is a function
+happens in a fixed order (hops, arrivals, wakes, links, sends; then by peer and link), so a run is a function
 of its inputs and of nothing else. Each member reads its own clock, which may be ahead of the world's.
 About 1 µs of queue a packet copy besides the protocol's own work.
 """
@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from antecede.order import MessageId
 from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
-from antecede.sim.network import Network
+from antecede.sim.network import Arrival, Network
+from antecede.sim.probes import Probe
 from antecede.sim.units import SECOND
 from antecede.sim.workload import Workload
 
-_ARRIVAL, _WAKE, _LINK, _SEND = range(4)
+_HOP, _ARRIVAL, _WAKE, _LINK, _SEND, _SAMPLE = range(6)
 
 
 class LinkChange(NamedTuple):
@@ -60,7 +61,11 @@ class World:
         payload: bytes = b"",
         drain: int = 60 * SECOND,
         groups: Mapping[str, Sequence[int]] | None = None,
+        silent: Sequence[int] = (),
         ahead: Sequence[int] = (),
+        as_paper: bool = False,
+        probes: Sequence[Probe] = (),
+        samples: Sequence[int] = (),
         links: Sequence[LinkChange] = (),
     ) -> None:
         self.members = members
@@ -68,7 +73,7 @@ class World:
         self.packets = 0
         self.control_bytes = 0
         """Of all packets sent, to each destination, whatever they were for."""
-        self._network = network
+        self.network = network
         self._workload = workload
         self._observers = observers
         self._until = until
@@ -77,13 +82,18 @@ class World:
         self._payload = payload
         self._sent = [0] * len(members)
         self._broadcasts = [0] * len(members)
-        self._groups: list[list[str | None]] = [
-            [None] if groups is None else [name for name, those in groups.items() if peer in those]
+        everywhere: dict[str | None, Sequence[int]] = {None: range(len(members))}
+        self._groups = [
+            [name for name, those in (groups or everywhere).items() if peer in those and peer not in silent]
             for peer in range(len(members))
         ]
+        self._as_paper = as_paper
+        self._probes = probes
         self._ahead = ahead or [0] * len(members)
         self._measured: tuple[Packet | None, int] = (None, 0)
         self._queue: list[tuple[int, int, int, int, int, Any]] = []
+        for time in samples:
+            heapq.heappush(self._queue, (time, _SAMPLE, 0, 0, 0, None))
         for change in links:
             event = (change.time, _LINK, change.one, change.other, 0, change.opens)
             heapq.heappush(self._queue, event)
@@ -100,6 +110,14 @@ class World:
         if not self._queue:
             return False
         self.now, kind, peer, source, _, packet = heapq.heappop(self._queue)
+        if kind == _HOP:
+            packet, onward = packet
+            self._expect(source, packet, self.network.relay(onward, self.now))
+            return True
+        if kind == _SAMPLE:
+            for probe in self._probes:
+                probe.sample(self.members)
+            return True
         if kind == _ARRIVAL:
             for message in packet.carries():
                 for observer in self._observers:
@@ -169,11 +187,20 @@ class World:
         if not all(0 <= peer < len(self.members) for peer in to):
             raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
         control = self._control(self.members[source], packet)
-        size = packet.payload_bytes() + control
-        for time, peer, number in self._network.transmit(source, to, size, self.now):
-            heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
+        for probe in self._probes:
+            probe.sent(self.members[source], to, packet, self.now)
+        weight = self.members[source].paper_bytes(packet) if self._as_paper else control
+        size = packet.payload_bytes() + weight
+        self._expect(source, packet, self.network.transmit(source, to, size, self.now))
         self.packets += len(to)
         self.control_bytes += control * len(to)
+
+    def _expect(self, source: int, packet: Packet, arrivals: Sequence[Arrival]) -> None:
+        for time, peer, number, onward in arrivals:
+            if onward is None:
+                heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
+            else:
+                heapq.heappush(self._queue, (time, _HOP, peer, source, number, (packet, onward)))
 
     def _control(self, member: Member, packet: Packet) -> int:
         """Control bytes of a packet; the last one is remembered, because it is asked for twice."""

@@ -24,6 +24,8 @@ def write_results(sweep: Sweep) -> pa.Table:
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
         | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
+        | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent")}
+        | {"measured": _as_json(run.metrics.measured)}
         | {name: getattr(verdict, name, None) for name in _VERDICT}
         for key, run, verdict in sweep.runs()
     ]
@@ -36,6 +38,11 @@ def write_results(sweep: Sweep) -> pa.Table:
         pq.write_table(table, aside)
         aside.rename(sweep.folder / name)
     return summary
+
+
+def _as_json(value: object) -> str | None:
+    """What has a shape of its own, in one column of text."""
+    return msgspec.json.encode(value, order="sorted").decode() if value else None
 
 
 def _in_words(groups: dict[str, tuple[int, ...]] | None) -> str:

@@ -1,0 +1,78 @@
+"""What the documentation promises: pictures are what the protocols do, links lead somewhere, commands run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
+from antecede.protocols.catalog import PROTOCOLS
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = DOCS / "protocols"
+IN_PAGES = sorted(PAGES.glob("*.md"))
+
+
+def shell_lines(page: Path) -> list[str]:
+    """The `antecede …` commands of a page's blocks, each on one line."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.startswith("antecede ")]
+
+
+COMMANDS = [line for page in IN_PAGES for line in shell_lines(page)]
+
+
+def test_pictures_are_what_the_protocols_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not: python docs/protocols/draw.py, and look at what has changed."""
+    monkeypatch.syspath_prepend(str(PAGES))
+    drawn = dict(importlib.import_module("draw").drawings())
+    there = {image.stem: image.read_text(encoding="utf-8") for image in (PAGES / "images").glob("*.svg")}
+    assert drawn.keys() == there.keys()
+    assert [name for name in drawn if drawn[name] != there[name]] == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_has_a_row_a_page_and_a_command(protocol: str) -> None:
+    index = (PAGES / "README.md").read_text()
+    (page,) = re.findall(rf"^\| \[`{protocol}`\]\((.+?)\) \|", index, re.MULTILINE)
+    text = (PAGES / page).read_text()
+    assert protocol in text.splitlines()[0].removeprefix("# ").split(", ")
+    assert f"](images/{protocol}.svg)" in text
+    assert any(f"--protocol {protocol} " in line for line in shell_lines(PAGES / page))
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_relative_links_and_pictures_resolve(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in link]
+    assert [link for link in links if link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", IN_PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text()
+    files = {DOCS.parent / name for name in re.findall(r"`(tests/[\w/]+\.py)`", text)}
+    assert [file.name for file in files if not file.exists()] == []
+    sources = "".join(file.read_text() for file in files)
+    names = re.findall(r"`(test_\w+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)`", text)
+    assert [name for name in names if not re.search(rf"^(?:def|class) {name}\b", sources, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_run(line: str) -> None:
+    """Simulations run; of the others only the options are read."""
+    name, *arguments = shlex.split(line)[1:]
+    if name == "simulate":
+        result = CliRunner().invoke(app, [name, *arguments])
+        assert result.exit_code == 0, result.output or result.exception
+        assert re.search(r"still held at the end +0\b", result.output), result.output
+    else:
+        command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+        assert command.make_context(name, arguments) is not None
