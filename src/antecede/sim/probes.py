@@ -5,29 +5,39 @@ A probe sees every packet as it is sent and, now and then, all members. It keeps
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 
+from antecede.order import MessageId
 from antecede.protocols.base import Packet, Protocol
 
 
-class Probe(abc.ABC):
-    """Nothing before `since`, in nanoseconds, is measured."""
+class Probe:
+    """Told of everything, as an observer is, and of packets and moments besides; nothing before `since`, in
+    nanoseconds, is to be measured. A probe answers to what it wants to know of."""
 
     def __init__(self, since: int = 0) -> None:
         self.since = since
 
-    @abc.abstractmethod
-    def sent(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
-        """`member` sends `packet`."""
+    def send(
+        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
+    ) -> None:
+        """An application sends."""
 
-    @abc.abstractmethod
+    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
+        """A message arrives, perhaps once more."""
+
+    def deliver(self, process: int, message: MessageId, time: int) -> None:
+        """A message is delivered."""
+
+    def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
+        """`member` sends a packet to each of `to`."""
+
     def sample(self, members: Sequence[Protocol]) -> None:
-        """Look at all members as they are at this moment."""
+        """Look at all members as they are at this moment; every 50 ms."""
 
-    @abc.abstractmethod
     def figures(self) -> dict[str, float]:
         """What was found, by name."""
+        return {}
 
 
 class Costs(Probe):
@@ -42,7 +52,7 @@ class Costs(Probe):
         self._sent: dict[str, list[int]] = {}
         self._kept: dict[str, list[int]] = {}
 
-    def sent(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
+    def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
         if now >= self.since:
             sums = self._sent.setdefault(type(packet).__name__.lower(), [0, 0, 0])
             sums[0] += 1

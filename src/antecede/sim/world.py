@@ -75,7 +75,7 @@ class World:
         """Of all packets sent, to each destination, whatever they were for."""
         self.network = network
         self._workload = workload
-        self._observers = observers
+        self._observers = [*observers, *probes]
         self._until = until
         self._last_wake = until + drain
         self._messages_left = most_messages if most_messages is not None else -1
@@ -188,7 +188,7 @@ class World:
             raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
         control = self._control(self.members[source], packet)
         for probe in self._probes:
-            probe.sent(self.members[source], to, packet, self.now)
+            probe.transmit(self.members[source], to, packet, self.now)
         weight = self.members[source].paper_bytes(packet) if self._as_paper else control
         size = packet.payload_bytes() + weight
         self._expect(source, packet, self.network.transmit(source, to, size, self.now))
