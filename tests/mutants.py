@@ -26,8 +26,9 @@ ROOT = Path(__file__).parent.parent
 ALL = "tests/properties/test_protocols.py"
 FILES: dict[str, tuple[list[str], list[str], list[str]]] = {
     # name: (protocols to verify, files, tests besides the common ones)
-    "flat": (["timestamp", "mbcp", "timestamp-diff", "depseq"], ["flat", "timestamp", "mbcp", "depseq"],
-             ["tests/sim/test_verify.py", "tests/stories/test_001_mbcp.py"]),
+    "flat": (["timestamp", "mbcp", "timestamp-diff", "depseq", "vcube"],
+        ["flat", "timestamp", "mbcp", "depseq"],
+             ["tests/sim/test_verify.py", "tests/stories/test_001_mbcp.py", "tests/test_repository.py"]),
     "base": (["mbcp", "freescale"], ["base"], ["tests/sim/test_verify.py"]),
     "multigroup": (["multigroup"], ["multigroup"],
                    ["tests/properties/test_multigroup.py", "tests/stories/test_001_multigroup.py"]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,8 +16,10 @@ from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
 from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Sequenced
 from antecede.protocols.flooding import Flooded
+from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Grouped
 from antecede.protocols.vcube import Bundle
+from antecede.sim.scenario import scenario
 
 protocols = pytest.mark.parametrize("protocol", list(catalog.PROTOCOLS.values()), ids=list(catalog.PROTOCOLS))
 FLAT = [name for name, protocol in catalog.PROTOCOLS.items() if issubclass(protocol, Flat)]
@@ -87,6 +92,9 @@ hostile = [
     Dependent(b"", 1, 0, {}),
     Dependent(b"", 1, MOST_AHEAD + 1, {}),
     Dependent(b"", 1, 1, {7: 1}),
+    Dependent(b"", 1, 1, {3: 1}),
+    Dependent(b"", 1, 1, {-1: 1}),
+    Dependent(b"", 3, 1, {}),
     Dependent(b"", 1, 1, {2: 0}),
     Dependent(b"", 1, 1, {1: 1}),
     Dependent(b"", 0, 1, {}),
@@ -97,7 +105,11 @@ hostile = [
     Clocked(b"", 1, [0, 0, 0]),
     Sequenced(b"", 1, 1, {2: []}),
     Sequenced(b"", 1, 1, {2: [(3, 1)]}),
+    Sequenced(b"", 1, 1, {2: [(0, 1)]}),
     Sequenced(b"", 1, 1, {7: [(1, 1)]}),
+    Sequenced(b"", 1, 1, {3: [(1, 1)]}),
+    Sequenced(b"", 1, 1, {-1: [(1, 1)]}),
+    Sequenced(b"", 1, 2, {1: [(1, 1)]}),
     Sequenced(b"", 1, 1, {0: [(1, 1)]}),
     Flooded(b"", 9, 1),
     Flooded(b"", 1, 0),
@@ -124,6 +136,39 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol]
     assert member.save() == before
 
 
+@pytest.mark.parametrize("name", FLAT)
+def test_a_sound_packet_of_another_protocol_is_refused(name: str) -> None:
+    protocol = catalog.find(name)
+    sound = [Clocked(b"", 1, [0, 1, 0]), Dependent(b"", 1, 1, {}), Sequenced(b"", 1, 1, {})]
+    for packet in [each for each in sound if not isinstance(each, protocol.packets)]:
+        with pytest.raises(RemoteError):
+            protocol.group(3)[0].receive(1, packet, 0)
+
+
+@pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq"])
+def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
+    protocol = catalog.find(name)
+    member = protocol.group(3)[0]
+    packets: dict[Any, Callable[[int], Packet]] = {
+        Clocked: lambda seq: Clocked(b"", 1, [0, seq, 0]),
+        Dependent: lambda seq: Dependent(b"", 1, seq, {}),
+        Sequenced: lambda seq: Sequenced(b"", 1, seq, {}),
+    }
+    member.receive(1, packets[protocol.packets](MOST_AHEAD), 0)
+    with pytest.raises(RemoteError):
+        member.receive(1, packets[protocol.packets](MOST_AHEAD + 1), 0)
+
+
+def test_bytes_that_members_keep_as_the_papers_count() -> None:
+    one, other, _ = catalog.find("mbcp").group(3)
+    assert one.paper_storage() == 4 * 3
+    one.receive(1, other.broadcast(b"", 0).sends[0].packet, 0)
+    one.deliver(0)
+    assert one.paper_storage() == 4 * 3 + 8
+    assert catalog.find("timestamp").group(3)[0].paper_storage() == 0
+    assert one.kind() == "member"
+
+
 def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
     with pytest.raises(ValueError, match="no peer 3"):
         Clocked(b"", 3, [0, 0, 0])
@@ -148,3 +193,27 @@ def test_names_that_are_no_protocol() -> None:
         with pytest.raises(InputError, match=name.split(":")[0]):
             catalog.find(name)
     assert catalog.find("antecede.protocols.mbcp:Mbcp").name == "mbcp"
+
+
+def test_a_layout_reaches_the_members() -> None:
+    made = scenario(protocol="freescale", peers=6, layout={"inside": [3, 0]})
+    assert [member.kind() for member in made.members()] == ["super", "super", *["internal"] * 3, "external"]
+    assert made.arrangement().sites(6) == [0, 1, 0, 0, 0, 5]  # type: ignore[union-attr]
+    assert scenario(protocol="mbcp", peers=6).arrangement() is None
+
+
+def test_state_of_an_unknown_kind_is_neither_saved_nor_restored() -> None:
+    class Odd(Mbcp):
+        name = "odd"
+        extra: Any = None
+
+    with pytest.raises(TypeError, match="cannot save a complex"):
+        Odd(0, 1, extra=1j).save()
+
+    class Wrong(Mbcp):
+        name = "wrong"
+        extra: complex = 0j
+
+    saved = Wrong(0, 1, extra="text").save()  # type: ignore[arg-type]
+    with pytest.raises((TypeError, LocalError), match="complex"):
+        Wrong.restore(saved)

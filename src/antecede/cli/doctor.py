@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 
 from antecede import __version__
@@ -35,6 +37,15 @@ def examine() -> list[Found]:
         _java(),
         _browser(),
     ]
+
+
+def machine() -> str:
+    """The date and the machine, for figures that are kept."""
+    cores = os.cpu_count() or 1
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {cores} core{'' if cores == 1 else 's'} ({platform.machine()}), "
+        f"Python {platform.python_version()}, Antecede {__version__}."
+    )
 
 
 def _extra(name: str, packages: tuple[str, ...]) -> Found:

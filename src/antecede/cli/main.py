@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.markup import escape
@@ -75,18 +75,58 @@ def demo(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Run a small study on an embedded Spark, audit every trace, and write a report.
+    """Reproduce five papers in small on an embedded Spark: simulate, audit every trace, score, draw.
 
-    Run again, it goes on where it was: finished runs are not made twice.
+    The same as reproduce --quick. Run again, it goes on where it was: finished runs are not made twice.
     """
+    _reproduce([], "quick", out, None, master, as_json)
+
+
+@app.command()
+def reproduce(
+    papers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER]...", help="000, 001, 002, 003, 004; by default all."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The papers' own sizes (hours), or small ones (minutes).")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=_folder, metavar="FOLDER", help="Where runs, tables and the report go."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the scoreboard there too, as Markdown.")
+    ] = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Re-run the papers' experiments, redraw their figures, put every published number beside ours.
+
+    Run again, it goes on where it was. Exit code 1 if a run failed or an audit found anything.
+    """
+    folder = out or Path("antecede-full" if full else "antecede-demo")
+    _reproduce(papers or [], "full" if full else "quick", folder, markdown, master, as_json)
+
+
+def _reproduce(
+    papers: list[str],
+    scale: Literal["quick", "full"],
+    out: Path,
+    markdown: Path | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
     _need("antecede.spark", "spark")
-    from antecede.studies import demo as study
-    from antecede.studies.pipeline import run_study, write_report
+    from antecede.cli.doctor import machine
+    from antecede.studies import reproduce as study
+    from antecede.studies.pipeline import REPORT
 
     with show.progress() as progress:
-        outcome = run_study(out, study.grid(), extra=[study.story()], master=master, progress=progress)
-    report = write_report(out, study.TITLE, study.story().key(), outcome.failed)
-    views.study(outcome, report, study.TITLE, as_json)
+        found, outcome = study.reproduce(out, papers, scale, master, progress)
+    if markdown is not None:
+        markdown.write_text(study.markdown(found, machine()), encoding="utf-8")
+    views.reproduction(found, outcome, out / REPORT, as_json)
     raise typer.Exit(0 if outcome.fine else 1)
 
 

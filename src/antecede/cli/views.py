@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from antecede.sim.scenario import Scenario
     from antecede.sim.verify import Report
     from antecede.studies.pipeline import Outcome
+    from antecede.studies.reproduce import Reproduction
     from antecede.trace.judge import Finding
     from antecede.trace.waits import Explanation
 
@@ -39,6 +40,23 @@ def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
         more = f" and {count - 1:,} more" if count > 1 else ""
         show.out.print(f"failed: {first}{more}: {error}", soft_wrap=True, markup=False)
     show.out.print(f"Report: {path}", soft_wrap=True, markup=False)
+
+
+def reproduction(found: Reproduction, outcome: Outcome, report: Path, as_json: bool) -> None:
+    from antecede.studies.reproduce import HEADER, cells, tally
+
+    if as_json:
+        show.json({**msgspec.to_builtins(found), "failed": outcome.failed, "report": str(report)})
+        return
+    for paper in dict.fromkeys(row.paper for row in found.scoreboard):
+        rows = [cells(row)[:6] for row in found.scoreboard if row.paper == paper]
+        show.table(f"paper {paper}", HEADER[:6], rows)
+        show.out.print()
+    show.out.print(found.audited, soft_wrap=True, markup=False)
+    show.out.print(tally(found.scoreboard), soft_wrap=True, markup=False)
+    for run, error in list(outcome.failed.items())[:3]:
+        show.out.print(f"failed: {run}: {error}", soft_wrap=True, markup=False)
+    show.out.print(f"Report: {report}", soft_wrap=True, markup=False)
 
 
 def run(given: Scenario, metrics: Metrics, spent: float, trace: Path | None, as_json: bool) -> None:

@@ -97,9 +97,9 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, size: int) -> None:
         """A `LocalError` that names the field, if a group of `size` cannot be arranged so."""
 
+    @abc.abstractmethod
     def sites(self, size: int) -> list[int]:
         """Which site each member is at; within a site a network may be faster."""
-        return [0] * size
 
     def bounded(self, longest_delay: int, skew: int) -> Self:
         """With what its network promises: the longest delay within a site, the largest clock difference."""

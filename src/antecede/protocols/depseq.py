@@ -38,6 +38,7 @@ class DepSeq(Flat):
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
     control: ClassVar[str] = "up to n − 1 intervals"
     packets: ClassVar[Any] = Sequenced
+    stamps: ClassVar[type[Sequenced]] = Sequenced
 
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
 
@@ -46,14 +47,9 @@ class DepSeq(Flat):
         return Sequenced(payload, self.me, seq, before)
 
     def learn(self, packet: Stamped) -> None:
-        self._know(packet.origin, [(packet.seq, packet.seq)])
-        if isinstance(packet, Sequenced):
-            for peer, intervals in packet.before.items():
-                self._know(peer, intervals)
-
-    def _know(self, peer: int, intervals: list[Interval]) -> None:
-        if peer != self.me:
-            self.known[peer] = merge(self.known.get(peer, []), intervals)
+        """What the message names is known already: it has been delivered here."""
+        number = (packet.seq, packet.seq)
+        self.known[packet.origin] = merge(self.known.get(packet.origin, []), [number])
 
     def paper_bytes(self, packet: Packet) -> int:
         intervals = packet.before.values() if isinstance(packet, Sequenced) else ()

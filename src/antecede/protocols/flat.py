@@ -127,6 +127,8 @@ class Flat(Protocol):
 
     links: ClassVar[Links] = Links(fifo=False)
     packets: ClassVar[Any] = Dependent
+    stamps: ClassVar[type[Clocked] | type[Dependent] | type[Sequenced]] = Dependent
+    """How its messages name what they depend on."""
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[Window] = msgspec.field(default_factory=list)
@@ -155,8 +157,6 @@ class Flat(Protocol):
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        if not isinstance(packet, self.packets):
-            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         self._take(*self._sound(packet))
         return NOTHING
 
@@ -177,7 +177,7 @@ class Flat(Protocol):
 
     def _sound(self, packet: Packet) -> tuple[Stamped, Counts]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
-        if not isinstance(packet, Stamped):
+        if not isinstance(packet, self.stamps):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         if not (0 <= packet.origin < self.size and packet.well_formed(self.size)):
             raise RemoteError(f"a packet names peers that are not among the {self.size} of the group")

@@ -29,6 +29,7 @@ class Timestamp(Flat):
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
     packets: ClassVar[Any] = Clocked
+    stamps: ClassVar[type[Clocked]] = Clocked
 
     def stamp(self, seq: int, payload: bytes) -> Clocked:
         return Clocked(payload, self.me, self.delivered.copy())

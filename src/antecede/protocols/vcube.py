@@ -133,7 +133,7 @@ class VcubeAgg(TimestampDiff):
             clock.update(passing.message.causes)
             clock[origin] = seq
             passing.missing = sorted(
-                (height(self.me, source, self.size), source, count)
+                (self._served(source), source, count)
                 for source, count in clock.items()
                 if source not in (origin, self.me) and self.received[source].base < count
             )
@@ -172,13 +172,21 @@ class VcubeAgg(TimestampDiff):
         parts: list[list[Dependent]] = []
         room = 0
         for message in messages:
-            size = len(self.encode(message))
+            size = self._room(message)
             if not parts or size > room:
                 parts.append([])
                 room = self.mtu
             parts[-1].append(message)
             room -= size
         return parts
+
+    def _room(self, message: Dependent) -> int:
+        """How much of a packet a message takes."""
+        return len(self.encode(message))
+
+    def _served(self, source: int) -> int:
+        """How many clusters are served here with messages of `source`."""
+        return height(self.me, source, self.size)
 
     def paper_bytes(self, packet: Packet) -> int:
         messages = packet.messages if isinstance(packet, Bundle) else []

@@ -25,10 +25,16 @@ class Series:
     points: Sequence[tuple[float, float]]
 
 
-def line_chart(series: Sequence[Series], x_label: str, y_label: str, label: str) -> str:
-    """A line chart from zero upwards; `label` says for a screen reader what it shows."""
-    xs = sorted({x for each in series for x, _ in each.points})
-    top = max((y for each in series for _, y in each.points), default=1.0)
+def line_chart(
+    series: Sequence[Series], x_label: str, y_label: str, label: str, published: Sequence[Series] = ()
+) -> str:
+    """A line chart from zero upwards; `label` says for a screen reader what it shows.
+
+    Points of `published` are drawn as rings in the colour of the line of the same name.
+    """
+    series = [each for each in series if each.points]
+    xs = sorted({x for each in (*series, *published) for x, _ in each.points})
+    top = max((y for each in (*series, *published) for _, y in each.points), default=1.0)
     ticks = nice_ticks(top)
     end = _LEFT + PLOT
     # Names stand where the lines end; the picture is as wide as the longest needs.
@@ -39,6 +45,10 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, label: str)
     labels = _spread([up(each.points[-1][1]) for each in series], 15)
     for number, (each, label_y) in enumerate(zip(series, labels, strict=True)):
         body.append(_line(each, number, across, up, label_y, (x_label, y_label)))
+    names = [each.name for each in series]
+    for rings in published:
+        number = names.index(rings.name) if rings.name in names else len(names)
+        body.append(_rings(rings, number, across, up, (x_label, y_label)))
     middle = (_LEFT + end) / 2
     body.append(tag("text", text(x_label), class_="axis", x=middle, y=HEIGHT - 8, text_anchor="middle"))
     body.append(tag("text", text(y_label), class_="axis", x=_LEFT - 36, y=14))
@@ -60,6 +70,15 @@ def _line(
     ]  # fmt: skip
     label = tag("text", text(series.name), x=places[-1][0] + 10, y=label_y + 4)
     return tag("g", tag("path", d=path), *dots, label, class_=f"series s{number % 6}")
+
+
+def _rings(series: Series, number: int, across: _Scale, up: _Scale, axes: tuple[str, str]) -> str:
+    rings = [
+        tag("circle", hover(f"{series.name}, as published: {y:,g} {axes[1]} at {x:g} {axes[0]}"),
+            cx=across(x), cy=up(y), r=6)
+        for x, y in series.points
+    ]  # fmt: skip
+    return tag("g", *rings, class_=f"rings s{number % 6}")
 
 
 def _grid(ticks: Sequence[float], up: _Scale) -> str:

@@ -37,7 +37,13 @@ def figure(picture: str, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> str:
+    """A table of figures; the first column and those in `words` are text."""
+
+    def cell(kind: str, place: int, text: str) -> str:
+        return f"<{kind}{' class=words' if place in words else ''}>{escape(text)}</{kind}>"
+
+    head = "".join(cell("th", place, name) for place, name in enumerate(header))
+    lines = ("".join(cell("td", place, text) for place, text in enumerate(row)) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

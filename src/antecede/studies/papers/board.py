@@ -184,3 +184,8 @@ class Paper(msgspec.Struct, frozen=True):
     score: Callable[[Runs], list[Row]]
     figures: Callable[[Runs], list[Figure]]
     readings: list[Reading]
+    open_question: str = ""
+    """What the paper left open, and we answer on the same scenarios."""
+    open_grid: Callable[[Scale], list[Scenario]] = lambda _: []
+    open_score: Callable[[Runs], list[Row]] = lambda _: []
+    open_figures: Callable[[Runs], list[Figure]] = lambda _: []
