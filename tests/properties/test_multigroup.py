@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.errors import InputError
+from antecede.order import MessageId, judge
+from antecede.protocols.base import LocalError, Packet, RemoteError
 from antecede.protocols.flat import Dependent
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Cause, Grouped, Multigroup
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.sim.verify import Report, verify
+from antecede.sim.verify import Histories, Report, random_scenario, verify
+from antecede.sim.world import World
 from antecede.trace.judge import judge_files
 from antecede.trace.reader import trace_files
 
@@ -135,3 +139,62 @@ def test_only_protocols_that_take_groups_are_given_them() -> None:
         scenario(protocol="mbcp", peers=3, groups={"a": (0, 1)})
     with pytest.raises(InputError, match="a must name peers"):
         scenario(protocol="multigroup", peers=3, groups={"a": (0, 7)})
+
+
+def named_and_needed(run: int) -> tuple[int, int]:
+    """How many messages the packets of a run name, and how many they need to by the paper's relation.
+
+    m has to be named by m' if it happened before and nothing between them goes to either's group; the
+    sender's previous message to the same group is implied.
+    """
+    made = random_scenario("multigroup", 11, run)
+    members: list[Any] = made.members()
+    histories = Histories(made)
+    world = made.world(members, [histories])
+    packets: dict[MessageId, Grouped] = {}
+
+    def watched(source: int, to: Sequence[int], packet: Packet) -> None:
+        assert isinstance(packet, Grouped)
+        packets[packet.carries()[0]] = packet
+        World.transmit(world, source, to, packet)
+
+    world.transmit = watched  # type: ignore[method-assign]
+    world.run()
+    assert all(member.arrived == set() for member in members)
+    order = judge(histories.execution()).order
+    before = {
+        message: [other for other in packets if order.happened_before(other, message)] for message in packets
+    }
+    named = needed = 0
+    for message, packet in packets.items():
+        theirs = {MessageId(sender, seq) for sender, _, seq in packet.causes}
+        wanted = {
+            other
+            for other in before[message]
+            if not any(
+                packets[between].group in (packets[other].group, packet.group) and other in before[between]
+                for between in before[message]
+            )
+        }
+        wanted = {m for m in wanted if (m.origin, packets[m].group) != (message.origin, packet.group)}
+        assert wanted <= theirs
+        named += len(theirs)
+        needed += len(wanted)
+    return named, needed
+
+
+def test_what_is_named_is_hardly_more_than_the_relation_asks_for() -> None:
+    counts = [named_and_needed(run) for run in range(60)]
+    named, needed = (sum(part) for part in zip(*counts, strict=True))
+    assert needed <= named <= 1.05 * needed
+
+
+def test_groups_that_one_is_not_in() -> None:
+    one, two, three = Multigroup.over({"a": (0, 1), "b": (1, 2)}, 3)
+    for member, group in ((one, "b"), (one, "c"), (two, None)):
+        with pytest.raises(LocalError):
+            member.broadcast(b"", 0, group)
+    assert two.broadcast(b"", 0, "b").sends[0].to == (2,)
+    for wrong in (Grouped(b"", 1, 1, 0, 0, []), Grouped(b"", 1, 1, 2, 0, [])):
+        with pytest.raises(RemoteError):
+            three.receive(1, wrong, 0)

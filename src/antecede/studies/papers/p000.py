@@ -224,8 +224,9 @@ def figures(runs: Runs) -> list[Figure]:
             ),
             ("b", ("internal storage", "external storage", "IDR storage")),
         ):
-            lines = {name: _of(runs, name, delay).line(MEASURES[name][1], size) for name in names}
-            printed = {name: [(float(LARGEST_PUBLISHED[place]), float(AT[name][place]))] for name in names}
+            lines = {name.split()[0]: _of(runs, name, delay).line(MEASURES[name][1], size) for name in names}
+            largest = float(LARGEST_PUBLISHED[place])
+            printed = {name.split()[0]: [(largest, float(AT[name][place]))] for name in names}
             kind = names[0].split()[1]
             title = f"{kind.capitalize()} overhead, delays of {delay}"
             made.append(Figure(f"{4 + place}{part}", title, "peers", "bytes", lines, printed))
@@ -298,10 +299,13 @@ def open_figures(runs: Runs) -> list[Figure]:
 
     axes = ("super peers", "bytes a message")
     outside = "Outside, each super peer that a message names is a row of bits more."
+    wire = "Everything but the payload is counted: identities, numbers and framing too."
     inside = "Inside, each group has numbers of its own: what is under way decides, not how many groups."
     return [
         Figure("open a", "External group", *axes, lines("across_paper_bytes"), note=outside),
         Figure("open b", "Internal groups", *axes, lines("down_paper_bytes"), note=inside),
+        Figure("open c", "External group, on our wire", *axes, lines("across_wire_bytes"), note=wire),
+        Figure("open d", "Internal groups, on our wire", *axes, lines("down_wire_bytes"), note=wire),
     ]
 
 
