@@ -109,7 +109,7 @@ def _run(command: list[str], env: dict[str, str]) -> bool:
     """Whether it fails, or hangs."""
     try:
         done = subprocess.run(
-            [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, timeout=300, check=False
+            [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, timeout=90, check=False
         )
     except subprocess.TimeoutExpired:
         return True

@@ -329,3 +329,23 @@ def test_exported_runs_are_judged_again_from_their_traces_alone(tmp_path: Path) 
     again = document("audit", str(tmp_path / "runs"))
     assert again["clean"]
     assert again["deliveries"] == done["protocols"][0]["deliveries"]
+
+
+def test_reproduce_scores_a_paper_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    done = antecede("reproduce", "001", "--out", "here", "--markdown", "board.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert {row["paper"] for row in shown["scoreboard"]} == {"001"}
+    keys = {"paper", "quantity", "published", "measured", "low", "high", "runs", "ratio", "verdict", "why"}
+    assert all(set(row) == keys for row in shown["scoreboard"])
+    assert "deliveries audited on Spark: every one after its causes" in shown["audited"]
+    assert "## Paper 001" in (tmp_path / "board.md").read_text()
+    assert "Paper 001: every number and claim" in (tmp_path / "here" / "report.html").read_text()
+    again = antecede("reproduce", "001", "--out", "here", "--finished", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "numbers and claims" in again.stdout
+    wrong = antecede("reproduce", "005", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "error: no paper '005'; there are 000, 001, 002, 003, 004\n",
+    )

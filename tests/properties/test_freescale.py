@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from antecede.errors import InputError
 from antecede.order import MessageId, Window, judge
 from antecede.order.bits import Bits
-from antecede.protocols.base import Packet, RemoteError, Send
+from antecede.protocols.base import LocalError, Packet, RemoteError, Send
 from antecede.protocols.flat import MOST_AHEAD
 from antecede.protocols.freescale import FreeScale, Freescale
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
@@ -427,6 +427,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {5: row(1)}, NONE)),
     (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {0: row(2)}, NONE)),
     (4, 5, Across(b"", 5, 1, 2, 0, 0, {}, {}, NONE)),
+    (5, 4, Across(b"", 4, 1, 2, 0, 0, {}, {}, NONE)),
     (4, 5, Across(b"", 5, 2, 2, 1, 1, {}, {}, NONE)),
     (4, 5, Across(b"", 5, MOST_AHEAD + 1, MOST_AHEAD + 1, 0, 0, {}, {}, NONE)),
     (1, 0, Across(b"", 2, 1, 2, 0, 0, {}, {1: row(1)}, NONE)),
@@ -488,3 +489,71 @@ def test_long_runs_with_a_forgetting_table() -> None:
         assert verdict.clean
         assert verdict.deliveries > 8_000
         assert not any(member.waiting() for member in members)
+        for member in members:
+            assert [keeper.arrived for keeper in keepers(member)] == [set()] * len(keepers(member))
+            seen = [set(keeper.seen) for keeper in keepers(member) if isinstance(keeper, Outside)]
+            assert all(those <= set(range(len(inside))) for those in seen)
+
+
+def keepers(member: Any) -> list[Any]:
+    """The parts of a member that hold messages."""
+    role = member.role
+    if isinstance(role, Super):
+        return [role.outside, role.own]
+    return [role.outside] if isinstance(role, External) else [role]
+
+
+def test_what_a_silent_peer_says_and_when() -> None:
+    """After every `ack_every` deliveries since it last spoke; a message of its own is speaking."""
+    s, p, e = Freescale.arranged(3, FreeScale([1], ack_every=2))
+
+    def news() -> list[Packet]:
+        sends = s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0).sends
+        said = p.receive(0, sends[0].packet, 0).sends
+        p.deliver(0)
+        return [send.packet for send in said]
+
+    assert [news() for _ in range(5)] == [[], [], [Ack(0, 2, row(2))], [], [Ack(0, 4, row(4))]]
+    p.broadcast(b"", 0)
+    assert [news() for _ in range(3)] == [[], [], [Ack(1, 7, row(7))]]
+
+
+def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
+    p = Freescale.arranged(3, FreeScale([1]))[1]
+    p.broadcast(b"", 0)
+    for wrong in (Echo(1, 0), Echo(1, MOST_AHEAD + 1), Down(b"", 2, 1, MOST_AHEAD + 1, 0, NONE)):
+        with pytest.raises(RemoteError):
+            p.receive(0, wrong, 0)
+    p.receive(0, Down(b"", 2, 1, MOST_AHEAD, 0, NONE), 0)
+    p.receive(0, Echo(1, MOST_AHEAD - 1), 0)
+    s = Freescale.arranged(3, FreeScale([1]))[0]
+    s.receive(1, Up(b"", 1, MOST_AHEAD, NONE, 0), 0)
+    s.receive(2, Across(b"", 2, MOST_AHEAD, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+    e = Freescale.arranged(3, FreeScale([1]))[2]
+    e.receive(0, Across(b"", 1, 1, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+
+
+def test_arranging_more_than_there_are_is_a_local_error() -> None:
+    with pytest.raises(LocalError, match="more than the 2"):
+        Freescale.arranged(2, FreeScale([5]))
+
+
+def test_bytes_that_members_keep_as_the_paper_counts() -> None:
+    """p has #2 and #9: RV is bits 1 to 9, of which the first is cleared, DV bits 2 to 9."""
+    site = Site()
+    assert [member.paper_storage() for member in site.all] == [8, 0, 8, 8]
+    for number in (2, 9):
+        site.p.receive(0, Down(b"", 2, number, number, 0, NONE), 0)
+        site.p.deliver(0)
+    assert site.p.paper_storage() == 2 + 1
+    for member, name in zip(site.all, ("super", "internal", "external", "external"), strict=True):
+        assert member.kind() == name
+    site.e1.receive(0, Across(b"", 1, 1, 10, 0, 8, {}, {}, NONE), 0)
+    assert site.e1.deliver(0) is not None
+    assert site.e1.paper_storage() == 8 + 2 + (4 + 1)
+    site.e1.receive(3, site.e2.broadcast(b"", 0).sends[0].packet, 0)
+    site.e1.deliver(0)
+    assert site.e1.paper_storage() == 8 + 2 + (4 + 1) + 8
+    site.s.receive(3, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE), 0)
+    site.s.broadcast(b"", 0)
+    assert site.s.paper_storage() == 8 + 8 + 8

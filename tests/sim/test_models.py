@@ -57,6 +57,7 @@ def test_packets_to_many_queue_for_the_first_link_one_after_the_other() -> None:
     network = routed(multicast=False)
     assert run(network, (0, 0, [1, 2, 3], 100)) == [(2 * MS, 1), (5 * MS, 2), (6 * MS, 3)]
     assert (network.fragments, network.hops, network.longest_queue) == (3, 5, 2)
+    assert network.longest_queue_at == 0
 
 
 def test_multicast_crosses_every_link_of_the_tree_once() -> None:
@@ -78,6 +79,27 @@ def test_what_is_larger_than_the_mtu_travels_in_fragments_each_with_a_header() -
     network = routed(multicast=False, mtu=125)
     assert run(network, (0, 0, [2], 250)) == [(5 * MS + 600_000, 2)]
     assert (network.fragments, network.sent_bytes, network.hops) == (3, 325, 6)
+
+
+def test_fragments_of_a_multicast_go_on_where_they_branch() -> None:
+    """Three fragments as above, to 1, 2 and 3: at node 1 the last is there at 3.6 ms and the packet with it;
+    to 2 and to 3 it goes on side by side. Three fragments on three links are nine hops. The last waits for
+    two on the first link, and for nobody but the one before it on the others."""
+    network = routed(multicast=True, mtu=125)
+    arrived = run(network, (0, 0, [1, 2, 3], 250))
+    assert arrived == [(3 * MS + 600_000, 1), (5 * MS + 600_000, 2), (5 * MS + 600_000, 3)]
+    assert (network.fragments, network.sent_bytes, network.hops) == (9, 975, 9)
+    assert (network.longest_queue, network.longest_queue_at) == (2, 0)
+
+
+def test_a_queue_may_be_longest_where_ways_meet() -> None:
+    """From 0 and 3 at once by 1 to 2, three packets each, 1 ms apart on their own links: six meet at node 1,
+    two at a time, at 2, 3 and 4 ms. One leaves each millisecond, so when the last comes two have left, one
+    is leaving and three wait."""
+    network = routed(multicast=False)
+    sends = [(0, source, [2], 100) for source in (0, 3) for _ in range(3)]
+    assert run(network, *sends) == [(time * MS, 2) for time in range(4, 10)]
+    assert (network.longest_queue, network.longest_queue_at) == (3, 1)
 
 
 def test_routes_are_shortest_and_always_the_same() -> None:

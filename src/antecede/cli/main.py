@@ -98,6 +98,9 @@ def reproduce(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the scoreboard there too, as Markdown.")
     ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Run nothing: score and draw what is finished in the folder.")
+    ] = False,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -106,7 +109,7 @@ def reproduce(
     Run again, it goes on where it was. Exit code 1 if a run failed or an audit found anything.
     """
     folder = out or Path("antecede-full" if full else "antecede-demo")
-    _reproduce(papers or [], "full" if full else "quick", folder, markdown, master, as_json)
+    _reproduce(papers or [], "full" if full else "quick", folder, markdown, master, as_json, finished)
 
 
 def _reproduce(
@@ -116,6 +119,7 @@ def _reproduce(
     markdown: Path | None,
     master: str | None,
     as_json: bool,
+    finished: bool = False,
 ) -> None:
     _need("antecede.spark", "spark")
     from antecede.cli.doctor import machine
@@ -123,7 +127,7 @@ def _reproduce(
     from antecede.studies.pipeline import REPORT
 
     with show.progress() as progress:
-        found, outcome = study.reproduce(out, papers, scale, master, progress)
+        found, outcome = study.reproduce(out, papers, scale, master, finished, progress)
     if markdown is not None:
         markdown.write_text(study.markdown(found, machine()), encoding="utf-8")
     views.reproduction(found, outcome, out / REPORT, as_json)

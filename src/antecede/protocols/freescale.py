@@ -135,8 +135,8 @@ class Freescale(Protocol):
         return self.role.broadcast(payload)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        if not 0 <= link < self.size or link == self.me:
-            raise RemoteError(f"a packet from peer {link}, who is no other member")
+        if link == self.me:
+            raise RemoteError("a packet from this peer itself")
         return Effects(tuple(self.role.receive(link, packet)))
 
     def deliver(self, now: int) -> Delivery | None:

@@ -65,7 +65,7 @@ class Internal(msgspec.Struct, tag="internal"):
             yield Send((self.relay,), Ack(self.sent, self.delivered.base, Bits.of(self.causes)))
 
     def echo(self, packet: Echo) -> None:
-        if not (1 <= packet.seq <= self.sent and packet.number >= 1):
+        if not 1 <= packet.seq <= self.sent:
             raise RemoteError("the echo of a message that this peer has not sent")
         self._number_may_be(packet.number)
         self.delivered.add(packet.number)
@@ -133,7 +133,7 @@ class Outside(msgspec.Struct):
         if peer == self.me:
             return True  # one's own, or of those behind one: sent, so delivered
         if peer < self.supers:
-            return number == 0 or (peer in self.seen and number in self.seen[peer])
+            return peer in self.seen and number in self.seen[peer]
         return self.counts.get(peer, 0) >= number
 
     def take(self, sender: int, packet: Packet, sent: int) -> None:

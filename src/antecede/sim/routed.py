@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -63,23 +64,32 @@ def _distances(graph: Graph, start: int) -> dict[int, int]:
 class _Line:
     """One direction of a link."""
 
-    __slots__ = ("busy", "ends", "length")
+    __slots__ = ("busy", "ends", "length", "start")
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, start: int, length: int) -> None:
+        self.start = start
         self.length = length
         self.busy = 0
         self.ends: deque[int] = deque()
         """When each fragment that is in the queue or on its way onto the line will have left it."""
 
 
-class _Fragment:
-    __slots__ = ("final", "node", "size", "to")
+class _Branch:
+    """Part of a tree of paths: a line, the node it leads to, and what goes on from there."""
 
-    def __init__(self, node: int, to: Sequence[int], size: int, final: bool) -> None:
+    __slots__ = ("branches", "line", "node", "target")
+
+    def __init__(self, line: _Line, node: int, target: bool, branches: tuple[_Branch, ...]) -> None:
+        self.line = line
         self.node = node
-        self.to = to
-        self.size = size
-        self.final = final
+        self.target = target
+        """Whether the packet is for this node too."""
+        self.branches = branches
+
+
+_Fragment = tuple[_Branch, int, bool]
+"""Something that has come to the end of a branch, the nanoseconds it takes onto a line, and whether it is the
+last of its packet."""
 
 
 class Routed(Network):
@@ -107,8 +117,9 @@ class Routed(Network):
             for other in neighbours:
                 low, high = sorted((one, other))
                 length = delay.of(chance.draw(lengths, low * len(graph) + high))
-                self._lines[one, other] = _Line(length)
+                self._lines[one, other] = _Line(one, length)
         self._next: dict[int, list[int]] = {}
+        self._trees: dict[tuple[int, tuple[int, ...]], tuple[_Branch, ...]] = {}
         self._numbers = 0
         self.fragments = 0
         """Each counted once a logical destination, whatever the way."""
@@ -117,6 +128,8 @@ class Routed(Network):
         self.hops = 0
         """Each fragment once a link that it crosses."""
         self.longest_queue = 0
+        self.longest_queue_at = 0
+        """The node before it."""
         self.time_on_links = 0
         """Summed over fragments, from joining a link's queue to having left the link's near end."""
 
@@ -129,11 +142,12 @@ class Routed(Network):
         sizes = list(self._cut(size))
         self.fragments += len(to) * len(sizes)
         self.sent_bytes += len(to) * sum(sizes)
+        onto = [round(part * self._ns_per_byte) for part in sizes]
         arrivals: list[Arrival] = []
-        for targets in [to] if self._multicast else [[peer] for peer in to]:
-            for place, part in enumerate(sizes):
-                final = place == len(sizes) - 1
-                arrivals += self._forward(_Fragment(source, targets, part, final), now)
+        for targets in [tuple(to)] if self._multicast else [(peer,) for peer in to]:
+            branches = self._tree(source, targets)
+            for place, nanoseconds in enumerate(onto, 1):
+                self._cross(branches, nanoseconds, place == len(onto), now, arrivals)
         return arrivals
 
     def _cut(self, size: int) -> Iterator[int]:
@@ -142,35 +156,50 @@ class Routed(Network):
             size -= self._room
         yield size + self._header
 
-    def relay(self, onward: object, now: int) -> list[Arrival]:
-        assert isinstance(onward, _Fragment)  # noqa: S101
-        rest = [peer for peer in onward.to if peer != onward.node]
-        arrivals = []
-        if onward.final and len(rest) < len(onward.to):
-            arrivals.append(self._event(now, onward.node, None))
-        return arrivals + self._forward(_Fragment(onward.node, rest, onward.size, onward.final), now)
+    def relay(self, onward: Any, now: int) -> list[Arrival]:
+        fragment: _Fragment = onward
+        branch, onto, final = fragment
+        arrivals: list[Arrival] = []
+        if final and branch.target:
+            self._numbers += 1
+            arrivals.append(Arrival(now, branch.node, self._numbers))
+        self._cross(branch.branches, onto, final, now, arrivals)
+        return arrivals
 
-    def _forward(self, fragment: _Fragment, now: int) -> list[Arrival]:
-        by_hop: dict[int, list[int]] = {}
-        for peer in fragment.to:
-            by_hop.setdefault(self._toward(peer)[fragment.node], []).append(peer)
-        return [self._cross(fragment, hop, peers, now) for hop, peers in by_hop.items()]
+    def _cross(
+        self, branches: Sequence[_Branch], onto: int, final: bool, now: int, arrivals: list[Arrival]
+    ) -> None:
+        """A fragment joins the queues of these branches' lines."""
+        for branch in branches:
+            line = branch.line
+            ends = line.ends
+            while ends and ends[0] <= now:
+                ends.popleft()
+            if len(ends) > self.longest_queue:
+                self.longest_queue, self.longest_queue_at = len(ends), line.start
+            line.busy = busy = max(now, line.busy) + onto
+            ends.append(busy)
+            self.hops += 1
+            self.time_on_links += busy - now
+            if branch.branches or final:
+                self._numbers += 1
+                onward = (branch, onto, final) if branch.branches else None
+                arrivals.append(Arrival(busy + line.length, branch.node, self._numbers, onward))
 
-    def _cross(self, fragment: _Fragment, hop: int, peers: list[int], now: int) -> Arrival:
-        line = self._lines[fragment.node, hop]
-        while line.ends and line.ends[0] <= now:
-            line.ends.popleft()
-        self.longest_queue = max(self.longest_queue, len(line.ends))
-        line.busy = max(now, line.busy) + round(fragment.size * self._ns_per_byte)
-        line.ends.append(line.busy)
-        self.hops += 1
-        self.time_on_links += line.busy - now
-        onward = _Fragment(hop, peers, fragment.size, fragment.final)
-        return self._event(line.busy + line.length, hop, onward)
+    def _tree(self, node: int, to: tuple[int, ...]) -> tuple[_Branch, ...]:
+        """The ways from `node` to each of `to`, as far as they are the same only once."""
+        known = self._trees.get((node, to))
+        if known is None:
+            by_hop: dict[int, list[int]] = {}
+            for peer in to:
+                by_hop.setdefault(self._toward(peer)[node], []).append(peer)
+            known = tuple(self._branch(node, hop, peers) for hop, peers in by_hop.items())
+            self._trees[node, to] = known
+        return known
 
-    def _event(self, time: int, node: int, onward: _Fragment | None) -> Arrival:
-        self._numbers += 1
-        return Arrival(time, node, self._numbers, onward)
+    def _branch(self, node: int, hop: int, peers: list[int]) -> _Branch:
+        beyond = tuple(peer for peer in peers if peer != hop)
+        return _Branch(self._lines[node, hop], hop, len(beyond) < len(peers), self._tree(hop, beyond))
 
     def _toward(self, peer: int) -> list[int]:
         """For each node its next hop on the way to `peer`: the lowest of the nearest."""
@@ -190,6 +219,7 @@ class Routed(Network):
             "sent_bytes": self.sent_bytes,
             "hops": self.hops,
             "longest_link_queue": self.longest_queue,
+            "longest_link_queue_at": self.longest_queue_at,
             "mean_link_queue": self.time_on_links / max(1, duration * self.lines),
         }
 

@@ -23,7 +23,7 @@ from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import PROBES, Probe
 from antecede.sim.routed import RoutedModel
 from antecede.sim.units import SECOND, duration
-from antecede.sim.workload import Drawn, Once, Periodic, Poisson, Rounds, Workload
+from antecede.sim.workload import Drawn, Once, Periodic, Poisson, Rounds, Windows, Workload
 from antecede.sim.world import LinkChange, Observer, World
 
 _CLOCK = 11
@@ -41,7 +41,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
       come up to `jitter` of an interval late; drawn: at intervals like `interval`, a distribution written as
       `delay` is; once: each peer at any time in `seconds`; rounds: `senders` peers send `burst` messages at
-      once, `rate` times a second
+      once, `rate` times a second; windows: each peer at any time in the first `jitter` of every interval
     - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
     - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
@@ -64,7 +64,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peers: int = 10
     seconds: float = 2.0
     seed: int = 1
-    workload: Literal["periodic", "poisson", "drawn", "once", "rounds"] = "periodic"
+    workload: Literal["periodic", "poisson", "drawn", "once", "rounds", "windows"] = "periodic"
     rate: float = 10.0
     jitter: float = 0.5
     reply: float = 0.0
@@ -213,6 +213,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.workload == "rounds":
             senders = self.senders or self.peers
             return Rounds(self.seed, interval, self.peers, senders, self.burst or 1, self.reply)
+        if self.workload == "windows":
+            return Windows(self.seed, interval, round(interval * self.jitter), self.reply)
         return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
 
     def audiences(self) -> dict[str, tuple[int, ...]]:

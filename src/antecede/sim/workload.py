@@ -106,3 +106,16 @@ class Rounds(Workload):
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
         return number // self._burst * self._interval if peer in self._senders else _NEVER
+
+
+class Windows(Workload):
+    """Each peer once in every interval, at any time up to `spread` after its start."""
+
+    def __init__(self, seed: int, interval: int, spread: int, reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self._interval = interval
+        self._spread = spread
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        late = chance.draw(chance.key(self.seed, _SEND, peer), number)
+        return max(number * self._interval + chance.between(late, 0, self._spread + 1), previous)

@@ -24,7 +24,7 @@ def write_results(sweep: Sweep) -> pa.Table:
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
         | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
-        | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent")}
+        | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent", "probes")}
         | {"measured": _as_json(run.metrics.measured)}
         | {name: getattr(verdict, name, None) for name in _VERDICT}
         for key, run, verdict in sweep.runs()

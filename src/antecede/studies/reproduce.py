@@ -12,13 +12,14 @@ from antecede.errors import InputError
 from antecede.report.charts import Series, line_chart
 from antecede.report.page import Section, figure, page, table
 from antecede.report.sweep import lead
+from antecede.spark.results import write_results
 from antecede.spark.sweep import Sweep
-from antecede.studies.papers import contest, p000
+from antecede.studies.papers import contest, p000, p001, p002, p003, p004
 from antecede.studies.papers.board import Done, Figure, Paper, Row, Runs, Scale
 from antecede.studies.pipeline import REPORT, Outcome, Progress, run_study
 from antecede.trace.writer import write_whole
 
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (p000.STUDY,)}
+PAPERS: dict[str, Paper] = {each.STUDY.name: each.STUDY for each in (p000, p001, p002, p003, p004)}
 TITLE = "Five papers on causal order, reproduced"
 BOARD = "scoreboard.json"
 VERDICTS = ("matches", "same shape", "differs", "pending")
@@ -38,9 +39,13 @@ def reproduce(
     names: Sequence[str],
     scale: Scale,
     master: str | None = None,
+    finished_only: bool = False,
     progress: Progress = lambda *_: None,
 ) -> tuple[Reproduction, Outcome]:
-    """Run, audit, score and draw; whatever is done already is not done again."""
+    """Run, audit, score and draw; whatever is done already is not done again.
+
+    With `finished_only` nothing is run: what there is, is scored.
+    """
     unknown = [name for name in names if name not in PAPERS]
     if unknown:
         raise InputError(f"no paper '{unknown[0]}'; there are {', '.join(PAPERS)}")
@@ -49,10 +54,12 @@ def reproduce(
     contested = contest.grid(scale) if not names else []
     every = {made.key(): made for pair in grids.values() for part in pair for made in part}
     every |= {made.key(): made for made in contested}
-    outcome = run_study(folder, list(every.values()), master=master, progress=progress)
-    finished = {
-        key: Done(run.scenario, run.metrics) for key, run, _ in Sweep(folder, list(every.values())).runs()
-    }
+    sweep = Sweep(folder, list(every.values()))
+    if finished_only:
+        outcome = Outcome(write_results(sweep), {}, 0)
+    else:
+        outcome = run_study(folder, list(every.values()), master=master, progress=progress)
+    finished = {key: Done(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
 
     def runs(scenarios: Sequence[object]) -> Runs:
         keys = [made.key() for made in scenarios]  # type: ignore[attr-defined]

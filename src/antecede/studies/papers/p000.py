@@ -125,10 +125,16 @@ def grid(scale: Scale) -> list[Scenario]:
         _run("freescale", peers, delay, seed, interval_of(rate, peers))
         for delay in DELAYS
         for rate in RATES
-        for peers in RATE_SIZES[scale]
+        for peers in _rate_sizes(scale)
         for seed in seeds[:2]
     ]
     return runs
+
+
+def _rate_sizes(scale: Scale) -> list[int]:
+    """One size alone makes no slope."""
+    sizes = [peers for peers in RATE_SIZES[scale] if peers <= LARGEST]
+    return sizes if len(sizes) > 1 else []
 
 
 def _of(runs: Runs, measure: str, delay: str, rate: int | None = None) -> Runs:
