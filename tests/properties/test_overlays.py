@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.order import MessageId, judge
-from antecede.protocols.base import Delivery, Effects, Packet
+from antecede.protocols import catalog
+from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
 from antecede.protocols.flooding import Flooded, Flooding
 from antecede.sim.scenario import scenario, simulate
 from antecede.sim.verify import Histories, Report, verify
@@ -167,3 +168,14 @@ def test_flooding_works_on_any_connected_overlay() -> None:
     effects = ring[1].receive(0, packet, 1)
     assert [send.to for send in effects.sends] == [(2,)]
     assert ring[1].deliver(1) == Delivery(MessageId(0, 1), b"x")
+
+
+@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
+def test_a_packet_is_passed_on_once_and_comes_from_another_member(protocol: str) -> None:
+    members = catalog.find(protocol).group(8)
+    packet = members[0].broadcast(b"", 0).sends[0].packet
+    for nobody in (-1, 4, 8):
+        with pytest.raises(RemoteError):
+            members[4].receive(nobody, packet, 0)
+    assert members[4].receive(0, packet, 0).sends
+    assert members[4].receive(0, packet, 0).sends == ()

@@ -47,9 +47,10 @@ class Vcube(TimestampDiff):
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         sound, unmet = self._sound(packet)
+        below = cluster(self.me, _neighbour(link, self))
         if not self._take(sound, unmet):
             return NOTHING
-        return Effects(self._serve(cluster(self.me, _neighbour(link, self)), packet))
+        return Effects(self._serve(below, packet))
 
     def _serve(self, below: int, packet: Packet) -> tuple[Send, ...]:
         to = tuple(child for _, child in children(self.me, below, self.size))
