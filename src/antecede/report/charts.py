@@ -86,7 +86,7 @@ def _grid(ticks: Sequence[float], up: _Scale) -> str:
     for value in ticks:
         y = up(value)
         lines.append(tag("line", x1=_LEFT, x2=_LEFT + PLOT, y1=y, y2=y))
-        lines.append(tag("text", text(f"{value:g}"), x=_LEFT - 8, y=y + 4, text_anchor="end"))
+        lines.append(tag("text", text(compact(value)), x=_LEFT - 8, y=y + 4, text_anchor="end"))
     return tag("g", *lines, class_="grid")
 
 
@@ -107,6 +107,18 @@ class _Scale:
 
     def __call__(self, value: float) -> float:
         return self._start + (value - self._low) * self._step
+
+
+def compact(value: float) -> str:
+    """A number for an axis, short enough to stand beside it.
+
+    >>> compact(0), compact(250), compact(40_000), compact(2_500_000), compact(0.05)
+    ('0', '250', '40k', '2.5M', '0.05')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / min(size, 1e3 if letter == 'k' else size):g}{letter}"
+    return f"{value:g}"
 
 
 def nice_ticks(top: float, about: int = 5) -> list[float]:

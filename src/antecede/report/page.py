@@ -37,13 +37,23 @@ def figure(picture: str, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> str:
-    """A table of figures; the first column and those in `words` are text."""
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Sequence[int] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """A table of figures; the first column and those in `words` are text. A note stands below the first cell
+    of its row."""
 
-    def cell(kind: str, place: int, text: str) -> str:
-        return f"<{kind}{' class=words' if place in words else ''}>{escape(text)}</{kind}>"
+    def cell(kind: str, place: int, text: str, note: str = "") -> str:
+        shown = f"<small>{escape(note)}</small>" if note else ""
+        return f"<{kind}{' class=words' if place in words else ''}>{escape(text)}{shown}</{kind}>"
 
     head = "".join(cell("th", place, name) for place, name in enumerate(header))
-    lines = ("".join(cell("td", place, text) for place, text in enumerate(row)) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    body = ""
+    for number, row in enumerate(rows):
+        note = notes[number] if notes else ""
+        cells = (cell("td", place, text, "" if place else note) for place, text in enumerate(row))
+        body += f"<tr>{''.join(cells)}</tr>"
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -45,24 +45,27 @@ def _can_run(protocol: str, fields: dict[str, object]) -> bool:
 
 
 def table(runs: Runs) -> list[dict[str, str]]:
-    """A row for each network and measure: every protocol's mean, and the cheapest."""
+    """A row for each measure and protocol, with its mean on every network; the cheapest have a star."""
     rows = []
-    for name, fields in NETWORKS.items():
-        example = scenario(protocol="mbcp", **fields)
-        here = runs.where(delay=example.delay, network=example.network)
-        for measure, (figure, factor, unit) in MEASURES.items():
-            means = {}
-            for protocol in PROTOCOLS:
-                those = here.where(protocol=protocol).done
-                if those:
-                    means[protocol] = fmean(
-                        factor * run.value(figure) / (1 if measure == "delay" else run.metrics.deliveries)
-                        for run in those
-                    )
-            if means:
-                least = min(means.values())
-                best = [protocol for protocol, mean in means.items() if mean <= least * 1.01]
-                shown = {protocol: f"{mean:.3g}" for protocol, mean in means.items()}
-                label = f"{measure}, {unit}" if unit else measure
-                rows.append({"network": name, "measure": label, "cheapest": ", ".join(best), **shown})
+    for measure, (figure, factor, unit) in MEASURES.items():
+        columns: dict[str, dict[str, str]] = {}
+        for name, fields in NETWORKS.items():
+            example = scenario(protocol="mbcp", **fields)
+            columns[name] = _column(runs.where(delay=example.delay, network=example.network), figure, factor)
+        for protocol in PROTOCOLS:
+            cells = {name: column.get(protocol, "–") for name, column in columns.items()}
+            rows.append({"measure": f"{measure}, {unit}" if unit else measure, "protocol": protocol, **cells})
     return rows
+
+
+def _column(runs: Runs, figure: str, factor: float) -> dict[str, str]:
+    """Every protocol's mean on one network."""
+    means = {}
+    for protocol in PROTOCOLS:
+        done = runs.where(protocol=protocol).done
+        if done:
+            each = (1 if figure == "latency_mean_ns" else run.metrics.deliveries for run in done)
+            pairs = zip(done, each, strict=True)
+            means[protocol] = fmean(factor * run.value(figure) / many for run, many in pairs)
+    least = min(means.values(), default=0.0)
+    return {name: f"{mean:.3g}{' ★' if mean <= least * 1.01 else ''}" for name, mean in means.items()}

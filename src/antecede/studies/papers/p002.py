@@ -454,7 +454,7 @@ def _senders_row(found: _Found) -> Row:
         counted.append((sum(at), len(at)))
     (busy, of_busy), (calm, of_calm) = counted
     shown = f"the longest queue is at a sender in {busy} of {of_busy} runs"
-    shown += f"; with a round a second, in {calm} of {of_calm}"
+    shown += f"; with a round a second, in {calm} of {of_calm}" if of_calm else ""
     says = "Overlay loads the links of the senders most, 0 bytes"
     return _says(found, says, busy == of_busy, shown, _WHY_SENDERS)
 
@@ -527,7 +527,7 @@ def _shape_rows() -> list[Row]:
     sure = {n: endured(n) for n in _SMALL}
     shown = "; ".join(f"n = {n}: any {count}, log n = {math.log2(n):.1f}" for n, count in sure.items())
     holds = all(count + 1 >= math.log2(n) for n, count in sure.items())
-    why = "holds for full cubes; incomplete ones of our construction are sure of one less"
+    why = "holds for full cubes; of our incomplete ones some are sure of one less"
     rows.append(claim(PAPER, "it runs well as long as fewer than log n nodes fail", holds, shown, 0, why))
     return rows
 
