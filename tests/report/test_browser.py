@@ -13,8 +13,11 @@ import pytest
 from antecede.report.sweep import example_events, sweep_page
 from antecede.sim.grid import expand
 from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario, simulate
 from antecede.spark.results import summarise
-from antecede.studies import demo
+from antecede.studies.papers import contest, p000
+from antecede.studies.papers.board import Done, Runs
+from antecede.studies.scoreboard import Part, Reproduction, document
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -46,7 +49,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's page, from small real runs."""
+    """A sweep's page, from small real runs."""
     import msgspec
     import pyarrow as pa
 
@@ -61,10 +64,29 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.append(
             {"run": given.key(), **msgspec.to_builtins(given), **msgspec.to_builtins(metrics), **verdict}
         )
-    simulate_to(folder / "story", demo.story())
-    html = sweep_page(summarise(pa.Table.from_pylist(rows)), example_events(folder / "story"), demo.TITLE)
+    story = scenario(
+        protocol="mbcp", peers=4, seconds=0.6, workload="poisson", rate=2.0, delay="30-500ms", seed=225,
+        most_messages=5,
+    )  # fmt: skip
+    simulate_to(folder / "story", story)
+    html = sweep_page(summarise(pa.Table.from_pylist(rows)), example_events(folder / "story"), "A sweep")
     page = folder / "report.html"
     page.write_text(html, encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a reproduction, from small real runs of one paper."""
+    small = [made for made in p000.grid("quick") if p000.size(made) == 10 and made.seed == 1]
+    main, beyond, compared = (
+        Runs([Done(made, simulate(made)) for made in those])
+        for those in (small, p000.open_grid("quick")[:2], contest.grid("quick")[:3])
+    )
+    part = Part.of(p000.STUDY, main, beyond)
+    found = Reproduction(part.rows, contest.table(compared), "Nothing was audited.")
+    page = tmp_path_factory.mktemp("reproduction") / "report.html"
+    page.write_text(document([part], found), encoding="utf-8")
     return page
 
 
@@ -96,10 +118,22 @@ def test_both_pictures_are_drawn(browser: Chrome, report: Path) -> None:
     assert "waits" in browser.execute_script("return document.querySelector('.hold.star text').textContent;")
 
 
-def test_nothing_overflows_the_page(browser: Chrome, report: Path) -> None:
-    browser.get(report.as_uri())
+def test_nothing_overflows_the_page(browser: Chrome, report: Path, reproduction: Path) -> None:
     script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth;"
-    assert browser.execute_script(script)
+    for page in (report, reproduction):
+        browser.get(page.as_uri())
+        assert browser.execute_script(script)
+
+
+def test_a_reproduction_shows_figures_and_every_column_of_the_scoreboard(
+    browser: Chrome, reproduction: Path
+) -> None:
+    browser.get(reproduction.as_uri())
+    assert browser.execute_script("return document.querySelectorAll('svg.chart').length;") >= 14
+    inside = """
+      return [...document.querySelectorAll('.scroll')].every(box => box.scrollWidth <= box.clientWidth);
+    """
+    assert browser.execute_script(inside)
 
 
 def test_light_and_dark_both_have_contrast(browser: Chrome, report: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from antecede.sim.scenario import simulate
 from antecede.studies.papers import contest, p000
 from antecede.studies.papers.board import Done, Row, Runs, claim, interval, judge, number, slope
-from antecede.studies.reproduce import Reproduction, cells, markdown, tally
+from antecede.studies.scoreboard import Reproduction, cells, markdown, tally
 
 
 def test_what_matches_what_has_the_same_shape_and_what_differs() -> None:

@@ -125,11 +125,12 @@ def _reproduce(
     from antecede.cli.doctor import machine
     from antecede.studies import reproduce as study
     from antecede.studies.pipeline import REPORT
+    from antecede.studies.scoreboard import markdown as as_markdown
 
     with show.progress() as progress:
         found, outcome = study.reproduce(out, papers, scale, master, finished, progress)
     if markdown is not None:
-        markdown.write_text(study.markdown(found, machine()), encoding="utf-8")
+        markdown.write_text(as_markdown(found, machine()), encoding="utf-8")
     views.reproduction(found, outcome, out / REPORT, as_json)
     raise typer.Exit(0 if outcome.fine else 1)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antecede.sim.scenario import Scenario
     from antecede.sim.verify import Report
     from antecede.studies.pipeline import Outcome
-    from antecede.studies.reproduce import Reproduction
+    from antecede.studies.scoreboard import Reproduction
     from antecede.trace.judge import Finding
     from antecede.trace.waits import Explanation
 
@@ -43,7 +43,7 @@ def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
 
 
 def reproduction(found: Reproduction, outcome: Outcome, report: Path, as_json: bool) -> None:
-    from antecede.studies.reproduce import HEADER, cells, tally
+    from antecede.studies.scoreboard import HEADER, cells, tally
 
     if as_json:
         show.json({**msgspec.to_builtins(found), "failed": outcome.failed, "report": str(report)})

@@ -45,23 +45,17 @@ def run_study(
     folder: Path,
     scenarios: Sequence[Scenario],
     *,
-    extra: Sequence[Scenario] = (),
     master: str | None = None,
     metrics_only: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Outcome:
-    """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do.
-
-    `extra` runs are made and audited too, but are no part of the table.
-    """
+    """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a sweep goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    sweep = Sweep(folder, [*scenarios, *extra], metrics_only=metrics_only)
+    sweep = Sweep(folder, scenarios, metrics_only=metrics_only)
     total = len(sweep.scenarios)
     todo = len(sweep.unfinished())
-    study = Sweep(folder, scenarios, metrics_only=metrics_only)
-    skipped = len(scenarios) - len(study.unfinished())
     failed: dict[str, str] = {}
     with ExitStack() as stack:
         if todo or sweep.unjudged():
@@ -76,10 +70,10 @@ def run_study(
             if unjudged:
                 progress("auditing", total - unjudged, total)
                 failed |= sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
-    if not any(True for _ in study.runs()) and failed:
+    if not any(True for _ in sweep.runs()) and failed:
         key, error = next(iter(failed.items()))
         raise InputError(f"all runs failed; the first, {key}: {error}")
-    return Outcome(write_results(study), failed, skipped)
+    return Outcome(write_results(sweep), failed, total - todo)
 
 
 def write_report(
