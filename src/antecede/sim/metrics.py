@@ -51,6 +51,7 @@ class Meter:
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
     ) -> None:
         self._sent_at[message] = time
+        self._delivered[process][process] = message.seq  # it may come back, and is not held then
         self._control += control
         self._control_max = max(self._control_max, control)
         self._paper += paper
