@@ -62,3 +62,17 @@ def test_a_packet_is_cut_at_the_mtu_and_a_large_message_goes_alone() -> None:
     large = Dependent(bytes(2000), 0, 1, {2: 1})
     assert came(node, 0, large) == {6: ["0:1"]}
     assert sorted(came(node, 6, M2_1)[5]) == ["0:1", "2:1"]
+
+
+def test_packets_are_filled_up_to_the_mtu() -> None:
+    node = node_4()
+    messages = [
+        Dependent(bytes(size), 0, seq, {}) for seq, size in enumerate((700, 700, 700, 1480, 10, 9), 1)
+    ]
+    parts = [[message.seq for message in part] for part in node._cut(messages)]
+    assert parts == [[1, 2], [3], [4], [5, 6]]
+    assert (
+        len(node.encode(messages[3]))
+        <= node.mtu
+        < len(node.encode(messages[3])) + len(node.encode(messages[4]))
+    )

@@ -159,7 +159,6 @@ class VcubeAgg(TimestampDiff):
         if rest == 0:
             del self.passing[message]
         else:
-            _, source, count = passing.missing[-1]
             self.blocked.setdefault(MessageId(source, count), []).append(message)
 
     def _bundles(self, out: dict[int, list[Dependent]]) -> tuple[Send, ...]:
@@ -174,7 +173,7 @@ class VcubeAgg(TimestampDiff):
         room = 0
         for message in messages:
             size = self._room(message)
-            if not parts or size > room:
+            if size > room:
                 parts.append([])
                 room = self.mtu
             parts[-1].append(message)

@@ -210,9 +210,7 @@ def _claims(runs: Runs) -> list[Row]:
         holds = None if None in means else means == sorted(means, key=lambda mean: mean or 0.0)
         shown = " < ".join(f"{mean:,.0f}" for mean in means if mean is not None)
         says = f"internal < external < IDR < DS communication, {delay}"
-        rows.append(
-            claim(PAPER, says, holds, shown, len(_of(runs, names[0], delay)), "at the sizes run so far")
-        )
+        rows.append(claim(PAPER, says, holds, shown, len(_of(runs, names[0], delay)), _WHY_DS))
     return rows
 
 
