@@ -71,8 +71,8 @@ def test_packets_are_filled_up_to_the_mtu() -> None:
     ]
     parts = [[message.seq for message in part] for part in node._cut(messages)]
     assert parts == [[1, 2], [3], [4], [5, 6]]
-    assert (
-        len(node.encode(messages[3]))
-        <= node.mtu
-        < len(node.encode(messages[3])) + len(node.encode(messages[4]))
-    )
+    first = Dependent(bytes(700), 0, 1, {})
+    framing = len(node.encode(Dependent(bytes(700), 0, 2, {}))) - 700
+    exact = Dependent(bytes(node.mtu - len(node.encode(first)) - framing), 0, 2, {})
+    assert len(node.encode(first)) + len(node.encode(exact)) == node.mtu
+    assert node._cut([first, exact]) == [[first, exact]]
