@@ -477,7 +477,7 @@ def test_everyone_is_reached_once() -> None:
 
 
 def test_long_runs_with_a_forgetting_table() -> None:
-    for seed, inside in enumerate(([3, 0, 2], [5], [1, 1, 1, 1])):
+    for seed, inside in enumerate(([3, 0, 2], [5], [1, 1, 1, 1], [0, 0])):
         made = scenario(
             protocol="freescale", peers=10, seconds=8, rate=12, seed=seed, delay="wild:1us-1s",
             reply=0.02, faults=("duplicate:10%:500ms",), layout={"inside": inside, "ack_every": 4},
@@ -557,3 +557,17 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
     site.s.receive(3, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE), 0)
     site.s.broadcast(b"", 0)
     assert site.s.paper_storage() == 8 + 8 + 8
+
+
+def test_the_first_external_peer_is_no_super_peer() -> None:
+    """Without internal peers it has the rank after the last super peer's."""
+    _, one, other = Freescale.arranged(3, FreeScale([0]))
+    with pytest.raises(RemoteError):
+        other.receive(1, Across(b"", 1, 1, 2, 0, 0, {}, {}, NONE), 0)
+    with pytest.raises(RemoteError):
+        other.receive(0, Across(b"", 0, 1, 1, 0, 0, {}, {1: row(1)}, NONE), 0)
+    other.receive(1, one.broadcast(b"", 0).sends[0].packet, 0)
+    assert other.deliver(0) is not None
+    answer = other.broadcast(b"", 0).sends[0].packet
+    assert isinstance(answer, Across)
+    assert (answer.peers, answer.supers) == ({1: 1}, {})
