@@ -86,7 +86,7 @@ def demo(
 def reproduce(
     papers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PAPER]...", help="000, 001, 002, 003, 004; by default all."),
+        typer.Argument(metavar="PAPER", help="000, 001, 002, 003, 004; by default all."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The papers' own sizes (hours), or small ones (minutes).")
