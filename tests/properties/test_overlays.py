@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.order import MessageId, judge
 from antecede.protocols import catalog
-from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
-from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.base import Delivery, RemoteError
+from antecede.protocols.flooding import Flooding
 from antecede.sim.scenario import scenario, simulate
 from antecede.sim.verify import Histories, Report, verify
+
+PRINTED = "antecede.studies.papers.as_printed"
 
 
 class Arrivals:
@@ -93,45 +93,8 @@ def final(protocol: str, runs: int) -> Report:
     return found
 
 
-class FloodingThatDeliversFirst(Flooding):
-    """Paper 002, Figure 2: deliver, then forward."""
-
-    name: ClassVar[str] = "flooding as printed"
-
-    later: list[tuple[int, Flooded]] = []  # noqa: RUF012 (msgspec copies it)
-
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        effects = super().receive(link, packet, now)
-        if effects.sends and isinstance(packet, Flooded):
-            self.later.append((link, packet))
-        return Effects(wake_at=now if self.later else None)
-
-    def wake(self, now: int) -> Effects:
-        later, self.later = self.later, []
-        return Effects(
-            tuple(
-                send
-                for link, packet in later
-                for send in self._to([peer for peer in self.neighbours if peer != link], packet)
-            )
-        )
-
-
-class FloodingThatCounts(Flooding):
-    """Paper 002: the duplicate test S[src] < seq, which takes what comes late for what came before."""
-
-    name: ClassVar[str] = "flooding that counts"
-
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        effects = super().receive(link, packet, now)
-        if isinstance(packet, Flooded) and packet.origin != self.me:
-            window = self.received[packet.origin]
-            window.__init__(window.last)  # type: ignore[misc]
-        return effects
-
-
 def test_an_answer_inside_a_delivery_breaks_flooding_that_delivers_first() -> None:
-    found = final(f"{__name__}:FloodingThatDeliversFirst", 150)
+    found = final(f"{PRINTED}:FloodingThatDeliversFirst", 150)
     assert found.violations > 0
     assert final("flooding", 150).passed
 
@@ -139,7 +102,7 @@ def test_an_answer_inside_a_delivery_breaks_flooding_that_delivers_first() -> No
 def test_flooding_breaks_without_fifo_links_and_a_counter_loses_messages_there() -> None:
     late = lost = 0
     for seed in range(20):
-        for protocol in ("flooding", f"{__name__}:FloodingThatCounts"):
+        for protocol in ("flooding", f"{PRINTED}:FloodingThatCounts"):
             loose = scenario(
                 protocol=protocol, peers=8, seed=seed, delay="wild:1ms-1s", fifo=False, seconds=0.5
             )

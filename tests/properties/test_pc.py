@@ -23,6 +23,7 @@ from antecede.sim.units import SECOND
 from antecede.sim.verify import Histories, Report, verify
 from antecede.sim.workload import Periodic
 from antecede.sim.world import LinkChange, World
+from antecede.studies.papers.as_printed import FloodingWithMovingLinks
 
 LINE = [(1,), (0, 2), (1,)]
 """0 and 2 hear of each other through 1."""
@@ -256,21 +257,6 @@ def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects
 
 
 # What each rule is for: a run of chance that breaks without it, and a story.
-
-
-class FloodingWithMovingLinks(Flooding):
-    """Paper 002 on links that move: a new link is as good as an old one."""
-
-    name: ClassVar[str] = "flooding with moving links"
-    moving_links: ClassVar[bool] = True
-
-    def link_opened(self, link: int, now: int) -> Effects:
-        self.neighbours += (link,)
-        return NOTHING
-
-    def link_closed(self, link: int, now: int) -> Effects:
-        self.neighbours = tuple(peer for peer in self.neighbours if peer != link)
-        return NOTHING
 
 
 class UsesNewLinksAtOnce(Pc):

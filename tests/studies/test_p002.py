@@ -196,13 +196,17 @@ def test_hypercubes_endure_one_failure_less_than_the_paper_says() -> None:
 
 
 def test_what_the_oracle_says_of_flooding_as_printed_and_of_links_that_change() -> None:
-    late, lost = p002.broken(f"{p002.__name__}:AsPrinted")
+    late, lost = p002.broken("antecede.studies.papers.as_printed:FloodingThatDeliversFirst")
     assert late > 0
     assert lost == 0
-    assert p002.broken("flooding") == p002.broken(f"{p002.__name__}:Counting") == (0, 0)
+    assert (
+        p002.broken("flooding")
+        == p002.broken("antecede.studies.papers.as_printed:FloodingThatCounts")
+        == (0, 0)
+    )
     assert p002.broken("flooding", fifo=False)[0] > 0
-    assert p002.broken(f"{p002.__name__}:Counting", fifo=False)[1] > 0
-    assert p002.broken(f"{p002.__name__}:Naive", churn=50.0)[0] > 0
+    assert p002.broken("antecede.studies.papers.as_printed:FloodingThatCounts", fifo=False)[1] > 0
+    assert p002.broken("antecede.studies.papers.as_printed:FloodingWithMovingLinks", churn=50.0)[0] > 0
     assert p002.broken("pc", churn=50.0) == (0, 0)
 
 

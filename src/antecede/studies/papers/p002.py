@@ -14,13 +14,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, pairwise
 from statistics import fmean
-from typing import ClassVar
 
 from antecede.errors import InputError
 from antecede.order import judge
 from antecede.overlay.hypercube import hypercube
-from antecede.protocols.base import NOTHING, Effects, Packet
-from antecede.protocols.flooding import Flooded, Flooding
 from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario, scenario, simulate
 from antecede.sim.verify import Histories
@@ -535,58 +532,8 @@ def _shape_rows() -> list[Row]:
     return rows
 
 
-class AsPrinted(Flooding):
-    """Figure 2: deliver, then forward."""
-
-    name: ClassVar[str] = "flooding as printed"
-
-    later: list[tuple[int, Flooded]] = []  # noqa: RUF012 (msgspec copies it)
-
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        effects = super().receive(link, packet, now)
-        if effects.sends and isinstance(packet, Flooded):
-            self.later.append((link, packet))
-        return Effects(wake_at=now) if self.later else NOTHING
-
-    def wake(self, now: int) -> Effects:
-        later, self.later = self.later, []
-        return Effects(
-            tuple(
-                send
-                for link, packet in later
-                for send in self._to([peer for peer in self.neighbours if peer != link], packet)
-            )
-        )
-
-
-class Counting(Flooding):
-    """Figure 2's duplicate test: whatever is not above the last number is a duplicate."""
-
-    name: ClassVar[str] = "flooding that counts"
-
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        seen = self.received.get(packet.origin) if isinstance(packet, Flooded) else None
-        if isinstance(packet, Flooded) and seen is not None and packet.seq <= seen.last:
-            return NOTHING
-        return super().receive(link, packet, now)
-
-
-class Naive(Flooding):
-    """Uses a link from the moment it opens."""
-
-    name: ClassVar[str] = "flooding over new links at once"
-    moving_links: ClassVar[bool] = True
-
-    def link_opened(self, link: int, now: int) -> Effects:
-        self.neighbours += (link,)
-        return NOTHING
-
-    def link_closed(self, link: int, now: int) -> Effects:
-        self.neighbours = tuple(peer for peer in self.neighbours if peer != link)
-        return NOTHING
-
-
 TRIALS = 25
+_PRINTED = "antecede.studies.papers.as_printed"
 
 
 @cache
@@ -616,13 +563,13 @@ def _order_rows() -> list[Row]:
     rows = []
     for says, protocol, why in (
         ("flooding keeps causal order: forward, then deliver, as the text says", "flooding", ""),
-        ("flooding keeps causal order: deliver, then forward, as Figure 2 says", f"{__name__}:AsPrinted",
-         "an answer inside the delivery overtakes what it answers"),
-        ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{__name__}:Counting", ""),
+        ("flooding keeps causal order: deliver, then forward, as Figure 2 says",
+         f"{_PRINTED}:FloodingThatDeliversFirst", "an answer inside the delivery overtakes what it answers"),
+        ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{_PRINTED}:FloodingThatCounts", ""),
     ):  # fmt: skip
         late, lost = broken(protocol)
         rows.append(claim(PAPER, says, not (late or lost), _shown(late, lost), TRIALS, why))
-    (loose, _), (_, lost) = broken("flooding", False), broken(f"{__name__}:Counting", False)
+    (loose, _), (_, lost) = broken("flooding", False), broken(f"{_PRINTED}:FloodingThatCounts", False)
     shown = (
         f"without it, out of order in {loose} of {TRIALS} runs; numbers as duplicate test then lose in {lost}"
     )
@@ -728,7 +675,7 @@ def _moving_rows() -> list[Row]:
         refused = False
     except InputError:
         refused = True
-    naive, ours = broken(f"{__name__}:Naive", churn=50.0), broken("pc", churn=50.0)
+    naive, ours = broken(f"{_PRINTED}:FloodingWithMovingLinks", churn=50.0), broken("pc", churn=50.0)
     shown = f"{'refused' if refused else 'let run'}; using new links at once, {_shown(*naive)}"
     says = "flooding cannot run while links change"
     fixed = claim(PAPER, says, refused and naive[0] > 0, shown, TRIALS)

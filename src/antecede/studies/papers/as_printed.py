@@ -1,0 +1,59 @@
+"""Paper 002's flooding as it is printed, or might be taken: each breaks, the scoreboard says how often."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from antecede.protocols.base import NOTHING, Effects, Packet
+from antecede.protocols.flooding import Flooded, Flooding
+
+
+class FloodingThatDeliversFirst(Flooding):
+    """Figure 2: deliver, then forward."""
+
+    name: ClassVar[str] = "flooding as printed"
+
+    later: list[tuple[int, Flooded]] = []  # noqa: RUF012 (msgspec copies it)
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        effects = super().receive(link, packet, now)
+        if effects.sends and isinstance(packet, Flooded):
+            self.later.append((link, packet))
+        return Effects(wake_at=now) if self.later else NOTHING
+
+    def wake(self, now: int) -> Effects:
+        later, self.later = self.later, []
+        return Effects(
+            tuple(
+                send
+                for link, packet in later
+                for send in self._to([peer for peer in self.neighbours if peer != link], packet)
+            )
+        )
+
+
+class FloodingThatCounts(Flooding):
+    """Figure 2's duplicate test: whatever is not above the last number is a duplicate."""
+
+    name: ClassVar[str] = "flooding that counts"
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        seen = self.received.get(packet.origin) if isinstance(packet, Flooded) else None
+        if isinstance(packet, Flooded) and seen is not None and packet.seq <= seen.last:
+            return NOTHING
+        return super().receive(link, packet, now)
+
+
+class FloodingWithMovingLinks(Flooding):
+    """Uses a link from the moment it opens."""
+
+    name: ClassVar[str] = "flooding over new links at once"
+    moving_links: ClassVar[bool] = True
+
+    def link_opened(self, link: int, now: int) -> Effects:
+        self.neighbours += (link,)
+        return NOTHING
+
+    def link_closed(self, link: int, now: int) -> Effects:
+        self.neighbours = tuple(peer for peer in self.neighbours if peer != link)
+        return NOTHING
