@@ -13,7 +13,7 @@ from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import Bundles
 from antecede.sim.scenario import Scenario, simulate
-from antecede.studies.papers import p004
+from antecede.studies.papers import p004, p004_open, p004_runs, p004_scores
 from antecede.studies.papers.board import Done, Row, Runs, Scale
 from antecede.studies.papers.single_tree import Counted, SingleTree
 
@@ -23,8 +23,8 @@ MS = 1_000_000
 @cache
 def tiny() -> Runs:
     """The quick study's runs with 8 and 16 nodes, and 16 nodes with small messages."""
-    made = [each for each in p004.grid("quick") if each.peers <= 16 and each.seed <= 3]
-    made += [p004._run(p004.AGG, 16, 1, p004.SMALL_MESSAGE)]
+    made = [each for each in p004_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
+    made += [p004_runs.run(p004_runs.AGG, 16, 1, p004_runs.SMALL_MESSAGE)]
     return done(made)
 
 
@@ -39,18 +39,20 @@ def row(rows: list[Row], quantity: str) -> Row:
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_run_of_both_grids_is_another_one(scale: Scale) -> None:
-    for grid in (p004.grid, p004.open_grid):
+    for grid in (p004_runs.grid, p004_open.open_grid):
         made = grid(scale)
         assert made
         assert len({each.key() for each in made}) == len(made)
-        assert max(each.peers for each in made) <= p004.LARGEST
-        assert {each.protocol for each in made} <= set(p004.NAMES)
-    assert {each.peers for each in p004.grid(scale)} == {n for n in p004.SIZES[scale] if n <= p004.LARGEST}
-    assert set(p004.ODD_SIZES[scale]) < {each.peers for each in p004.open_grid(scale)}
+        assert max(each.peers for each in made) <= p004_runs.LARGEST
+        assert {each.protocol for each in made} <= set(p004_runs.NAMES)
+    assert {each.peers for each in p004_runs.grid(scale)} == {
+        n for n in p004_runs.SIZES[scale] if n <= p004_runs.LARGEST
+    }
+    assert set(p004_open.ODD_SIZES[scale]) < {each.peers for each in p004_open.open_grid(scale)}
 
 
 def test_what_was_run_has_a_verdict_and_what_was_not_is_pending() -> None:
-    rows = p004.score(tiny())
+    rows = p004_scores.score(tiny())
     assert len({each.quantity for each in rows}) == len(rows) > 80
     pending = {each.quantity for each in rows if each.verdict == "pending"}
     tables = [each.quantity for each in rows if each.quantity.startswith("Table 1, ")]
@@ -62,17 +64,17 @@ def test_what_was_run_has_a_verdict_and_what_was_not_is_pending() -> None:
             assert each.quantity not in pending
     plain = row(rows, "Table 1, 16 nodes: packets without aggregation")
     assert (plain.published, plain.measured, plain.runs, plain.verdict) == (240, 240, 3, "matches")
-    assert {each.verdict for each in p004.score(Runs([]))} == {"pending"}
-    assert len(p004.score(Runs([]))) == len(rows)
+    assert {each.verdict for each in p004_scores.score(Runs([]))} == {"pending"}
+    assert len(p004_scores.score(Runs([]))) == len(rows)
 
 
 def test_a_parameter_moves_a_row() -> None:
     """Slower and faster links let more messages overtake each other; links all alike fewer."""
-    usual = [each for each in p004.grid("quick") if each.protocol == p004.AGG and each.peers == 16]
+    usual = [each for each in p004_runs.grid("quick") if each.protocol == p004_runs.AGG and each.peers == 16]
 
     def saved(propagation: str) -> float:
         network = NodesModel(propagation=propagation)
-        rows = p004.score(done([msgspec.structs.replace(each, network=network) for each in usual[:3]]))
+        rows = p004_scores.score(done([msgspec.structs.replace(each, network=network) for each in usual[:3]]))
         measured = row(rows, "Table 1, 16 nodes: % fewer packets").measured
         assert isinstance(measured, float)
         return measured
@@ -92,12 +94,12 @@ def test_every_figure_is_drawn_from_what_was_run() -> None:
 
 
 def test_any_number_of_nodes() -> None:
-    made = [each for each in p004.open_grid("quick") if each.peers <= 16 and each.seed == 1]
+    made = [each for each in p004_open.open_grid("quick") if each.peers <= 16 and each.seed == 1]
     runs = done(made)
-    rows = p004.open_score(runs)
+    rows = p004_open.open_score(runs)
     assert "pending" not in {each.verdict for each in rows}
     assert row(rows, "beyond: any number of nodes gets each message by N − 1 packets").measured == "12: 132"
-    assert [figure.number for figure in p004.open_figures(runs)] == ["open a", "open b", "open c"]
+    assert [figure.number for figure in p004_open.open_figures(runs)] == ["open a", "open b", "open c"]
 
 
 def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
@@ -189,7 +191,7 @@ def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None
 
 
 def test_one_tree_delivers_everything_to_everybody() -> None:
-    runs = tiny().where(protocol=p004.SINGLE, peers=16)
+    runs = tiny().where(protocol=p004_runs.SINGLE, peers=16)
     for run in runs.done:
         assert (run.metrics.deliveries, run.metrics.stuck) == (16 * 15, 0)
         assert 200 < run.metrics.packets <= 15 + 15 * 16
