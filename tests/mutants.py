@@ -37,8 +37,12 @@ FILES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "flooding": (["flooding"], ["flooding"], ["tests/properties/test_overlays.py"]),
     "vcube": (["vcube", "vcube-agg"], ["vcube"],
               ["tests/properties/test_overlays.py", "tests/stories/test_004_vcube.py"]),
-    "pc": (["pc"], ["pc"], ["tests/properties/test_pc.py"]),
-    "hcg": (["hcg", "basic"], ["hcg", "hcg_clocks"], ["tests/properties/test_hcg.py"]),
+    "pc": (["pc"], ["pc"],
+           ["tests/properties/test_pc_members.py", "tests/properties/test_pc_newcomers.py",
+            "tests/properties/test_pc.py"]),
+    "hcg": (["hcg", "basic"], ["hcg", "hcg_clocks"],
+            ["tests/properties/test_hcg_clocks.py", "tests/properties/test_hcg_packets.py",
+             "tests/properties/test_hcg.py"]),
 }  # fmt: skip
 
 _EDGES: dict[type[ast.cmpop], type[ast.cmpop]] = {
