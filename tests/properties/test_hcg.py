@@ -12,7 +12,8 @@ from antecede.order import Judgement, MessageId, Window, judge
 from antecede.protocols.base import Delivery, Effects, Packet, Send
 from antecede.protocols.hcg import Global, Hcg, Need, Subgroups
 from antecede.protocols.hcg_clocks import Ack, Local, Place, RealTime, Recent
-from antecede.sim.scenario import Scenario, scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, Report, verify
 from antecede.sim.world import World
 

@@ -13,7 +13,8 @@ from antecede.order import Window
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, RemoteError, Send
 from antecede.protocols.flooding import Flooded
 from antecede.protocols.pc import Hello, Opening, Overlay, Pc, Ping, Pong, Snapshot
-from antecede.sim.scenario import scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import scenario
 from antecede.sim.units import SECOND
 
 

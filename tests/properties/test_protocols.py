@@ -15,7 +15,8 @@ from antecede.protocols import catalog
 from antecede.protocols.base import Packet, Protocol
 from antecede.protocols.flat import Clocked, Dependent
 from antecede.sim import chance
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario
 from antecede.sim.verify import Histories
 from antecede.sim.world import World
 

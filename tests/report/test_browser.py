@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antecede.report.sweep import example_events, sweep_page
+from antecede.sim.engines import simulate
 from antecede.sim.grid import expand
 from antecede.sim.record import simulate_to
-from antecede.sim.scenario import scenario, simulate
+from antecede.sim.scenario import scenario
 from antecede.spark.results import summarise
 from antecede.studies.papers import contest, p000
 from antecede.studies.papers.board import Done, Runs

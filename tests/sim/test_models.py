@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from antecede.errors import InputError
+from antecede.sim.engines import simulate
 from antecede.sim.network import Arrival, Fixed, Normal, parse_delay
 from antecede.sim.nodes import Nodes, NodesModel
 from antecede.sim.routed import Routed, RoutedModel, random_graph
-from antecede.sim.scenario import scenario, simulate
+from antecede.sim.scenario import scenario
 from antecede.sim.workload import Drawn, Once, Rounds
 
 MS = 1_000_000

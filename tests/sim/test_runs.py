@@ -13,9 +13,10 @@ import pytest
 
 from antecede.errors import InputError
 from antecede.order import MessageId
+from antecede.sim.engines import simulate
 from antecede.sim.grid import expand, read_grid
 from antecede.sim.record import simulate_to
-from antecede.sim.scenario import Scenario, scenario, simulate
+from antecede.sim.scenario import Scenario, scenario
 
 
 def digest(folder: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antecede.sim.scenario import simulate
+from antecede.sim.engines import simulate
 from antecede.studies.papers import contest, p000
 from antecede.studies.papers.board import Done, Row, Runs, claim, interval, judge, number, slope
 from antecede.studies.scoreboard import Reproduction, cells, markdown, tally

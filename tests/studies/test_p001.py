@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from antecede.order import MessageId
-from antecede.sim.scenario import Scenario, scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario, scenario
 from antecede.studies.papers import p001
 from antecede.studies.papers.board import Done, Runs, Scale, interval
 from antecede.studies.papers.p001 import each_once, figure_5, reached, run, serial

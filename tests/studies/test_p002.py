@@ -8,8 +8,9 @@ import pytest
 
 from antecede.order import MessageId
 from antecede.protocols.timestamp import Timestamp
+from antecede.sim.engines import simulate
 from antecede.sim.probes import Queues
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.scenario import Scenario
 from antecede.studies.papers import p002, p002_open, p002_overlays, p002_runs, p002_scores
 from antecede.studies.papers.board import Done, Row, Runs, Scale
 

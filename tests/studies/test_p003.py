@@ -7,7 +7,8 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from antecede.sim.scenario import Scenario, scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.workload import Windows
 from antecede.studies.papers import p003
 from antecede.studies.papers.board import Done, Runs, Scale, interval

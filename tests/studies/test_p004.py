@@ -10,9 +10,10 @@ import pytest
 from antecede.order import MessageId
 from antecede.protocols.flat import Dependent
 from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
+from antecede.sim.engines import simulate
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import Bundles
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.scenario import Scenario
 from antecede.studies.papers import p004, p004_open, p004_runs, p004_scores
 from antecede.studies.papers.board import Done, Row, Runs, Scale
 from antecede.studies.papers.single_tree import Counted, SingleTree

@@ -190,12 +190,17 @@ def simulate(
         Path | None, typer.Option(parser=_folder, metavar="FOLDER", help="Write the trace into this folder.")
     ] = None,
     metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
+    engine: Annotated[
+        str,
+        typer.Option(help="reference, or recurrence (compiled, for flat protocols); auto takes the fastest."),
+    ] = "auto",
     as_json: Json = False,
 ) -> None:
     """Simulate one group and print what its messages cost; with --out, leave a trace.
 
     The same options give the same trace, byte for byte, on every machine.
     """
+    from antecede.sim import engines
     from antecede.sim import scenario as scenarios
 
     given = scenarios.scenario(
@@ -205,17 +210,23 @@ def simulate(
         local_delay=local_delay, skew=skew, churn=churn,
     )  # fmt: skip
     trace = None if metrics_only else out
-    if trace is None:
-        start = time.process_time()
-        metrics = scenarios.simulate(given)
-    else:
+    chosen = engines.choose(given, trace is not None, engines.named(engine))
+    if trace is not None:
         _need("antecede.trace", "sim")
-        from antecede.sim.record import simulate_to
+    with show.progress() as update:
+
+        def progress(share: float) -> None:
+            update("simulating", round(100 * share), 100)
 
         start = time.process_time()
-        metrics = simulate_to(trace, given)
-    spent = time.process_time() - start
-    views.run(given, metrics, spent, trace, as_json)
+        if trace is None:
+            metrics = engines.simulate(given, engine=chosen[0], progress=progress)
+        else:
+            from antecede.sim.record import simulate_to
+
+            metrics = simulate_to(trace, given, progress=progress)
+        spent = time.process_time() - start
+    views.run(given, metrics, spent, chosen, trace, as_json)
 
 
 @app.command()

@@ -59,10 +59,18 @@ def reproduction(found: Reproduction, outcome: Outcome, report: Path, as_json: b
     show.out.print(f"Report: {report}", soft_wrap=True, markup=False)
 
 
-def run(given: Scenario, metrics: Metrics, spent: float, trace: Path | None, as_json: bool) -> None:
+def run(
+    given: Scenario,
+    metrics: Metrics,
+    spent: float,
+    engine: tuple[str, str],
+    trace: Path | None,
+    as_json: bool,
+) -> None:
     speed = metrics.deliveries / spent if spent else 0.0
     if as_json:
         timing = {
+            "engine": engine[0],
             "cpu_seconds": spent,
             "deliveries_per_second": speed,
             "trace": str(trace) if trace else None,
@@ -90,6 +98,7 @@ def run(given: Scenario, metrics: Metrics, spent: float, trace: Path | None, as_
         ],
         ["still held at the end", f"{metrics.stuck:,}"],
         ["speed", f"{speed:,.0f} deliveries a CPU second"],
+        ["engine", f"{engine[0]}: {engine[1]}"],
     ]
     show.table(
         f"{given.protocol}, {given.peers} peers, {given.seconds:g} s, seed {given.seed}",

@@ -27,8 +27,6 @@ class Metrics(msgspec.Struct, frozen=True):
     """Deliveries that had to wait for a cause."""
     hold_mean_ns: float
     """How long those waited."""
-    most_held: int
-    """The fullest that any one member's buffer was."""
     stuck: int
     """Messages still held when nothing more could come."""
     simulated_ns: int
@@ -45,7 +43,7 @@ class Meter:
         self._delivered: list[dict[int, int]] = [{} for _ in range(peers)]
         self._control = self._control_max = self._paper = self._paper_max = 0
         self._deliveries = self._latency = self._latency_max = 0
-        self._held = self._hold = self._most_held = 0
+        self._held = self._hold = 0
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
@@ -60,10 +58,7 @@ class Meter:
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         if message.seq <= self._delivered[process].get(message.origin, 0):
             return
-        arrived = self._arrived[process]
-        arrived.setdefault(message, time)
-        # The newest arrival may be delivered at once: it is not counted as held yet.
-        self._most_held = max(self._most_held, len(arrived) - 1)
+        self._arrived[process].setdefault(message, time)
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         arrived = self._arrived[process].pop(message, time)
@@ -85,20 +80,20 @@ class Meter:
             deliveries=self._deliveries,
             packets=packets,
             link_bytes=link_bytes,
-            control_bytes_mean=_mean(self._control, messages),
+            control_bytes_mean=mean(self._control, messages),
             control_bytes_max=self._control_max,
-            paper_bytes_mean=_mean(self._paper, messages),
+            paper_bytes_mean=mean(self._paper, messages),
             paper_bytes_max=self._paper_max,
-            latency_mean_ns=_mean(self._latency, self._deliveries),
+            latency_mean_ns=mean(self._latency, self._deliveries),
             latency_max_ns=self._latency_max,
             held=self._held,
-            hold_mean_ns=_mean(self._hold, self._held),
-            most_held=self._most_held,
+            hold_mean_ns=mean(self._hold, self._held),
             stuck=stuck,
             simulated_ns=simulated,
             measured=measured,
         )
 
 
-def _mean(total: int, count: int) -> float:
+def mean(total: int, count: int) -> float:
+    """Nothing, of nothing."""
     return total / count if count else 0.0

@@ -19,7 +19,7 @@ from antecede.sim import chance
 from antecede.sim.faults import Fault
 from antecede.sim.units import duration, span
 
-_LINK = 1
+LINK = 1
 
 
 class Arrival(NamedTuple):
@@ -193,7 +193,7 @@ class Direct(Network):
             if link is None:
                 near = bool(self._sites) and self._sites[source] == self._sites[destination]
                 link = _Link(
-                    chance.key(self._seed, _LINK, source, destination), self._local if near else self._delay
+                    chance.key(self._seed, LINK, source, destination), self._local if near else self._delay
                 )
                 self._links[source, destination] = link
             times = [now + link.delay(chance.draw(link.key, link.sent))]

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from antecede.order import MessageId
+from antecede.sim.engines import Progress, simulate
 from antecede.sim.metrics import Metrics
-from antecede.sim.scenario import GROUP, Scenario, simulate
+from antecede.sim.scenario import GROUP, Scenario
 from antecede.sim.world import Observer
 from antecede.trace.schema import Meta
 from antecede.trace.writer import TraceWriter
@@ -59,7 +60,12 @@ class Recorder:
         self._row(process, "deliver", message, time)
 
 
-def simulate_to(folder: str | Path, scenario: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
+def simulate_to(
+    folder: str | Path,
+    scenario: Scenario,
+    observers: Sequence[Observer] = (),
+    progress: Progress | None = None,
+) -> Metrics:
     """Run a scenario, showing it to `observers`, and write its trace into `folder`."""
     names = scenario.names()
     meta = Meta(
@@ -70,4 +76,4 @@ def simulate_to(folder: str | Path, scenario: Scenario, observers: Sequence[Obse
         parameters=msgspec.to_builtins(scenario),
     )
     with TraceWriter(folder, meta, _COLUMNS) as writer:
-        return simulate(scenario, [Recorder(scenario, writer), *observers])
+        return simulate(scenario, [Recorder(scenario, writer), *observers], progress=progress)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from antecede import __version__
-from antecede.errors import InputError, ProtocolError
+from antecede.errors import InputError
 from antecede.protocols import catalog
 from antecede.protocols.base import Layout, LocalError, Protocol
 from antecede.sim import chance
 from antecede.sim.churn import link_changes
 from antecede.sim.faults import parse_fault
-from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.network import Direct, Network, RelayedModel, parse_delay
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import PROBES, Probe
@@ -188,8 +185,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             as_paper=self.count == "paper",
             links=self._link_changes(members, until),
             probes=probes,
-            samples=range(round(self.warmup * SECOND), until, _SAMPLING) if probes else (),
+            samples=self.samples() if probes else (),
         )
+
+    def samples(self) -> range:
+        """When probes look at all members."""
+        return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLING)
 
     def _link_changes(self, members: Sequence[Any], until: int) -> list[LinkChange]:
         if not self.churn:
@@ -262,30 +263,3 @@ def scenario(**fields: object) -> Scenario:
         known = f"; a layout of {made.protocol} has {', '.join(protocol.layout.__struct_fields__)}"
         raise InputError(f"scenario: layout: {error}{known}") from error
     return made
-
-
-def simulate(given: Scenario, observers: Sequence[Observer] = ()) -> Metrics:
-    """Run a scenario, showing it to `observers`."""
-    try:
-        return _run(given, observers)
-    except (Exception, SystemExit) as error:
-        if given.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
-            raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise ProtocolError(
-            f"protocol {given.protocol} raised {type(error).__name__}: {error} "
-            f"({Path(where.filename).name}, line {where.lineno})"
-        ) from error
-
-
-def _run(given: Scenario, observers: Sequence[Observer]) -> Metrics:
-    members = given.members()
-    meter = Meter(given.peers)
-    probes = [PROBES[name](round(given.warmup * SECOND)) for name in given.probes]
-    world = given.world(members, [meter, *observers], probes)
-    world.run()
-    stuck = sum(len(member.waiting()) for member in members)
-    measured = world.network.figures(world.now)
-    for probe in probes:
-        measured |= probe.figures()
-    return meter.metrics(world.packets, world.control_bytes, stuck, world.now, measured)

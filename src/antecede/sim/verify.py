@@ -17,7 +17,8 @@ from antecede.errors import ProtocolError
 from antecede.order import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
 from antecede.sim import chance
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario
 
 _SCENARIO = 5
 _MOST_FAILURES = 20

@@ -9,8 +9,8 @@ from antecede.order import MessageId
 from antecede.sim import chance
 from antecede.sim.network import Delay
 
-_PHASE, _SEND, _REPLY, _GROUP = 2, 3, 4, 6
-_NEVER = 1 << 62
+PHASE, SEND, REPLY, GROUP = 2, 3, 4, 6
+NEVER = 1 << 62
 
 
 class Workload(abc.ABC):
@@ -28,14 +28,14 @@ class Workload(abc.ABC):
         """To which of its groups `peer` sends its `number`-th message (from 0), answers included."""
         if len(groups) == 1:
             return groups[0]
-        bits = chance.draw(chance.key(self.seed, _GROUP, peer), number)
+        bits = chance.draw(chance.key(self.seed, GROUP, peer), number)
         return groups[chance.between(bits, 0, len(groups))]
 
     def replies(self, peer: int, message: MessageId) -> bool:
         """Whether `peer` answers `message` in the moment of its delivery."""
         if not self._reply:
             return False
-        answers = chance.key(self.seed, _REPLY, peer, message.origin)
+        answers = chance.key(self.seed, REPLY, peer, message.origin)
         return chance.happens(chance.draw(answers, message.seq), self._reply)
 
 
@@ -44,13 +44,13 @@ class Periodic(Workload):
 
     def __init__(self, seed: int, interval: int, jitter: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self._interval = interval
-        self._jitter = jitter
+        self.interval = interval
+        self.jitter = jitter
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        phase = chance.between(chance.key(self.seed, _PHASE, peer), 0, self._interval)
-        late = chance.draw(chance.key(self.seed, _SEND, peer), number)
-        planned = phase + number * self._interval + chance.between(late, 0, self._jitter + 1)
+        phase = chance.between(chance.key(self.seed, PHASE, peer), 0, self.interval)
+        late = chance.draw(chance.key(self.seed, SEND, peer), number)
+        planned = phase + number * self.interval + chance.between(late, 0, self.jitter + 1)
         return max(planned, previous)
 
 
@@ -59,11 +59,11 @@ class Poisson(Workload):
 
     def __init__(self, seed: int, interval: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self._interval = interval
+        self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        bits = chance.draw(chance.key(self.seed, _SEND, peer), number)
-        return previous + chance.exponential(bits, self._interval)
+        bits = chance.draw(chance.key(self.seed, SEND, peer), number)
+        return previous + chance.exponential(bits, self.interval)
 
 
 class Drawn(Workload):
@@ -71,13 +71,13 @@ class Drawn(Workload):
 
     def __init__(self, seed: int, interval: Delay, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self._interval = interval.of
+        self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        drawn = max(1, self._interval(chance.draw(chance.key(self.seed, _SEND, peer), number)))
+        drawn = max(1, self.interval.of(chance.draw(chance.key(self.seed, SEND, peer), number)))
         if number:
             return previous + drawn
-        return chance.between(chance.key(self.seed, _PHASE, peer), 0, drawn)
+        return chance.between(chance.key(self.seed, PHASE, peer), 0, drawn)
 
 
 class Once(Workload):
@@ -85,12 +85,12 @@ class Once(Workload):
 
     def __init__(self, seed: int, until: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self._until = until
+        self.until = until
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
         if number:
-            return _NEVER
-        return chance.between(chance.key(self.seed, _PHASE, peer), 0, max(1, self._until))
+            return NEVER
+        return chance.between(chance.key(self.seed, PHASE, peer), 0, max(1, self.until))
 
 
 class Rounds(Workload):
@@ -100,12 +100,12 @@ class Rounds(Workload):
         self, seed: int, interval: int, peers: int, senders: int, burst: int, reply: float = 0.0
     ) -> None:
         super().__init__(seed, reply)
-        self._interval = interval
-        self._burst = burst
-        self._senders = {number * peers // senders for number in range(senders)}
+        self.interval = interval
+        self.burst = burst
+        self.senders = {number * peers // senders for number in range(senders)}
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        return number // self._burst * self._interval if peer in self._senders else _NEVER
+        return number // self.burst * self.interval if peer in self.senders else NEVER
 
 
 class Windows(Workload):
@@ -113,9 +113,9 @@ class Windows(Workload):
 
     def __init__(self, seed: int, interval: int, spread: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self._interval = interval
-        self._spread = spread
+        self.interval = interval
+        self.spread = spread
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        late = chance.draw(chance.key(self.seed, _SEND, peer), number)
-        return max(number * self._interval + chance.between(late, 0, self._spread + 1), previous)
+        late = chance.draw(chance.key(self.seed, SEND, peer), number)
+        return max(number * self.interval + chance.between(late, 0, self.spread + 1), previous)

@@ -25,9 +25,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.errors import AntecedeError, InputError
 from antecede.order import Verdict
+from antecede.sim.engines import simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
-from antecede.sim.scenario import Scenario, simulate
+from antecede.sim.scenario import Scenario
 from antecede.spark.audit import audit, read_events, read_members
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
 from antecede.trace.judge import total

@@ -11,7 +11,8 @@ from statistics import fmean
 
 from antecede.order import judge
 from antecede.overlay.hypercube import hypercube
-from antecede.sim.scenario import scenario, simulate
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories
 from antecede.studies.papers.board import Row, claim
 from antecede.studies.papers.p002_runs import PAPER

@@ -1,0 +1,121 @@
+"""Which engine runs a scenario.
+
+- reference: the world drives protocol objects, one event at a time. It defines what is true, and does all.
+- recurrence: compiled, without events, for flat protocols with delays that do not depend on the protocol.
+
+All give the same figures, so the choice is a matter of time alone: the fastest that can do the scenario, but
+the reference where a run is so short that loading compiled code would take longer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from antecede.errors import InputError, ProtocolError
+from antecede.protocols import catalog
+from antecede.sim.metrics import Meter, Metrics
+from antecede.sim.probes import PROBES
+from antecede.sim.scenario import Scenario
+from antecede.sim.units import SECOND
+from antecede.sim.world import Observer
+
+Engine = Literal["auto", "reference", "recurrence"]
+Progress = Callable[[float], None]
+"""Told which share of a run is done, now and then."""
+
+_SHORT = 300_000
+"""Deliveries that the reference does while compiled code is being loaded."""
+_STEPS = 20_000
+
+
+def named(text: str) -> Engine:
+    """An engine by its name, as a user writes it."""
+    engines = get_args(Engine)
+    if text not in engines:
+        raise InputError(f"there is no engine '{text}'; there are {', '.join(engines)}")
+    return cast(Engine, text)
+
+
+def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[Engine, str]:
+    """The engine for a run, and why. An engine that was asked for and cannot do it is an `InputError`."""
+    if engine == "reference":
+        return engine, "it was asked for"
+    unfit = _unfit(given, observed)
+    if engine != "auto":
+        if unfit:
+            raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")
+        return engine, "it was asked for"
+    if unfit:
+        return "reference", unfit
+    if _deliveries(given) < _SHORT:
+        return "reference", "the run is short"
+    return "recurrence", "a flat protocol, and delays that do not depend on it"
+
+
+def _unfit(given: Scenario, observed: bool) -> str:
+    """Why the recurrence cannot do a run; nothing if it can."""
+    if importlib.util.find_spec("numba") is None:
+        return "numba is not installed (pip install 'antecede[sim]')"
+    if observed:
+        return "its events are to be seen one by one"
+    from antecede.sim.kernels import flat
+
+    return flat.unfit(given)
+
+
+def _deliveries(given: Scenario) -> float:
+    """About how many there will be."""
+    messages = given.peers * given.seconds * given.rate
+    if given.workload == "once":
+        messages = given.peers
+    elif given.workload == "rounds":
+        messages = (given.senders or given.peers) * (given.burst or 1) * given.seconds * given.rate
+    if given.most_messages is not None:
+        messages = min(messages, given.most_messages)
+    return messages * given.peers
+
+
+def simulate(
+    given: Scenario,
+    observers: Sequence[Observer] = (),
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> Metrics:
+    """Run a scenario, showing it to `observers`."""
+    chosen, _ = choose(given, bool(observers), engine)
+    if chosen == "recurrence":
+        from antecede.sim.kernels import flat
+
+        return flat.run(given, progress)
+    try:
+        return _refer(given, observers, progress)
+    except (Exception, SystemExit) as error:
+        if given.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise ProtocolError(
+            f"protocol {given.protocol} raised {type(error).__name__}: {error} "
+            f"({Path(where.filename).name}, line {where.lineno})"
+        ) from error
+
+
+def _refer(given: Scenario, observers: Sequence[Observer], progress: Progress | None) -> Metrics:
+    members = given.members()
+    meter = Meter(given.peers)
+    probes = [PROBES[name](round(given.warmup * SECOND)) for name in given.probes]
+    world = given.world(members, [meter, *observers], probes)
+    if progress is None:
+        world.run()
+    else:
+        until = max(1, round(given.seconds * SECOND))
+        while all(world.step() for _ in range(_STEPS)):
+            progress(min(1.0, world.now / until))
+    stuck = sum(len(member.waiting()) for member in members)
+    measured = world.network.figures(world.now)
+    for probe in probes:
+        measured |= probe.figures()
+    return meter.metrics(world.packets, world.control_bytes, stuck, world.now, measured)

@@ -1,0 +1,155 @@
+"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from antecede.protocols import catalog
+from antecede.protocols.flat import Dependent, Flat
+from antecede.sim import chance
+from antecede.sim.kernels import recurrence as step
+from antecede.sim.kernels.chance import Model, model
+from antecede.sim.kernels.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, State
+from antecede.sim.kernels.schedule import Schedule, schedule
+from antecede.sim.metrics import Metrics, mean
+from antecede.sim.network import LINK, RelayedModel, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.sim.units import SECOND
+
+_PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
+_PROBES = {"costs", "immediate"}
+_MOST_PEERS = 5_000
+"""Tables of peers² are 28 bytes a pair."""
+_ROWS = 64
+_CHUNK = 20_000_000
+"""Deliveries between two reports of progress: about a second."""
+
+
+def unfit(given: Scenario) -> str:
+    """Why a run cannot be done so; nothing if it can."""
+    if given.protocol not in _PROTOCOLS:
+        return f"{given.protocol} is not one of {', '.join(_PROTOCOLS)}"
+    if given.reply:
+        return "peers answer what they deliver"
+    if given.faults:
+        return "the network has faults"
+    if not isinstance(given.network, RelayedModel | None):
+        return "delays depend on what else is sent"
+    if given.peers > _MOST_PEERS:
+        return f"there are more than {_MOST_PEERS:,} peers"
+    others = set(given.probes) - _PROBES
+    if others:
+        return f"probe {min(others)} looks at events one by one"
+    return ""
+
+
+def run(given: Scenario, progress: Callable[[float], None] | None = None) -> Metrics:
+    """The figures of a run: those of the reference."""
+    plan = schedule(given)
+    samples = given.samples() if given.probes else range(0)
+    looks = np.array(samples, np.int64)
+    try:
+        state = _run(given, plan, looks, progress, wide=False)
+    except OverflowError:
+        state = _run(given, plan, looks, progress, wide=True)
+    return _figures(given, plan, state, samples)
+
+
+def _run(
+    given: Scenario, plan: Schedule, samples: np.ndarray, progress: Callable[[float], None] | None, wide: bool
+) -> State:
+    """The end of a run; an `OverflowError` if times do not fit into 32 bits, and `wide` is not asked for."""
+    near: Model
+    far: Model
+    if isinstance(given.network, RelayedModel):
+        near = far = model(parse_delay(given.network.delay))
+        behind, relays, fifo = given.network.behind, chance.key(chance.mix(given.seed), LINK), False
+    else:
+        near = far = model(parse_delay(given.delay))
+        behind, relays, fifo = 0, None, bool(given.fifo)
+    links = chance.key(given.seed, LINK)
+    state = step.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
+    total, done, sampled = len(plan.times), 0, 0
+    chunk = max(1, _CHUNK // given.peers)
+    protocol = _PROTOCOLS[given.protocol]
+    while True:
+        end = min(total, done + chunk)
+        done, sampled = step.advance(
+            done, end, protocol, given.payload, plan, state, near, far, behind, samples, sampled
+        )
+        if done < 0:
+            raise OverflowError
+        if done < end:
+            state = step.with_more_rows(state, done)
+        elif done == total:
+            return state
+        elif progress is not None:
+            progress(done / total)
+
+
+def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> Metrics:
+    others = given.peers - 1
+    messages, sums = len(plan.times), [int(value) for value in state.sums]
+    deliveries, held = messages * others, sums[step.HELD]
+    measured: dict[str, float] = {}
+    heard = plan.times >= round(given.warmup * SECOND)
+    if "costs" in given.probes:
+        measured |= _costs(given, state, heard, sums)
+    if "immediate" in given.probes:
+        measured |= _immediate(given, plan, state, heard)
+    return Metrics(
+        messages=messages,
+        deliveries=deliveries,
+        packets=deliveries,
+        link_bytes=int(state.control.sum()) * others,
+        control_bytes_mean=mean(int(state.control.sum()), messages),
+        control_bytes_max=int(state.control.max(initial=0)),
+        paper_bytes_mean=mean(int(state.paper.sum()), messages),
+        paper_bytes_max=int(state.paper.max(initial=0)),
+        latency_mean_ns=mean(sums[step.LATENCY], deliveries),
+        latency_max_ns=sums[step.LATEST],
+        held=held,
+        hold_mean_ns=mean(sums[step.HOLD], held),
+        stuck=0,
+        simulated_ns=max(sums[step.END], plan.end, samples[-1] if samples else 0),
+        measured=measured,
+    )
+
+
+def _stamps(given: Scenario) -> type[object]:
+    """How the messages of one of the flat protocols are stamped."""
+    kind = cast(type[Flat], catalog.find(given.protocol))
+    return kind.stamps
+
+
+def _costs(given: Scenario, state: State, heard: np.ndarray, sums: list[int]) -> dict[str, float]:
+    """The twin of `probes.Costs`."""
+    found: dict[str, float] = {}
+    count, name = int(heard.sum()), _stamps(given).__name__.lower()
+    if count and given.peers > 1:
+        found[f"{name}_packets"] = count
+        found[f"{name}_paper_bytes"] = int(state.paper[heard].sum()) / count
+        found[f"{name}_wire_bytes"] = int(state.control[heard].sum()) / count
+    if sums[step.SAMPLES]:
+        looked = sums[step.SAMPLES] * given.peers
+        kept = 4 * given.peers * looked + 8 * sums[step.NAMED_AT_SAMPLES]
+        found["member_storage"] = kept / looked if given.protocol == "mbcp" else 0.0
+    return found
+
+
+def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
+    """The twin of `probes.Immediate`."""
+    seen = heard if _stamps(given) is Dependent and given.peers > 1 else heard & False
+    named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
+    immediate = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
+    messages = max(1, len(named))
+    return {
+        "immediate_mean": int(immediate.sum()) / messages,
+        "immediate_most": int(immediate.max(initial=0)),
+        "named_mean": int(named.sum()) / messages,
+        "worst_share": int((immediate == given.peers).sum()) / messages,
+        "named_all_share": int((named == given.peers - 1).sum()) / messages,
+    }

@@ -1,0 +1,109 @@
+"""Every engine gives what the reference gives."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as some
+
+from antecede.errors import InputError
+from antecede.sim import chance
+from antecede.sim.engines import Engine, choose, simulate
+from antecede.sim.kernels import chance as compiled
+from antecede.sim.kernels import flat
+from antecede.sim.network import parse_delay
+from antecede.sim.scenario import Scenario, scenario
+
+DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
+words = some.integers(0, (1 << 64) - 1)
+
+
+@for_all(words, some.integers(0, 1 << 40), some.integers(1, 1 << 62))
+def test_compiled_chance_is_the_same_chance(bits: int, number: int, span: int) -> None:
+    word = np.uint64(bits)
+    assert int(compiled.mix(word)) == chance.mix(bits)
+    assert int(compiled.draw(word, number)) == chance.draw(bits, number)
+    assert int(compiled.between(word, number, number + span)) == chance.between(bits, number, number + span)
+    assert compiled.normal(word) == chance.normal(bits)
+    assert int(compiled.exponential(word, number)) == chance.exponential(bits, number)
+    key = chance.key(bits, number)
+    assert int(compiled.extended(np.uint64(key), span)) == chance.key(bits, number, span)
+
+
+@pytest.mark.parametrize("text", [*DELAYS, "wild:0-10ms", "gauss:1ms,2ms,1us", "0-100s"])
+@for_all(words)
+def test_compiled_delays_are_the_same_delays(text: str, bits: int) -> None:
+    delay = parse_delay(text)
+    assert int(compiled.delay_of(*compiled.model(delay), np.uint64(bits))) == delay.of(bits)
+
+
+def flat_scenario(source: random.Random) -> Scenario:
+    """Any run that the recurrence can do."""
+    pick = source.choice
+    peers = pick((1, 2, 3, 5, 8, 13, 21))
+    fields: dict[str, object] = {
+        "protocol": pick(("timestamp", "timestamp-diff", "mbcp", "depseq")), "peers": peers,
+        "seed": source.getrandbits(60), "seconds": pick((0.2, 0.7)), "rate": pick((1.0, 10.0, 60.0)),
+        "workload": pick(("periodic", "poisson", "drawn", "once", "rounds", "windows")),
+        "jitter": pick((0.0, 0.5, 3.0)), "payload": pick((0, 100, 300, 70_000)), "fifo": pick((None, True)),
+        "probes": pick(((), ("costs",), ("costs", "immediate"))), "warmup": pick((0.0, 0.1)),
+        "interval": pick(("normal:70-90ms", "0-10ms")), "most_messages": pick((None, None, 7)),
+        "delay": pick(DELAYS), "burst": pick((None, 3)), "silent": pick(((), (0,))),
+    }  # fmt: skip
+    if source.random() < 0.3:
+        fields["network"] = {"model": "relayed", "behind": source.randrange(peers + 1), "delay": pick(DELAYS)}
+    return scenario(**fields)
+
+
+@for_all(some.integers(0, 1 << 60))
+def test_the_recurrence_is_the_reference(seed: int) -> None:
+    made = flat_scenario(random.Random(seed))
+    assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
+
+
+def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:
+    """Many more than there are rows go by before the one that is silent speaks."""
+    for protocol in ("mbcp", "timestamp-diff"):
+        made = scenario(
+            protocol=protocol, peers=9, seconds=4, delay="0-5ms", workload="drawn", interval="wild:1ms-3s"
+        )
+        assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
+
+
+def test_times_that_do_not_fit_into_32_bits() -> None:
+    made = scenario(protocol="mbcp", peers=6, seconds=3, delay="1-9s")
+    found = simulate(made, engine="recurrence")
+    assert found == simulate(made, engine="reference")
+    assert found.latency_max_ns > 1 << 32
+
+
+def test_the_engine_is_chosen_by_itself_and_says_why() -> None:
+    small, large = (scenario(protocol="mbcp", peers=peers, seconds=2) for peers in (10, 200))
+    assert choose(small, observed=False) == ("reference", "the run is short")
+    assert choose(large, observed=False)[0] == "recurrence"
+    assert choose(large, observed=True) == ("reference", "its events are to be seen one by one")
+    other = scenario(protocol="vcube", peers=200, seconds=2)
+    assert choose(other, observed=False) == (
+        "reference",
+        "vcube is not one of timestamp, timestamp-diff, mbcp, depseq",
+    )
+    with pytest.raises(InputError, match="the recurrence engine cannot do this run: vcube is not"):
+        simulate(other, engine="recurrence")
+
+
+def test_progress_is_told_by_either_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flat, "_CHUNK", 100)
+    monkeypatch.setattr("antecede.sim.engines._STEPS", 50)
+    made = scenario(protocol="mbcp", peers=10, seconds=1)
+    engines: tuple[Engine, ...] = ("reference", "recurrence")
+    for engine in engines:
+        told: list[float] = []
+        metrics = simulate(made, engine=engine, progress=told.append)
+        assert len(told) > 3
+        assert told == sorted(told)
+        assert math.isclose(told[-1], 1.0, abs_tol=0.6)
+        assert metrics == simulate(made)
