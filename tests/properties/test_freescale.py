@@ -568,7 +568,10 @@ def test_the_first_external_peer_is_no_super_peer() -> None:
         other.receive(1, Across(b"", 1, 1, 2, 0, 0, {}, {}, NONE), 0)
     with pytest.raises(RemoteError):
         other.receive(0, Across(b"", 0, 1, 1, 0, 0, {}, {1: row(1)}, NONE), 0)
-    other.receive(1, one.broadcast(b"", 0).sends[0].packet, 0)
+    first, second = (one.broadcast(b"", 0).sends[0].packet for _ in range(2))
+    other.receive(1, second, 0)
+    assert [held.cause for held in other.waiting()] == [MessageId(1, 1)]
+    other.receive(1, first, 0)
     assert other.deliver(0) is not None
     answer = other.broadcast(b"", 0).sends[0].packet
     assert isinstance(answer, Across)

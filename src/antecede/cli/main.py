@@ -192,7 +192,7 @@ def simulate(
     metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
     engine: Annotated[
         str,
-        typer.Option(help="reference, or recurrence (compiled, for flat protocols); auto takes the fastest."),
+        typer.Option(help="reference, event or recurrence (compiled); auto takes the fastest that can."),
     ] = "auto",
     as_json: Json = False,
 ) -> None:

@@ -1,10 +1,12 @@
 """Which engine runs a scenario.
 
 - reference: the world drives protocol objects, one event at a time. It defines what is true, and does all.
+- event: compiled twins of protocols, one event at a time too.
 - recurrence: compiled, without events, for flat protocols with delays that do not depend on the protocol.
 
-All give the same figures, so the choice is a matter of time alone: the fastest that can do the scenario, but
-the reference where a run is so short that loading compiled code would take longer.
+All give the same figures and show observers the same events, so the choice is a matter of time alone: the
+fastest that can do the scenario, but the reference where a run is so short that loading compiled code would
+take longer.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 import importlib.util
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, cast, get_args
 
 from antecede.errors import InputError, ProtocolError
@@ -23,10 +27,13 @@ from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
 
-Engine = Literal["auto", "reference", "recurrence"]
+Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]
 """Told which share of a run is done, now and then."""
 
+_EVENT = {"flooding": "flooding"}
+"""Protocols with an event kernel, and its module."""
+_RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = 300_000
 """Deliveries that the reference does while compiled code is being loaded."""
 _STEPS = 20_000
@@ -44,39 +51,33 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     """The engine for a run, and why. An engine that was asked for and cannot do it is an `InputError`."""
     if engine == "reference":
         return engine, "it was asked for"
-    unfit = _unfit(given, observed)
-    if engine != "auto":
-        if unfit:
-            raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")
-        return engine, "it was asked for"
+    if engine == "auto":
+        if given.messages_expected() * given.peers < _SHORT:
+            return "reference", "the run is short"
+        fitting: Engine = "recurrence" if given.protocol in _RECURRENCE else "event"
+        unfit = _unfit(given, observed, fitting)
+        return ("reference", unfit) if unfit else (fitting, "the fastest that can do it")
+    unfit = _unfit(given, observed, engine)
     if unfit:
-        return "reference", unfit
-    if _deliveries(given) < _SHORT:
-        return "reference", "the run is short"
-    return "recurrence", "a flat protocol, and delays that do not depend on it"
+        raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")
+    return engine, "it was asked for"
 
 
-def _unfit(given: Scenario, observed: bool) -> str:
-    """Why the recurrence cannot do a run; nothing if it can."""
+def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
+    """Why a compiled engine cannot do a run; nothing if it can."""
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed (pip install 'antecede[sim]')"
-    if observed:
+    if given.protocol not in (_RECURRENCE if engine == "recurrence" else _EVENT):
+        return f"{given.protocol} has no compiled twin there"
+    if engine == "recurrence" and observed:
         return "its events are to be seen one by one"
-    from antecede.sim.kernels import flat
+    unfit: str = _kernel(given, engine).unfit(given)
+    return unfit
 
-    return flat.unfit(given)
 
-
-def _deliveries(given: Scenario) -> float:
-    """About how many there will be."""
-    messages = given.peers * given.seconds * given.rate
-    if given.workload == "once":
-        messages = given.peers
-    elif given.workload == "rounds":
-        messages = (given.senders or given.peers) * (given.burst or 1) * given.seconds * given.rate
-    if given.most_messages is not None:
-        messages = min(messages, given.most_messages)
-    return messages * given.peers
+def _kernel(given: Scenario, engine: Engine) -> ModuleType:
+    name = "flat" if engine == "recurrence" else _EVENT[given.protocol]
+    return import_module(f"antecede.sim.kernels.{name}")
 
 
 def simulate(
@@ -87,10 +88,9 @@ def simulate(
 ) -> Metrics:
     """Run a scenario, showing it to `observers`."""
     chosen, _ = choose(given, bool(observers), engine)
-    if chosen == "recurrence":
-        from antecede.sim.kernels import flat
-
-        return flat.run(given, progress)
+    if chosen != "reference":
+        metrics: Metrics = _kernel(given, chosen).run(given, observers, progress)
+        return metrics
     try:
         return _refer(given, observers, progress)
     except (Exception, SystemExit) as error:

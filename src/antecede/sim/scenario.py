@@ -15,7 +15,7 @@ from antecede.protocols.base import Layout, LocalError, Protocol
 from antecede.sim import chance
 from antecede.sim.churn import link_changes
 from antecede.sim.faults import parse_fault
-from antecede.sim.network import Direct, Network, RelayedModel, parse_delay
+from antecede.sim.network import Delay, Direct, Network, RelayedModel, parse_delay
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import PROBES, Probe
 from antecede.sim.routed import RoutedModel
@@ -181,7 +181,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             payload=bytes(self.payload),
             groups=self.groups,
             silent=self.silent,
-            ahead=self._ahead(),
+            ahead=self.ahead(),
             as_paper=self.count == "paper",
             links=self._link_changes(members, until),
             probes=probes,
@@ -192,13 +192,27 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """When probes look at all members."""
         return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLING)
 
+    def messages_expected(self) -> float:
+        """About how many will be sent, answers not counted."""
+        senders = self.senders or self.peers if self.workload == "rounds" else self.peers
+        rate = self.rate
+        if self.workload == "drawn":
+            rate = SECOND / max(1, self._interval().longest)
+        each = 1.0 if self.workload == "once" else rate * self.seconds
+        many = senders * each * (self.burst or 1 if self.workload == "rounds" else 1)
+        return many if self.most_messages is None else min(many, self.most_messages)
+
+    def _interval(self) -> Delay:
+        return parse_delay(self.interval or "70-90ms")
+
     def _link_changes(self, members: Sequence[Any], until: int) -> list[LinkChange]:
         if not self.churn:
             return []
         standing = {(peer, other) for peer, member in enumerate(members) for other in member.neighbours}
         return link_changes(self.seed, self.peers, until, self.churn, standing)
 
-    def _ahead(self) -> list[int]:
+    def ahead(self) -> list[int]:
+        """How far each peer's clock is ahead of the true time."""
         most = duration(self.skew or "0")
         drawn = chance.key(self.seed, _CLOCK)
         return [chance.between(chance.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
@@ -208,7 +222,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.workload == "poisson":
             return Poisson(self.seed, interval, self.reply)
         if self.workload == "drawn":
-            return Drawn(self.seed, parse_delay(self.interval or "70-90ms"), self.reply)
+            return Drawn(self.seed, self._interval(), self.reply)
         if self.workload == "once":
             return Once(self.seed, round(self.seconds * SECOND), self.reply)
         if self.workload == "rounds":

@@ -24,6 +24,10 @@ from antecede.sim.workload import Workload
 _HOP, _ARRIVAL, _WAKE, _LINK, _SEND, _SAMPLE = range(6)
 
 
+DRAIN = 60 * SECOND
+"""How long timers ring after the last message."""
+
+
 class LinkChange(NamedTuple):
     """A link that opens or closes; what is under way on a link that closes is lost."""
 
@@ -59,7 +63,7 @@ class World:
         until: int,
         most_messages: int | None = None,
         payload: bytes = b"",
-        drain: int = 60 * SECOND,
+        drain: int = DRAIN,
         groups: Mapping[str, Sequence[int]] | None = None,
         silent: Sequence[int] = (),
         ahead: Sequence[int] = (),

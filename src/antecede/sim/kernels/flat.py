@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import LINK, RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
+from antecede.sim.world import Observer
 
 _PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 _PROBES = {"costs", "immediate"}
@@ -30,8 +31,6 @@ _CHUNK = 20_000_000
 
 def unfit(given: Scenario) -> str:
     """Why a run cannot be done so; nothing if it can."""
-    if given.protocol not in _PROTOCOLS:
-        return f"{given.protocol} is not one of {', '.join(_PROTOCOLS)}"
     if given.reply:
         return "peers answer what they deliver"
     if given.faults:
@@ -46,8 +45,8 @@ def unfit(given: Scenario) -> str:
     return ""
 
 
-def run(given: Scenario, progress: Callable[[float], None] | None = None) -> Metrics:
-    """The figures of a run: those of the reference."""
+def run(given: Scenario, _: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    """The figures of a run; there are no events to show."""
     plan = schedule(given)
     samples = given.samples() if given.probes else range(0)
     looks = np.array(samples, np.int64)

@@ -21,6 +21,7 @@ import numpy as np
 from antecede.sim.kernels.chance import _LOW, _STEP, FIXED, UNIFORM, delay_of, extended, mix
 from antecede.sim.kernels.jit import compiled
 from antecede.sim.kernels.schedule import Schedule
+from antecede.sim.kernels.sizes import head_bytes, int_bytes, payload_head
 
 TIMESTAMP, TIMESTAMP_DIFF, MBCP, DEPSEQ = range(4)
 _32 = np.uint64(32)
@@ -178,7 +179,7 @@ def advance(
         wire, counted = 0, 0
         if peers > 1:
             wire, counted = stamp_bytes(protocol, me, number, seen[me], told, chosen, count, senders, numbers)
-            wire += 2 if payload < 256 else 3 if payload < 65536 else 5
+            wire += payload_head(payload)
         control[message], paper[message] = wire, counted
         seen[me, me] = number
         taken[message % BLOCK, :] = False
@@ -319,18 +320,6 @@ def frontier(
         chosen[found - count] = message
     chosen[:count] = chosen[found - count : found].copy()
     return count
-
-
-@compiled
-def int_bytes(value: Any) -> Any:
-    """How long msgpack writes a whole number from 0 to below 2³²."""
-    return 1 + (value >= 128) + (value >= 256) + 2 * (value >= 65536)
-
-
-@compiled
-def head_bytes(length: Any) -> Any:
-    """How long msgpack writes the length of a list or map."""
-    return 1 if length < 16 else 3 if length < 65536 else 5
 
 
 @compiled

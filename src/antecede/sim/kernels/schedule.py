@@ -30,7 +30,7 @@ class Schedule(NamedTuple):
     """The last time at which somebody would send, heard or not."""
 
 
-def _plan(load: workload.Workload) -> tuple[int, int, int, int, int]:
+def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
     """A workload as kernels take it: which, and its parameters."""
     match load:
         case workload.Periodic():
@@ -59,7 +59,7 @@ def schedule(given: Scenario) -> Schedule:
         active[list(load.senders)] = True
     keys = [chance.key(given.seed, use) for use in (workload.PHASE, workload.SEND)]
     phase, late = (np.uint64(key) for key in keys)
-    times, senders = _sends(_plan(load), phase, late, round(given.seconds * SECOND), active)
+    times, senders = _sends(plan_of(load), phase, late, round(given.seconds * SECOND), active)
     order = np.argsort(times, kind="stable")  # those of one instant stay in the order of peers
     times, senders = times[order], senders[order]
     end = int(times[-1]) if len(times) else 0
@@ -83,7 +83,7 @@ def _sends(plan: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
     for peer in range(len(active)):
         number, time = 0, 0
         while active[peer]:
-            time = _next(plan, extended(phase, peer), extended(late, peer), number, time)
+            time = next_send(plan, extended(phase, peer), extended(late, peer), number, time)
             if time >= until:
                 break
             if count == size:
@@ -98,7 +98,7 @@ def _sends(plan: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
 
 
 @compiled
-def _next(plan: Any, phase: Any, late: Any, number: Any, previous: Any) -> Any:
+def next_send(plan: Any, phase: Any, late: Any, number: Any, previous: Any) -> Any:
     """The twins of every `next_send`."""
     kind, one, two, three, four = plan
     if kind == _PERIODIC:

@@ -1,0 +1,168 @@
+"""The twin of `protocols/flooding.py`, for any number of peers and few senders, or the other way round.
+
+Memory is peers × (senders and neighbours): for each sender 16 bytes, for each link 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from antecede.overlay.hypercube import hypercube
+from antecede.sim import workload
+from antecede.sim.kernels import events
+from antecede.sim.kernels.events import (
+    ARRIVAL,
+    FULL,
+    NOTHING,
+    NOW,
+    SEND,
+    STOPPED,
+    arrived,
+    delivered,
+    following,
+    may_send,
+    plan,
+    sent,
+    transmit,
+)
+from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.sizes import int_bytes, payload_head
+from antecede.sim.metrics import Metrics
+from antecede.sim.scenario import Scenario
+from antecede.sim.world import Observer
+
+_MOST_MESSAGES = 1 << 24
+_MOST_PAIRS = 1 << 28
+"""Peers × senders: 4 GB."""
+
+
+class State(NamedTuple):
+    first: np.ndarray
+    neighbours: np.ndarray
+    """Of each peer in turn; `first` says where they begin."""
+    column: np.ndarray
+    """Of each peer among those that may send; -1 if it may not."""
+    solid: np.ndarray
+    beyond: np.ndarray
+    """What each peer has of each sender: everything up to a number, and which of the 64 after it."""
+    origin: np.ndarray
+    seq: np.ndarray
+    sent_at: np.ndarray
+    """Of each message."""
+    total: np.ndarray
+    """How many messages there are."""
+
+
+def unfit(given: Scenario) -> str:
+    """Why a run cannot be done so; nothing if it can."""
+    if given.network is not None:
+        return "delays depend on what else is sent"
+    if given.probes:
+        return f"probe {given.probes[0]} is not compiled for {given.protocol}"
+    if given.peers * len(_senders(given)) > _MOST_PAIRS:
+        return "too many peers have to remember too many senders"
+    return ""
+
+
+def _senders(given: Scenario) -> list[int]:
+    load = given.load()
+    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
+    return [peer for peer in those if peer not in given.silent]
+
+
+def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    overlay = hypercube(given.peers)
+    first = np.cumsum([0, *map(len, overlay)])
+    neighbours = np.array([other for others in overlay for other in others], np.int32)
+    senders = _senders(given)
+    column = np.full(given.peers, -1, np.int32)
+    column[senders] = np.arange(len(senders))
+    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers))
+    square = (given.peers, len(senders))
+    state = State(
+        first, neighbours, column, np.zeros(square, np.int32), np.zeros(square, np.uint64),
+        np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
+        np.empty(_MOST_MESSAGES, np.int64), np.zeros(1, np.int64),
+    )  # fmt: skip
+    head = payload_head(given.payload)
+    events.drive(made, rules, lambda count: advance(made, rules, state, head, count), observers, progress)
+    return events.metrics(made, 0, {})
+
+
+@loop
+def advance(run: Any, rules: Any, state: Any, head: Any, budget: Any) -> Any:
+    """So many events; False if there are no more."""
+    for _ in range(budget):
+        kind, peer, source, message = following(run, rules)
+        if kind == NOTHING:
+            return False
+        if kind == STOPPED:
+            return True
+        if kind == SEND:
+            broadcast(run, rules, state, head, peer)
+            run.planned[peer] += 1
+            plan(run, rules, peer, run.at[NOW])
+        elif kind == ARRIVAL:
+            receive(run, rules, state, head, peer, source, message)
+    return True
+
+
+@step
+def broadcast(run: Any, rules: Any, state: Any, head: Any, me: Any) -> Any:
+    """The twin of `Flooding.broadcast`."""
+    if not may_send(run, me):
+        return
+    message, seq = state.total[0], run.messages[me]
+    if message == len(state.origin):
+        run.at[FULL] = 1
+        return
+    state.total[0] += 1
+    state.origin[message], state.seq[message], state.sent_at[message] = me, seq, run.at[NOW]
+    alone = state.first[me] == state.first[me + 1]
+    control = 0 if alone else control_bytes(head, me, seq)
+    sent(run, me, control, 0 if alone else 4)
+    flood(run, rules, state, me, -1, message, control)
+
+
+@step
+def control_bytes(head: Any, origin: Any, seq: Any) -> Any:
+    return 2 + head + int_bytes(origin) + int_bytes(seq)
+
+
+@step
+def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, message: Any, control: Any) -> Any:
+    for place in range(state.first[me], state.first[me + 1]):
+        other = state.neighbours[place]
+        if other != link:
+            transmit(run, rules, place, me, other, message, control)
+
+
+@step
+def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, message: Any) -> Any:
+    """The twin of `Flooding.receive`, and of the delivery that follows the first."""
+    origin, seq = state.origin[message], state.seq[message]
+    arrived(run, me, link, origin, seq)
+    if origin == me:
+        return
+    column = state.column[origin]
+    solid, beyond = state.solid[me, column], state.beyond[me, column]
+    if seq <= solid:
+        return
+    place = np.uint64(seq - solid - 1)
+    if place >= np.uint64(64):
+        run.at[FULL] = 1
+        return
+    if beyond >> place & np.uint64(1):
+        return
+    beyond |= np.uint64(1) << place
+    while beyond & np.uint64(1):
+        beyond >>= np.uint64(1)
+        solid += 1
+    state.solid[me, column], state.beyond[me, column] = solid, beyond
+    flood(run, rules, state, me, link, message, control_bytes(head, origin, seq))
+    now = run.at[NOW]
+    if delivered(run, rules, me, origin, seq, state.sent_at[message], now):
+        broadcast(run, rules, state, head, me)
