@@ -561,6 +561,46 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
     assert site.s.paper_storage() == 8 + 8 + 8
 
 
+def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
+    """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 never goes out again."""
+    for form in ("paper", "corrected"):
+        s, p, e = Freescale.arranged(3, FreeScale([1], form))  # type: ignore[arg-type]
+        sent = [p.broadcast(b"", 0).sends[0].packet for _ in range(3)]
+        (first,) = across_of(s.receive(1, sent[0], 0).sends)
+        s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
+        (second,) = across_of(s.receive(1, sent[1], 0).sends)
+        (third,) = across_of(s.receive(1, sent[2], 0).sends)
+        found = [(a.number, a.last, a.previous, a.supers, a.translated) for a in (first, second, third)]
+        if form == "paper":
+            assert found == [
+                (1, 0, 0, {}, NONE), (3, 0, 2, {0: row(1)}, row(2)), (4, 0, 3, {0: row(3)}, NONE)
+            ]  # fmt: skip
+        else:
+            assert found == [(1, 0, 0, {}, NONE), (3, 1, 1, {}, NONE), (4, 3, 3, {}, NONE)]
+
+
+def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -> None:
+    members = Freescale.arranged(4, FreeScale([2]))
+    s, p, q, e = members
+    role = s.role
+    assert isinstance(role, Super)
+    steps = []
+    for _ in range(12):
+        for send in s.receive(3, e.broadcast(b"", 0).sends[0].packet, 0).sends:
+            for peer in send.to:
+                members[peer].receive(0, send.packet, 0)
+        for member in (s, p, q):
+            while member.deliver(0):
+                pass
+        steps.append(role.steps)
+    assert steps == [1, 2, 0] * 4
+    assert len(role.table) == 12
+    # What those inside say is enough to forget all that nobody names again.
+    for peer, member in ((1, p), (2, q), (1, p), (2, q)):
+        s.receive(peer, member.broadcast(b"", 0).sends[0].packet, 0)
+    assert (set(role.table), role.floor) == (set(role.table) & role.own.causes, 12)
+
+
 def test_the_first_external_peer_is_no_super_peer() -> None:
     """Without internal peers it has the rank after the last super peer's."""
     _, one, other = Freescale.arranged(3, FreeScale([0]))
