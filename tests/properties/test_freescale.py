@@ -564,7 +564,7 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
 def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
     """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 never goes out again."""
     for form in ("paper", "corrected"):
-        s, p, e = Freescale.arranged(3, FreeScale([1], form))  # type: ignore[arg-type]
+        s, p, e = Freescale.arranged(3, FreeScale([1], form))
         sent = [p.broadcast(b"", 0).sends[0].packet for _ in range(3)]
         (first,) = across_of(s.receive(1, sent[0], 0).sends)
         s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)

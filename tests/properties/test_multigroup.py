@@ -198,3 +198,11 @@ def test_groups_that_one_is_not_in() -> None:
     for wrong in (Grouped(b"", 1, 1, 0, 0, []), Grouped(b"", 1, 1, 2, 0, [])):
         with pytest.raises(RemoteError):
             three.receive(1, wrong, 0)
+
+
+def test_a_group_that_is_not_there_is_a_local_error_even_where_there_is_but_one() -> None:
+    member, _ = Multigroup.over({"a": (0, 1)}, 2)
+    assert member.broadcast(b"", 0).message == MessageId(0, 1)
+    assert member.broadcast(b"", 0, "a").message == MessageId(0, 2)
+    with pytest.raises(LocalError, match="no group b"):
+        member.broadcast(b"", 0, "b")

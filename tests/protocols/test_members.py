@@ -112,6 +112,8 @@ hostile = [
     Sequenced(b"", 1, 2, {1: [(1, 1)]}),
     Sequenced(b"", 1, 1, {0: [(1, 1)]}),
     Flooded(b"", 9, 1),
+    Flooded(b"", 3, 1),
+    Flooded(b"", -1, 1),
     Flooded(b"", 1, 0),
     Flooded(b"", 0, 1),
     Flooded(b"", 1, MOST_AHEAD + 1),
@@ -145,7 +147,7 @@ def test_a_sound_packet_of_another_protocol_is_refused(name: str) -> None:
             protocol.group(3)[0].receive(1, packet, 0)
 
 
-@pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq"])
+@pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq", "flooding"])
 def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
     protocol = catalog.find(name)
     member = protocol.group(3)[0]
@@ -153,6 +155,7 @@ def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
         Clocked: lambda seq: Clocked(b"", 1, [0, seq, 0]),
         Dependent: lambda seq: Dependent(b"", 1, seq, {}),
         Sequenced: lambda seq: Sequenced(b"", 1, seq, {}),
+        Flooded: lambda seq: Flooded(b"", 1, seq),
     }
     member.receive(1, packets[protocol.packets](MOST_AHEAD), 0)
     with pytest.raises(RemoteError):

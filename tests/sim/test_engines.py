@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given as for_all
@@ -12,6 +13,7 @@ from hypothesis import strategies as some
 
 from antecede.errors import InputError
 from antecede.order import MessageId
+from antecede.protocols.freescale import FreeScale
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, simulate
 from antecede.sim.kernels import chance as compiled
@@ -80,6 +82,12 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         "faults": tuple(fault for fault in FAULTS if source.random() < 0.15),
         "reply": source.choice((0.0, 0.3)) if most else 0.0,
     }
+    if protocol == "freescale":
+        size = source.choice((1, 2, 3, 5, 8, 13, 21))
+        layout = FreeScale.random(size, lambda below: source.randrange(below))
+        others |= {"peers": size, "layout": msgspec.to_builtins(layout)}
+        others |= {"faults": FAULTS[:1], "local_delay": source.choice((None, "0-5ms"))}
+        others |= {"probes": source.choice(((), ("costs",))), "warmup": source.choice((0.0, 0.1))}
     return any_scenario(source, protocol, **others)
 
 
@@ -107,7 +115,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding"])
+@pytest.mark.parametrize("protocol", ["flooding", "freescale"])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)

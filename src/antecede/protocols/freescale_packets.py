@@ -50,7 +50,7 @@ class Across(Numbered, frozen=True, array_like=True, tag=9):
     previous: int
     """Of a super peer: numbers after this one and before `number` never come."""
     peers: dict[int, int]
-    """Immediate dependencies on external peers."""
+    """Immediate dependencies on external peers, in their order."""
     supers: dict[int, Bits]
     """Immediate dependencies on what came through super peers, by their numbers."""
     translated: Bits

@@ -223,8 +223,9 @@ class External(msgspec.Struct, tag="external"):
     def broadcast(self, payload: bytes) -> Effects:
         self.sent += 1
         me = self.outside.me
-        supers = {peer: Bits.of(row) for peer, row in self.supers.items() if row}
-        packet = Across(payload, me, self.sent, self.sent, 0, self.sent - 1, dict(self.peers), supers, Bits())
+        supers = {peer: Bits.of(row) for peer, row in sorted(self.supers.items()) if row}
+        peers = dict(sorted(self.peers.items()))
+        packet = Across(payload, me, self.sent, self.sent, 0, self.sent - 1, peers, supers, Bits())
         self.peers.clear()
         self.supers.clear()
         to = self.outside.everyone()
@@ -377,7 +378,8 @@ class Super(msgspec.Struct, tag="super"):
                 peers[peer] = max(theirs, peers.get(peer, 0))
             if self.paper and number in self.table:
                 translated.add(number)
-        rows = {peer: Bits.of(row) for peer, row in supers.items()}
+        rows = {peer: Bits.of(row) for peer, row in sorted(supers.items())}
+        peers = dict(sorted(peers.items()))
         return Across(
             down.payload, down.origin, down.seq, down.number, last, previous, peers, rows, Bits.of(translated)
         )

@@ -31,7 +31,7 @@ Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]
 """Told which share of a run is done, now and then."""
 
-_EVENT = {"flooding": "flooding"}
+_EVENT = {"flooding": "flooding", "freescale": "freescale"}
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = 300_000
@@ -89,8 +89,15 @@ def simulate(
     """Run a scenario, showing it to `observers`."""
     chosen, _ = choose(given, bool(observers), engine)
     if chosen != "reference":
-        metrics: Metrics = _kernel(given, chosen).run(given, observers, progress)
-        return metrics
+        from antecede.sim.kernels.events import Full
+
+        try:
+            metrics: Metrics = _kernel(given, chosen).run(given, observers, progress)
+        except Full:
+            if engine != "auto":
+                raise InputError(f"more is under way than the {engine} engine has room for") from None
+        else:
+            return metrics
     try:
         return _refer(given, observers, progress)
     except (Exception, SystemExit) as error:

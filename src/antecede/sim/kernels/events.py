@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.sim import chance, workload
 from antecede.sim.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault
@@ -111,7 +110,7 @@ def fresh(given: Scenario, links: int, copies: float, observed: bool) -> tuple[R
     until = round(given.seconds * SECOND)
     delay, local = parse_delay(given.delay), parse_delay(given.local_delay or given.delay)
     faults = [parse_fault(text) for text in given.faults]
-    longest = _longest((delay, local), faults)
+    longest = longest_delay(given)
     rate = max(1e-9, given.messages_expected() * copies / max(1, until))
     bits = 0
     while 1 << bits + 1 < _IN_A_BUCKET / rate or (longest >> bits) > 1 << 20:
@@ -494,6 +493,16 @@ def extended_pair(key: Any, part: Any) -> Any:
     return extended(extended(np.uint64(0), key), part)
 
 
+class Full(Exception):  # noqa: N818
+    """More is under way than a kernel has room for."""
+
+
+def longest_delay(given: Scenario) -> int:
+    """No packet takes longer, in nanoseconds."""
+    delays = (parse_delay(given.delay), parse_delay(given.local_delay or given.delay))
+    return _longest(delays, [parse_fault(text) for text in given.faults])
+
+
 def drive(
     run: Run,
     rules: Rules,
@@ -506,7 +515,7 @@ def drive(
     while more:
         more = advance(_EVENTS)
         if run.at[FULL]:
-            raise InputError("more is under way than the event engine has room for; take --engine reference")
+            raise Full
         show_rows(run, observers)
         if progress is not None:
             progress(min(1.0, float(run.at[NOW]) / max(1, rules.until)))

@@ -1,6 +1,7 @@
 """The twin of `protocols/flooding.py`, for any number of peers and few senders, or the other way round.
 
-Memory is peers × (senders and neighbours): for each sender 16 bytes, for each link 12.
+Memory is peers × (senders and neighbours): for each link 12 bytes, for each sender 4 where links keep order,
+as they should; else a ring of bits besides, and a run that finds it too short begins again with a longer one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from antecede.overlay.hypercube import hypercube
 from antecede.sim import workload
 from antecede.sim.kernels import events
+from antecede.sim.kernels.bitsets import window_add, window_has
 from antecede.sim.kernels.events import (
     ARRIVAL,
     FULL,
@@ -20,6 +22,7 @@ from antecede.sim.kernels.events import (
     NOW,
     SEND,
     STOPPED,
+    Full,
     arrived,
     delivered,
     following,
@@ -36,7 +39,8 @@ from antecede.sim.world import Observer
 
 _MOST_MESSAGES = 1 << 24
 _MOST_PAIRS = 1 << 28
-"""Peers × senders: 4 GB."""
+"""Peers × senders, with bits."""
+_MOST_WORDS = 1 << 10
 
 
 class State(NamedTuple):
@@ -46,8 +50,9 @@ class State(NamedTuple):
     column: np.ndarray
     """Of each peer among those that may send; -1 if it may not."""
     solid: np.ndarray
+    top: np.ndarray
     beyond: np.ndarray
-    """What each peer has of each sender: everything up to a number, and which of the 64 after it."""
+    """What each peer has of each sender: a window, as in `bitsets`; without bits if all comes in order."""
     origin: np.ndarray
     seq: np.ndarray
     sent_at: np.ndarray
@@ -74,6 +79,21 @@ def _senders(given: Scenario) -> list[int]:
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    words = 0 if given.fifo is not False and not given.faults else 2
+    while True:
+        try:
+            if observers and words:  # what they were shown cannot be taken back
+                _attempt(given, (), None, words)
+            return _attempt(given, observers, progress, words)
+        except Full:
+            if words == 0 or words >= _MOST_WORDS:
+                raise
+            words *= 8
+
+
+def _attempt(
+    given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None, words: int
+) -> Metrics:
     overlay = hypercube(given.peers)
     first = np.cumsum([0, *map(len, overlay)])
     neighbours = np.array([other for others in overlay for other in others], np.int32)
@@ -81,9 +101,11 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
     made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers))
-    square = (given.peers, len(senders))
+    bits = (given.peers, len(senders)) if words else (1, 1)
     state = State(
-        first, neighbours, column, np.zeros(square, np.int32), np.zeros(square, np.uint64),
+        first, neighbours, column,
+        np.zeros((given.peers, len(senders)), np.int32), np.zeros(bits, np.int32),
+        np.zeros((*bits, words), np.uint64),
         np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
         np.empty(_MOST_MESSAGES, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
@@ -148,20 +170,20 @@ def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, mes
     if origin == me:
         return
     column = state.column[origin]
-    solid, beyond = state.solid[me, column], state.beyond[me, column]
+    solid = state.solid[me, column]
     if seq <= solid:
         return
-    place = np.uint64(seq - solid - 1)
-    if place >= np.uint64(64):
-        run.at[FULL] = 1
-        return
-    if beyond >> place & np.uint64(1):
-        return
-    beyond |= np.uint64(1) << place
-    while beyond & np.uint64(1):
-        beyond >>= np.uint64(1)
-        solid += 1
-    state.solid[me, column], state.beyond[me, column] = solid, beyond
+    if state.beyond.shape[2] == 0:
+        if seq > solid + 1:
+            run.at[FULL] = 1
+        state.solid[me, column] = seq
+    else:
+        ring = state.beyond[me, column]
+        if window_has(ring, solid, state.top[me, column], seq):
+            return
+        if not window_add(ring, state.solid[me], state.top[me], column, seq):
+            run.at[FULL] = 1
+            return
     flood(run, rules, state, me, link, message, control_bytes(head, origin, seq))
     now = run.at[NOW]
     if delivered(run, rules, me, origin, seq, state.sent_at[message], now):
