@@ -34,6 +34,9 @@ NOTHING, ARRIVAL, WAKE, CHANGE, SEND, SAMPLE, STOPPED = 0, 1, 2, 3, 4, 5, 6
 SENT, RECEIVED, DELIVERED = range(3)
 """Kinds of rows that observers are shown."""
 
+WHEN, ORDER, WHAT, AFTER = range(4)
+"""In `Run.events`."""
+
 # Places in `Run.at`.
 (
     NOW, FREE, HEAPED, BUCKET, PLANNED, ALARMS, LEFT, ROWS, FULL, SAMPLES,
@@ -57,17 +60,15 @@ class Run(NamedTuple):
 
     at: np.ndarray
     """Single numbers, by the names above."""
-    when: np.ndarray
-    key: np.ndarray
-    what: np.ndarray
-    after: np.ndarray
-    """Arrivals: their time, what orders those of one time, the packet, and the next in their bucket."""
+    events: np.ndarray
+    """Arrivals: their time, what orders those of one time, the packet, and the next in their bucket. In one
+    array, so that each is on one cache line."""
     free: np.ndarray
     """Places of no arrival, as a stack."""
     heads: np.ndarray
     heap: np.ndarray
-    alarm_times: np.ndarray
-    alarm_keys: np.ndarray
+    alarms: np.ndarray
+    """The heap of alarms: time, and kind and peer."""
     planned: np.ndarray
     """How often each peer was to send so far."""
     messages: np.ndarray
@@ -137,15 +138,11 @@ def fresh(given: Scenario, links: int, copies: float, observed: bool) -> tuple[R
     alarms = 4 * given.peers + 1024
     run = Run(
         at=np.zeros(SCALARS, np.int64),
-        when=np.empty(_MOST_EVENTS, np.int64),
-        key=np.empty(_MOST_EVENTS, np.uint64),
-        what=np.empty(_MOST_EVENTS, np.int32),
-        after=np.empty(_MOST_EVENTS, np.int32),
+        events=np.empty((_MOST_EVENTS, 4), np.int64),
         free=np.empty(_MOST_EVENTS, np.int32),
         heads=np.full(buckets, -1, np.int32),
         heap=np.empty(_MOST_EVENTS, np.int32),
-        alarm_times=np.empty(alarms, np.int64),
-        alarm_keys=np.empty(alarms, np.int64),
+        alarms=np.empty((2, alarms), np.int64),
         planned=np.zeros(given.peers, np.int64),
         messages=np.zeros(given.peers, np.int64),
         silent=silent,
@@ -195,7 +192,7 @@ def start(run: Any, rules: Any, idle: Any) -> Any:
 @step
 def alarm(run: Any, time: Any, kind: Any, peer: Any) -> Any:
     """Something that a peer is to do by itself: onto the heap of alarms."""
-    times, keys, at = run.alarm_times, run.alarm_keys, run.at
+    times, keys, at = run.alarms[0], run.alarms[1], run.at
     place = at[ALARMS]
     if place == len(times):
         at[FULL] = 1
@@ -214,7 +211,7 @@ def alarm(run: Any, time: Any, kind: Any, peer: Any) -> Any:
 @step
 def next_alarm(run: Any) -> Any:
     """Take the first alarm off its heap; its key."""
-    times, keys, at = run.alarm_times, run.alarm_keys, run.at
+    times, keys, at = run.alarms[0], run.alarms[1], run.at
     first = keys[0]
     at[ALARMS] -= 1
     size = at[ALARMS]
@@ -256,14 +253,14 @@ def wake_at(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
 
 @step
 def heap_push(run: Any, event: Any) -> Any:
-    when, key, heap, at = run.when, run.key, run.heap, run.at
+    events, heap, at = run.events, run.heap, run.at
     place = at[HEAPED]
     at[HEAPED] += 1
-    time, order = when[event], key[event]
+    time, order = events[event, WHEN], events[event, ORDER]
     while place:
         above = place - 1 >> 1
         other = heap[above]
-        if when[other] < time or (when[other] == time and key[other] <= order):
+        if events[other, WHEN] < time or (events[other, WHEN] == time and events[other, ORDER] <= order):
             break
         heap[place] = other
         place = above
@@ -272,28 +269,28 @@ def heap_push(run: Any, event: Any) -> Any:
 
 @step
 def heap_pop(run: Any) -> Any:
-    when, key, heap, at = run.when, run.key, run.heap, run.at
-    first = heap[0]
+    events, heap, at = run.events, run.heap, run.at
     at[HEAPED] -= 1
     size = at[HEAPED]
     event = heap[size]
-    time, order = when[event], key[event]
+    time, order = events[event, WHEN], events[event, ORDER]
     place = 0
     while True:
         below = 2 * place + 1
         if below >= size:
             break
         lower = heap[below]
+        first, key = events[lower, WHEN], events[lower, ORDER]
         if below + 1 < size:
             other = heap[below + 1]
-            if when[other] < when[lower] or (when[other] == when[lower] and key[other] < key[lower]):
+            if events[other, WHEN] < first or (events[other, WHEN] == first and events[other, ORDER] < key):
                 below, lower = below + 1, other
-        if time < when[lower] or (time == when[lower] and order <= key[lower]):
+                first, key = events[lower, WHEN], events[lower, ORDER]
+        if time < first or (time == first and order <= key):
             break
         heap[place] = lower
         place = below
     heap[place] = event
-    return first
 
 
 @step
@@ -302,22 +299,22 @@ def arrival(run: Any, rules: Any, time: Any, source: Any, to: Any, number: Any, 
     at, heads = run.at, run.heads
     if at[FREE] == len(run.free):  # the stack is filled as it is first used
         event = at[PLANNED]
-        if event == len(run.when):
+        if event == len(run.events):
             at[FULL] = 1
             return
         at[PLANNED] += 1
     else:
-        event = run.free[at[FREE]]
+        event = np.int64(run.free[at[FREE]])
         at[FREE] += 1
-    run.when[event] = time
-    run.key[event] = np.uint64((to << _PEER_BITS | source) << _NUMBER_BITS | number)
-    run.what[event] = packet
+    made = run.events[event]
+    made[WHEN], made[WHAT] = time, packet
+    made[ORDER] = (np.int64(to) << _PEER_BITS | source) << _NUMBER_BITS | number
     bucket = time >> rules.width
     if bucket <= at[BUCKET]:
         heap_push(run, event)
     else:
         place = bucket & len(heads) - 1
-        run.after[event] = heads[place]
+        made[AFTER] = heads[place]
         heads[place] = event
 
 
@@ -334,27 +331,27 @@ def following(run: Any, rules: Any) -> Any:
     if under_way > 0:
         mask = len(heads) - 1
         # No further than the next alarm: what it does may come before what is planned.
-        limit = run.alarm_times[0] >> rules.width if at[ALARMS] else np.int64(1 << 62)
+        limit = run.alarms[0, 0] >> rules.width if at[ALARMS] else np.int64(1 << 62)
         while at[HEAPED] == 0 and at[BUCKET] < limit:
             at[BUCKET] += 1
-            event = heads[at[BUCKET] & mask]
+            event = np.int64(heads[at[BUCKET] & mask])
             heads[at[BUCKET] & mask] = -1
             while event >= 0:
                 heap_push(run, event)
-                event = run.after[event]
+                event = run.events[event, AFTER]
     if at[HEAPED]:
-        event = run.heap[0]
-        if at[ALARMS] == 0 or run.when[event] <= run.alarm_times[0]:
+        event = np.int64(run.heap[0])
+        time, order, packet = run.events[event, WHEN], run.events[event, ORDER], run.events[event, WHAT]
+        if at[ALARMS] == 0 or time <= run.alarms[0, 0]:
             heap_pop(run)
             at[FREE] -= 1
             run.free[at[FREE]] = event
-            at[NOW] = run.when[event]
-            ends = run.key[event] >> np.uint64(_NUMBER_BITS)
-            peer = np.int64(ends >> np.uint64(_PEER_BITS))
-            return ARRIVAL, peer, np.int64(ends) & (1 << _PEER_BITS) - 1, run.what[event]
+            at[NOW] = time
+            ends = order >> _NUMBER_BITS
+            return ARRIVAL, ends >> _PEER_BITS, ends & (1 << _PEER_BITS) - 1, packet
     if at[ALARMS] == 0:
         return NOTHING, 0, 0, 0
-    at[NOW] = run.alarm_times[0]
+    at[NOW] = run.alarms[0, 0]
     if at[PLANNED] - (len(run.free) - at[FREE]) == 0:
         at[BUCKET] = max(at[BUCKET], (at[NOW] >> rules.width) - 1)
     key = next_alarm(run)
