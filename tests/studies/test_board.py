@@ -7,7 +7,7 @@ import pytest
 
 from antecede.sim.engines import simulate
 from antecede.studies.papers import contest, p000
-from antecede.studies.papers.board import Done, Row, Runs, claim, interval, judge, number, slope
+from antecede.studies.papers.board import Done, Row, Runs, claim, interval, judge, number, slope, wire_figure
 from antecede.studies.scoreboard import Reproduction, cells, markdown, tally
 
 
@@ -98,7 +98,7 @@ def test_grids_are_sound_and_every_run_in_them_is_different() -> None:
 
 def test_figures_have_a_line_for_everything_that_was_run(runs: Runs) -> None:
     drawn = {figure.number: figure for figure in p000.figures(runs)}
-    assert set(drawn) == {f"{number}{part}" for number in range(4, 10) for part in "ab"}
+    assert set(drawn) == {"bytes"} | {f"{number}{part}" for number in range(4, 10) for part in "ab"}
     assert [len(points) for points in drawn["4a"].lines.values()] == [2, 2, 2, 2]
 
 
@@ -115,3 +115,12 @@ def test_the_scoreboard_reads_well() -> None:
     assert "| a \\| b | 1,234 | 1,300 ± 100 | 5 | 1.05 | matches |  |" in text
     assert "## Paper 004" in text
     assert "| n | mbcp |" in text
+
+
+def test_bytes_on_the_wire_stand_beside_bytes_as_the_paper_counts_them() -> None:
+    (figure,) = wire_figure(
+        {"one": ([(10, 100.0), (20, 200.0)], [(10, 90.0), (20, 150.0)]), "other": ([], [])}, "nodes"
+    )
+    assert list(figure.lines) == ["one, as the paper counts", "one, on our wire"]
+    assert "one 150 for 200 bytes at 20 (-25 %)." in figure.note
+    assert wire_figure({}) == []

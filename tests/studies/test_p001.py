@@ -125,7 +125,7 @@ def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
 
 
 def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: Runs) -> None:
-    of_load, of_size = p001.figures(tiny)
+    of_load, of_size, _ = p001.figures(tiny)
     line = dict(of_load.lines["n = 3"])
     assert line[0.1] < line[0.5] < line[1.0] < line[4.0]
     assert all(line[load] <= named for load, named in of_load.lines["n = 3, all others named"])

@@ -144,7 +144,8 @@ def test_more_data_takes_longer_and_the_rows_say_so(tiny: Runs) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
-    drawn = p002.figures(tiny)
+    *drawn, wire = p002.figures(tiny)
+    assert wire.number == "bytes"
     assert {int(figure.number.rstrip("ab")) for figure in drawn} == set(range(3, 18))
     for figure in drawn:
         assert list(figure.lines) == ["Overlay", "Timestamp", "Timestamp, unicast"]

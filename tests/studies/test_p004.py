@@ -85,7 +85,7 @@ def test_a_parameter_moves_a_row() -> None:
 
 def test_every_figure_is_drawn_from_what_was_run() -> None:
     drawn = {figure.number: figure for figure in p004.figures(tiny())}
-    assert set(drawn) == {"1a", "1b", "T1", "T2", "T3", "6", "7", "8", "9", "10", "11"}
+    assert set(drawn) == {"1a", "1b", "T1", "T2", "T3", "6", "7", "8", "9", "10", "11", "bytes"}
     for figure in drawn.values():
         assert all(figure.lines.values()), figure.number
     for shares in (drawn["T2"], drawn["T3"], drawn["6"], drawn["9"], drawn["10"]):

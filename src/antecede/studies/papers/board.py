@@ -167,6 +167,27 @@ class Figure(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+Points = list[tuple[float, float]]
+
+
+def wire_figure(counted: dict[str, tuple[Points, Points]], x_label: str = "peers") -> list[Figure]:
+    """Control information of each protocol as its paper counts and as our wire has it; says by how much they
+    differ at the largest size. Papers leave out identities, numbers and framing; a wire cannot."""
+    lines: dict[str, Points] = {}
+    said = []
+    for name, (paper, wire) in counted.items():
+        if not paper or not wire:
+            continue
+        lines[f"{name}, as the paper counts"], lines[f"{name}, on our wire"] = paper, wire
+        (size, before), (_, ours) = paper[-1], wire[-1]
+        if before:
+            change = 100 * (ours / before - 1)
+            said.append(f"{name} {ours:,.0f} for {before:,.0f} bytes at {size:,.0f} ({change:+.0f} %)")
+    note = f"Our wire, with identities, numbers and framing, which papers do not count: {'; '.join(said)}."
+    title = "Control information a message"
+    return [Figure("bytes", title, x_label, "bytes", lines, note=note if said else "")] if lines else []
+
+
 class Reading(msgspec.Struct, frozen=True):
     """Where a paper leaves something open: what, how it is read here, and why."""
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from antecede.sim.scenario import Scenario, scenario
-from antecede.studies.papers.board import Figure, Paper, Reading, Row, Runs, Scale, claim, number, slope
+from antecede.studies.papers.board import (
+    Figure,
+    Paper,
+    Reading,
+    Row,
+    Runs,
+    Scale,
+    claim,
+    number,
+    slope,
+    wire_figure,
+)
 
 PAPER = "000"
 DELAYS = {"0–50 ms": "normal:0-50ms", "50–250 ms": "normal:50-250ms", "50–550 ms": "normal:50-550ms"}
@@ -244,7 +255,15 @@ def figures(runs: Runs) -> list[Figure]:
             lines["12.5/s a peer"] = _of(runs, name, delay).line(MEASURES[name][1], size)
             title = f"{name.capitalize()} at a fixed total rate, delays of {delay}"
             made.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
-    return made
+    return made + _wire(runs)
+
+
+def _wire(runs: Runs) -> list[Figure]:
+    both = {}
+    for measure in (name for name in MEASURES if name.endswith("communication")):
+        there, figure = _of(runs, measure, "50–250 ms"), MEASURES[measure][1]
+        both[measure.split()[0]] = there.line(figure, size), there.line(figure.replace("paper", "wire"), size)
+    return wire_figure(both)
 
 
 READINGS = [

@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from antecede.sim.scenario import Scenario, scenario
-from antecede.studies.papers.board import Figure, Paper, Reading, Row, Runs, Scale, claim, number
+from antecede.studies.papers.board import Figure, Paper, Reading, Row, Runs, Scale, claim, number, wire_figure
 
 PAPER = "001"
 PUBLISHED = 0.0497
@@ -239,6 +239,9 @@ def figures(runs: Runs) -> list[Figure]:
         Figure(
             "b", f"The worst case against the group, at a load of {LOAD:g}", "participants",
             "share of messages", sizes, {"n predecessors": [(float(SIZE), PUBLISHED)]},
+        ),
+        *wire_figure(
+            {"mbcp": (at_load.line("paper_bytes_mean"), at_load.line("control_bytes_mean"))}, "participants"
         ),
     ]  # fmt: skip
 

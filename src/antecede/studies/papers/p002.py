@@ -10,7 +10,7 @@ The runs are in `p002_runs`, the rows in `p002_scores` and `p002_overlays`, what
 
 from __future__ import annotations
 
-from antecede.studies.papers.board import Figure, Paper, Reading, Runs
+from antecede.studies.papers.board import Figure, Paper, Reading, Runs, wire_figure
 from antecede.studies.papers.p002_open import OPEN_QUESTION, open_figures, open_grid, open_score
 from antecede.studies.papers.p002_runs import DATA, MB, MS, PAPER, grid, of
 from antecede.studies.papers.p002_scores import score
@@ -42,7 +42,11 @@ def figures(runs: Runs) -> list[Figure]:
                 }
                 title = f"{title}, {data} bytes of data"
                 made.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
-    return made
+    both = {}
+    for name in ("Overlay", "Timestamp"):
+        there = of(runs, name, 0)
+        both[name] = there.line("paper_bytes_mean"), there.line("control_bytes_mean")
+    return made + wire_figure(both, "nodes")
 
 
 READINGS = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from antecede.studies.papers.board import Done, Figure, Paper, Reading, Runs
+from antecede.studies.papers.board import Done, Figure, Paper, Reading, Runs, wire_figure
 from antecede.studies.papers.p004_open import open_figures, open_grid, open_score
 from antecede.studies.papers.p004_runs import (
     AGG,
@@ -57,7 +57,14 @@ def figures(runs: Runs) -> list[Figure]:
     sizes = sizes_run(runs)
     if not sizes:
         return []
-    return [*_over_sizes(runs), *_distributions(runs, min(sizes[-1], DETAILED), sizes[-1])]
+    plain = of(runs, NONE)
+    both = {"a clock": (plain.line("paper_bytes_mean"), plain.line("control_bytes_mean"))}
+    largest = sizes[-1]
+    return [
+        *_over_sizes(runs),
+        *_distributions(runs, min(largest, DETAILED), largest),
+        *wire_figure(both, "nodes"),
+    ]
 
 
 def _over_sizes(runs: Runs) -> list[Figure]:
