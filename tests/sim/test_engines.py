@@ -15,7 +15,7 @@ from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols.freescale import FreeScale
 from antecede.sim import chance
-from antecede.sim.engines import Engine, choose, simulate
+from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
 from antecede.sim.kernels import flat
 from antecede.sim.network import parse_delay
@@ -145,10 +145,22 @@ def test_the_engine_is_chosen_by_itself_and_says_why() -> None:
     assert choose(small, observed=False) == ("reference", "the run is short")
     assert choose(large, observed=False)[0] == "recurrence"
     assert choose(large, observed=True) == ("reference", "its events are to be seen one by one")
-    other = scenario(protocol="multigroup", peers=200, seconds=2)
+    other = scenario(protocol="multigroup", peers=200, seconds=20)
     assert choose(other, observed=False) == ("reference", "multigroup has no compiled twin there")
     with pytest.raises(InputError, match="the recurrence engine cannot do this run: multigroup has no"):
         simulate(other, engine="recurrence")
+
+
+def test_what_a_sweep_needs_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, str]] = []
+
+    def note(given: Scenario, engine: Engine) -> None:
+        made.append((given.protocol, engine))
+
+    monkeypatch.setattr("antecede.sim.engines.simulate", note)
+    large = [scenario(protocol=name, peers=500, seconds=2) for name in ("mbcp", "freescale", "multigroup")]
+    prepare([*large, *large, scenario(protocol="flooding", peers=10)])
+    assert made == [("mbcp", "recurrence"), ("freescale", "event")]
 
 
 def test_progress_is_told_by_either_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_a_failed_run_is_reported_while_the_others_finish(spark: SparkSession, t
 
 
 def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSession, tmp_path: Path) -> None:
-    Sweep(tmp_path, grid(), metrics_only=True).simulate(spark)
+    Sweep(tmp_path, grid(), traced=lambda _: False).simulate(spark)
     assert list(tmp_path.rglob("*.parquet")) == []
     traced = Sweep(tmp_path, grid())
     assert len(traced.unfinished()) == 4
@@ -100,7 +100,7 @@ def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSes
 
 
 def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), metrics_only=True)
+    sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), traced=lambda _: False)
     sweep.simulate(spark)
     summary = write_results(sweep)
     assert summary.column_names[:4] == ["protocol", "peers", "delay", "runs"]
@@ -137,7 +137,7 @@ def test_a_damaged_result_is_named(spark: SparkSession, tmp_path: Path, name: st
 
 def test_a_sweep_over_faults_has_its_tables(spark: SparkSession, tmp_path: Path) -> None:
     faults: list[object] = [[], ["duplicate:10%:50ms"], ["duplicate:10%:50ms", "reorder:5%:90ms"]]
-    sweep = Sweep(tmp_path, grid(faults=faults), metrics_only=True)
+    sweep = Sweep(tmp_path, grid(faults=faults), traced=lambda _: False)
     sweep.simulate(spark)
     summary = write_results(sweep)
     assert summary.column_names[2] == "faults"

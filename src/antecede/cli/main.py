@@ -252,7 +252,8 @@ def sweep(
     from antecede.studies.pipeline import run_study, write_report
 
     with show.progress() as progress:
-        outcome = run_study(out, scenarios, master=master, metrics_only=metrics_only, progress=progress)
+        traced = (lambda _: False) if metrics_only else (lambda _: True)
+        outcome = run_study(out, scenarios, master=master, traced=traced, progress=progress)
     views.study(
         outcome, write_report(out, f"Sweep of {grid.name}", failed=outcome.failed), str(grid), as_json
     )

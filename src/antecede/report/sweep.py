@@ -69,7 +69,9 @@ def lead(summary: pa.Table, failed: int = 0) -> str:
     if not audited:
         return f"{made}; nothing was audited."
     found = f"{faults(rows):,} violations" if faults(rows) else "every one after its causes"
-    return f"{made}, {audited:,} deliveries audited on Spark: {found}."
+    others = sum(row["runs"] for row in rows if row["causal_deliveries"] is None)
+    untraced = f" {others:,} runs left figures only and were not audited." if others else ""
+    return f"{made}, {audited:,} deliveries audited on Spark: {found}.{untraced}"
 
 
 def sweep_page(

@@ -34,8 +34,8 @@ Progress = Callable[[float], None]
 _EVENT = {"flooding": "flooding", "freescale": "freescale"}
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
-_SHORT = 300_000
-"""Deliveries that the reference does while compiled code is being loaded."""
+_SHORT = {"recurrence": 300_000, "event": 2_000_000}
+"""Deliveries that the reference does while code is being loaded, or on a new machine compiled."""
 _STEPS = 20_000
 
 
@@ -52,9 +52,9 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     if engine == "reference":
         return engine, "it was asked for"
     if engine == "auto":
-        if given.messages_expected() * given.peers < _SHORT:
-            return "reference", "the run is short"
         fitting: Engine = "recurrence" if given.protocol in _RECURRENCE else "event"
+        if given.messages_expected() * given.peers < _SHORT[fitting]:
+            return "reference", "the run is short"
         unfit = _unfit(given, observed, fitting)
         return ("reference", unfit) if unfit else (fitting, "the fastest that can do it")
     unfit = _unfit(given, observed, engine)
@@ -78,6 +78,15 @@ def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
 def _kernel(given: Scenario, engine: Engine) -> ModuleType:
     name = "flat" if engine == "recurrence" else _EVENT[given.protocol]
     return import_module(f"antecede.sim.kernels.{name}")
+
+
+def prepare(scenarios: Sequence[Scenario]) -> None:
+    """Compile what these will need, so that tasks that run at the same time do not all do so."""
+    wanted = {(choose(given, observed=False)[0], given.protocol): given for given in scenarios}
+    for (engine, protocol), given in wanted.items():
+        if engine != "reference":
+            small = Scenario(protocol, peers=3, seconds=0.01, network=given.network, probes=given.probes)
+            simulate(small, engine=engine)
 
 
 def simulate(

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.errors import AntecedeError, InputError
 from antecede.order import Verdict
-from antecede.sim.engines import simulate
+from antecede.sim.engines import prepare, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
@@ -58,11 +58,16 @@ class Sweep:
     """The runs of some scenarios, in a folder: which are finished, judged, failed."""
 
     def __init__(
-        self, folder: str | Path, scenarios: Sequence[Scenario], *, metrics_only: bool = False
+        self,
+        folder: str | Path,
+        scenarios: Sequence[Scenario],
+        *,
+        traced: Callable[[Scenario], bool] = lambda _: True,
     ) -> None:
+        """Runs that are not `traced` leave figures only, and so are not audited."""
         self.folder = Path(folder)
         self.scenarios = {scenario.key(): scenario for scenario in scenarios}
-        self.metrics_only = metrics_only
+        self.traced = {key: traced(scenario) for key, scenario in self.scenarios.items()}
 
     def run_folder(self, key: str) -> Path:
         return self.folder / "runs" / key
@@ -72,8 +77,11 @@ class Sweep:
 
     def unfinished(self) -> list[str]:
         """Runs that are still to be made: those without a result, or without a wanted trace."""
-        wanted = (_RUN,) if self.metrics_only else (_RUN, META)
-        return [key for key in self.scenarios if not self._has(key, *wanted)]
+        return [
+            key
+            for key, traced in self.traced.items()
+            if not self._has(key, _RUN, *([META] if traced else []))
+        ]
 
     def unjudged(self) -> list[str]:
         """Finished runs whose trace has not been audited."""
@@ -87,8 +95,9 @@ class Sweep:
         self.folder.mkdir(parents=True, exist_ok=True)
         refuse_unshared(spark, self.folder)
         _clear_abandoned(self.folder / "runs")
-        specs = [msgspec.json.encode(self.scenarios[key]).decode() for key in todo]
-        task = _task(str((self.folder / "runs").resolve()), specs, self.metrics_only)
+        prepare([self.scenarios[key] for key in todo if not self.traced[key]])
+        specs = [(msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key]) for key in todo]
+        task = _task(str((self.folder / "runs").resolve()), specs)
         # A partition a run, so a task a run; the specifications travel with the task's code.
         numbers = spark.range(0, len(todo), 1, len(todo))
         results = numbers.mapInArrow(task, "key string, error string")
@@ -151,19 +160,17 @@ def _read(file: Path, kind: type[T]) -> T:
 
 
 def _task(
-    runs: str, specs: list[str], metrics_only: bool
+    runs: str, specs: list[tuple[str, bool]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            made = [
-                _run(Path(runs), specs[number], metrics_only) for number in batch.column("id").to_pylist()
-            ]
+            made = [_run(Path(runs), *specs[number]) for number in batch.column("id").to_pylist()]
             yield pa.RecordBatch.from_pylist(made, schema=_OUTCOME)
 
     return task
 
 
-def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
+def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
     """One run, made in a folder of its own attempt and put in place when it is whole."""
     scenario = msgspec.json.decode(text, type=Scenario)
     key = scenario.key()
@@ -171,7 +178,7 @@ def _run(runs: Path, text: str, metrics_only: bool) -> dict[str, str | None]:
     aside.mkdir(parents=True)
     try:
         start = time.process_time()
-        metrics = simulate(scenario) if metrics_only else simulate_to(aside, scenario)
+        metrics = simulate_to(aside, scenario) if traced else simulate(scenario)
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on

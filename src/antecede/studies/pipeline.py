@@ -46,14 +46,14 @@ def run_study(
     scenarios: Sequence[Scenario],
     *,
     master: str | None = None,
-    metrics_only: bool = False,
+    traced: Callable[[Scenario], bool] = lambda _: True,
     progress: Progress = lambda *_: None,
 ) -> Outcome:
     """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a sweep goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    sweep = Sweep(folder, scenarios, metrics_only=metrics_only)
+    sweep = Sweep(folder, scenarios, traced=traced)
     total = len(sweep.scenarios)
     todo = len(sweep.unfinished())
     failed: dict[str, str] = {}

@@ -20,6 +20,8 @@ from antecede.trace.writer import write_whole
 
 PAPERS: dict[str, Paper] = {each.STUDY.name: each.STUDY for each in (p000, p001, p002, p003, p004)}
 BOARD = "scoreboard.json"
+_AUDITABLE = 1_000_000
+"""Deliveries of a run: beyond that its trace would take minutes to judge, so it leaves figures only."""
 
 
 def reproduce(
@@ -46,7 +48,7 @@ def reproduce(
     if finished_only:
         outcome = Outcome(write_results(sweep), {}, 0)
     else:
-        outcome = run_study(folder, list(every.values()), master=master, progress=progress)
+        outcome = run_study(folder, list(every.values()), master=master, traced=_traced, progress=progress)
     finished = {key: Done(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
 
     def runs(scenarios: Sequence[Scenario]) -> Runs:
@@ -60,3 +62,7 @@ def reproduce(
     write_whole(folder / BOARD, msgspec.json.encode(found))
     write_whole(folder / REPORT, document(parts, found).encode())
     return found, outcome
+
+
+def _traced(made: Scenario) -> bool:
+    return made.messages_expected() * made.peers <= _AUDITABLE

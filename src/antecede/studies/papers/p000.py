@@ -35,8 +35,6 @@ SIZES: dict[Scale, dict[str, list[int]]] = {
         "50–550 ms": [10, 50, 100, 200, 300, 400],
     },
 }
-LARGEST = 100
-"""What the plain engine does in reasonable time; larger sizes are pending."""
 RATES = (2500, 2000, 1500, 1000)
 """Messages a second in all, of the scalability runs."""
 RATE_SIZES: dict[Scale, list[int]] = {"quick": [], "full": [100, 150, 200]}
@@ -128,7 +126,6 @@ def grid(scale: Scale) -> list[Scenario]:
         _run(protocol, peers, delay, seed)
         for delay, sizes in SIZES[scale].items()
         for peers in sizes
-        if peers <= LARGEST
         for protocol in PROTOCOLS
         for seed in seeds
     ]
@@ -136,16 +133,10 @@ def grid(scale: Scale) -> list[Scenario]:
         _run("freescale", peers, delay, seed, interval_of(rate, peers))
         for delay in DELAYS
         for rate in RATES
-        for peers in _rate_sizes(scale)
+        for peers in RATE_SIZES[scale]
         for seed in seeds[:2]
     ]
     return runs
-
-
-def _rate_sizes(scale: Scale) -> list[int]:
-    """One size alone makes no slope."""
-    sizes = [peers for peers in RATE_SIZES[scale] if peers <= LARGEST]
-    return sizes if len(sizes) > 1 else []
 
 
 def _of(runs: Runs, measure: str, delay: str, rate: int | None = None) -> Runs:
