@@ -1,8 +1,9 @@
 """The event kernels' common ground: time, links and what is counted; the twin of `sim/world.py`.
 
 Arrivals are in a calendar: a ring of buckets of equal width, each a chain of events, and a heap of those
-whose bucket has come. What a peer does by itself, sending and waking, is in a second heap of alarms. An
-arrival costs O(1) to plan and O(log of a bucket) to take; the width is such that a bucket holds about eight.
+whose bucket has come; what is further ahead than the ring is long stays in its bucket for another turn.
+What a peer does by itself, sending and waking, is in a second heap of alarms. An arrival costs O(1) to plan
+and O(log of a bucket) to take; the width is such that a bucket holds about eight.
 
 A kernel for a protocol has a loop over `following` and calls `transmit`, `arrived`, `delivered` and the like
 as the world would. All of it is in arrays, so that it can stop between any two events and go on. They are
@@ -338,11 +339,17 @@ def following(run: Any, rules: Any) -> Any:
         limit = run.alarm_times[0] >> rules.width if at[ALARMS] else np.int64(1 << 62)
         while at[HEAPED] == 0 and at[BUCKET] < limit:
             at[BUCKET] += 1
-            event = heads[at[BUCKET] & mask]
-            heads[at[BUCKET] & mask] = -1
+            place = at[BUCKET] & mask
+            event = heads[place]
+            heads[place] = -1
             while event >= 0:
-                heap_push(run, event)
-                event = run.after[event]
+                after = run.after[event]
+                if run.when[event] >> rules.width > at[BUCKET]:  # in a later turn of the ring
+                    run.after[event] = heads[place]
+                    heads[place] = event
+                else:
+                    heap_push(run, event)
+                event = after
     if at[HEAPED]:
         event = run.heap[0]
         if at[ALARMS] == 0 or run.when[event] <= run.alarm_times[0]:
