@@ -91,6 +91,24 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
     return any_scenario(source, protocol, **others)
 
 
+def paper_scenario(source: random.Random, protocol: str) -> Scenario:
+    """Any run as paper 004 measures it: nodes with queues or plain links, and a probe that sees packets."""
+    pick = source.choice
+    nodes = {
+        "model": "nodes", "propagation": pick((*DELAYS, "gauss:100ms,25ms,1ms")), "mtu": pick((60, 1500)),
+        "transmission": pick(("0s", "1us", "1ms", "70ms")), "processing": pick(("0s", "1ms")),
+    }  # fmt: skip
+    others: dict[str, object] = {
+        "network": pick((None, nodes, nodes)),
+        "count": pick(("wire", "paper")),
+        "probes": pick(((), ("bundles",), ("bundles",))),
+        "warmup": pick((0.0, 0.1)),
+        "payload": pick((0, 50, 200, 1600)),
+    }
+    usual = msgspec.to_builtins(event_scenario(source, protocol))
+    return scenario(**{**usual, **others})
+
+
 class Seen:
     """All that an observer is shown, in order."""
 
@@ -115,10 +133,19 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding", "freescale"])
+@pytest.mark.parametrize("protocol", ["flooding", "freescale", "vcube", "vcube-agg"])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)
+    here, there = Seen(), Seen()
+    assert simulate(made, [here], "event") == simulate(made, [there], "reference")
+    assert here.events == there.events
+
+
+@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
+@for_all(some.integers(0, 1 << 60))
+def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str, seed: int) -> None:
+    made = paper_scenario(random.Random(seed), protocol)
     here, there = Seen(), Seen()
     assert simulate(made, [here], "event") == simulate(made, [there], "reference")
     assert here.events == there.events

@@ -118,7 +118,7 @@ class VcubeAgg(TimestampDiff):
         """What can be passed on now, by cluster, after new messages have come."""
         out: dict[int, list[Dependent]] = {}
         awake = [MessageId(message.origin, message.seq) for message in arrived]
-        for origin in {message.origin for message in arrived}:
+        for origin in dict.fromkeys(message.origin for message in arrived):
             awake += self._advance(origin)
         for message in dict.fromkeys(awake):
             if message in self.passing:

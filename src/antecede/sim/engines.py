@@ -31,7 +31,12 @@ Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]
 """Told which share of a run is done, now and then."""
 
-_EVENT = {"flooding": "flooding", "freescale": "freescale"}
+_EVENT = {
+    "flooding": "flooding",
+    "freescale": "freescale",
+    "vcube": "vcube",
+    "vcube-agg": "vcube",
+}
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = {"recurrence": 300_000, "event": 2_000_000}

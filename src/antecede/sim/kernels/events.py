@@ -1,8 +1,9 @@
 """The event kernels' common ground: time, links and what is counted; the twin of `sim/world.py`.
 
 Arrivals are in a calendar: a ring of buckets of equal width, each a chain of events, and a heap of those
-whose bucket has come. What a peer does by itself, sending and waking, is in a second heap of alarms. An
-arrival costs O(1) to plan and O(log of a bucket) to take; the width is such that a bucket holds about eight.
+whose bucket has come; what is further ahead than the ring is long stays in its bucket for another turn.
+What a peer does by itself, sending and waking, is in a second heap of alarms. An arrival costs O(1) to plan
+and O(log of a bucket) to take; the width is such that a bucket holds about eight.
 
 A kernel for a protocol has a loop over `following` and calls `transmit`, `arrived`, `delivered` and the like
 as the world would. All of it is in arrays, so that it can stop between any two events and go on. They are
@@ -334,11 +335,17 @@ def following(run: Any, rules: Any) -> Any:
         limit = run.alarms[0, 0] >> rules.width if at[ALARMS] else np.int64(1 << 62)
         while at[HEAPED] == 0 and at[BUCKET] < limit:
             at[BUCKET] += 1
-            event = np.int64(heads[at[BUCKET] & mask])
-            heads[at[BUCKET] & mask] = -1
+            place = at[BUCKET] & mask
+            event = np.int64(heads[place])
+            heads[place] = -1
             while event >= 0:
-                heap_push(run, event)
-                event = run.events[event, AFTER]
+                after = run.events[event, AFTER]
+                if run.events[event, WHEN] >> rules.width > at[BUCKET]:  # in a later turn of the ring
+                    run.events[event, AFTER] = heads[place]
+                    heads[place] = event
+                else:
+                    heap_push(run, event)
+                event = after
     if at[HEAPED]:
         event = np.int64(run.heap[0])
         time, order, packet = run.events[event, WHEN], run.events[event, ORDER], run.events[event, WHAT]

@@ -1,0 +1,111 @@
+"""The twin of `protocols/vcube.py`: runs of `vcube` and `vcube-agg`.
+
+Memory is peers × senders, 20 bytes for each pair and for `vcube-agg` 28; the clocks of messages that are
+under way; and what is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from antecede.protocols.vcube import VcubeAgg
+from antecede.sim import workload
+from antecede.sim.kernels import bundles, events, nodes, pools
+from antecede.sim.kernels import vcube_members as members
+from antecede.sim.kernels.bundles import watch_receive
+from antecede.sim.kernels.cubes import cluster
+from antecede.sim.kernels.events import ARRIVAL, NOTHING, NOW, SEND, STOPPED, arrived, following, plan
+from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.sizes import payload_head
+from antecede.sim.kernels.vcube_members import HELD, Terms, broadcast, serve, take, take_deliveries
+from antecede.sim.kernels.vcube_together import receive_together
+from antecede.sim.metrics import Metrics
+from antecede.sim.nodes import NodesModel
+from antecede.sim.scenario import Scenario
+from antecede.sim.world import Observer
+
+_MOST_PAIRS = 1 << 27
+"""Peers × senders: 4 GB."""
+
+
+def unfit(given: Scenario) -> str:
+    """Why a run cannot be done so; nothing if it can."""
+    if not isinstance(given.network, NodesModel | None):
+        return "delays depend on what else is sent"
+    others = set(given.probes) - {"bundles"}
+    if others:
+        return f"probe {min(others)} is not compiled for {given.protocol}"
+    if given.probes and given.payload > bundles.MOST_PAYLOAD:
+        return "packets are too large to be counted by their size"
+    if given.peers * len(_senders(given)) > _MOST_PAIRS:
+        return "too many peers have to remember too many senders"
+    return ""
+
+
+def _senders(given: Scenario) -> list[int]:
+    load = given.load()
+    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
+    return sorted(set(those) - set(given.silent))
+
+
+def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    together = given.protocol != "vcube"
+    height = (given.peers - 1).bit_length()
+    terms = Terms(
+        given.peers, height, given.payload, payload_head(given.payload), given.count == "paper", together,
+        VcubeAgg.mtu, False,
+    )  # fmt: skip
+    made, rules = events.fresh(given, given.peers * height, given.peers - 1, bool(observers))
+    state = members.fresh(given.peers, _senders(given), together)
+    queues, watch, memory = nodes.fresh(given), bundles.fresh(given), pools.fresh()
+    events.drive(
+        made, rules, lambda count: advance(made, rules, queues, watch, memory, state, terms, count),
+        observers, progress,
+    )  # fmt: skip
+    measured = nodes.figures(queues) | bundles.figures(watch)
+    return events.metrics(made, int(state.at[HELD]), measured)
+
+
+@loop
+def advance(
+    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, budget: Any
+) -> Any:
+    """So many events; False if there are no more."""
+    for _ in range(budget):
+        kind, peer, source, packet = following(run, rules)
+        if kind == NOTHING:
+            return False
+        if kind == STOPPED:
+            return True
+        if kind == SEND:
+            broadcast(run, rules, nodes, watch, pools, state, terms, peer)
+            run.planned[peer] += 1
+            plan(run, rules, peer, run.at[NOW])
+        elif kind == ARRIVAL:
+            if terms.together:
+                receive_together(run, rules, nodes, watch, pools, state, terms, peer, source, packet)
+            else:
+                receive(run, rules, nodes, watch, pools, state, terms, peer, source, packet)
+            take_deliveries(run, rules, nodes, watch, pools, state, terms, peer)
+    return True
+
+
+@step
+def receive(
+    run: Any,
+    rules: Any,
+    nodes: Any,
+    watch: Any,
+    pools: Any,
+    state: Any,
+    terms: Any,
+    me: Any,
+    link: Any,
+    message: Any,
+) -> Any:
+    """The twin of `Vcube.receive`."""
+    arrived(run, me, link, state.origin[message], state.seq[message])
+    watch_receive(run, watch, me, link)
+    if take(run, watch, pools, state, me, message, 0):
+        serve(run, rules, nodes, watch, state, terms, me, cluster(me, link), message)
