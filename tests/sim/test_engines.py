@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given as for_all
@@ -12,6 +13,7 @@ from hypothesis import strategies as some
 
 from antecede.errors import InputError
 from antecede.order import MessageId
+from antecede.protocols import catalog
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, simulate
 from antecede.sim.kernels import chance as compiled
@@ -21,6 +23,7 @@ from antecede.sim.scenario import Scenario, scenario
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")
+SIZES = (1, 2, 3, 5, 8, 13, 21)
 words = some.integers(0, (1 << 64) - 1)
 
 
@@ -46,7 +49,7 @@ def test_compiled_delays_are_the_same_delays(text: str, bits: int) -> None:
 def any_scenario(source: random.Random, protocol: str, **others: object) -> Scenario:
     """Any run of a protocol that kernels can do."""
     pick = source.choice
-    peers = pick((1, 2, 3, 5, 8, 13, 21))
+    peers = pick(SIZES)
     fields: dict[str, object] = {
         "protocol": protocol, "peers": peers, "seed": source.getrandbits(60),
         "seconds": pick((0.2, 0.7)), "rate": pick((1.0, 10.0, 60.0)), "burst": pick((None, 3)),
@@ -72,14 +75,22 @@ def flat_scenario(source: random.Random) -> Scenario:
 
 
 def event_scenario(source: random.Random, protocol: str) -> Scenario:
-    """Any run that an event kernel can do: with answers, with faults, in order or not."""
-    most = source.choice((None, 7, 40))
+    """Any run that an event kernel can do: with answers, with faults, in order or not, in any layout."""
+    most, peers = source.choice((None, 7, 40)), source.choice(SIZES)
     others: dict[str, object] = {
         "most_messages": most,
+        "peers": peers,
         "fifo": source.choice((None, True, False)),
         "faults": tuple(fault for fault in FAULTS if source.random() < 0.15),
         "reply": source.choice((0.0, 0.3)) if most else 0.0,
     }
+    layout = catalog.find(protocol).layout
+    if layout is not None:
+        others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
+        others["local_delay"] = source.choice((None, "wild:1us-10ms", "0-2ms", "0us"))
+        others["skew"] = source.choice((None, "1ms", "50ms"))
+        others["probes"] = source.choice(((), ("named",), ("costs",)))
+        others["warmup"] = source.choice((0.0, 0.1))
     return any_scenario(source, protocol, **others)
 
 
@@ -107,7 +118,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding"])
+@pytest.mark.parametrize("protocol", ["flooding", "hcg", "basic"])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)

@@ -31,7 +31,7 @@ Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]
 """Told which share of a run is done, now and then."""
 
-_EVENT = {"flooding": "flooding"}
+_EVENT = {"flooding": "flooding", "hcg": "hcg", "basic": "hcg"}
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = 300_000
