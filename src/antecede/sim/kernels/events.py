@@ -105,13 +105,16 @@ class Rules(NamedTuple):
     """Of a bucket, in bits of nanoseconds."""
 
 
-def fresh(given: Scenario, links: int, copies: float, observed: bool) -> tuple[Run, Rules]:
-    """Before anything happens. `links` is how many there are; `copies` how many packets a message makes."""
+def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: int = 0) -> tuple[Run, Rules]:
+    """Before anything happens. `links` is how many there are; `copies` how many packets a message makes.
+
+    `furthest` is how far ahead `wake_soon` may be asked for.
+    """
     load = given.load()
     until = round(given.seconds * SECOND)
     delay, local = parse_delay(given.delay), parse_delay(given.local_delay or given.delay)
     faults = [parse_fault(text) for text in given.faults]
-    longest = _longest((delay, local), faults)
+    longest = max(_longest((delay, local), faults), furthest)
     rate = max(1e-9, given.messages_expected() * copies / max(1, until))
     bits = 0
     while 1 << bits + 1 < _IN_A_BUCKET / rate or (longest >> bits) > 1 << 20:
@@ -256,6 +259,15 @@ def wake_at(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
 
 
 @step
+def wake_soon(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
+    """The same for those who are woken as often as packets come: in the calendar, as an arrival at a peer
+    above all others, so that it comes after the arrivals of its instant."""
+    time = max(clock - run.ahead[peer], run.at[NOW])
+    if time <= rules.last_wake:
+        arrival(run, rules, time, 0, 1 << _PEER_BITS | peer, 0, 0)
+
+
+@step
 def heap_push(run: Any, event: Any) -> Any:
     when, key, heap, at = run.when, run.key, run.heap, run.at
     place = at[HEAPED]
@@ -352,6 +364,8 @@ def following(run: Any, rules: Any) -> Any:
             at[NOW] = run.when[event]
             ends = run.key[event] >> np.uint64(_NUMBER_BITS)
             peer = np.int64(ends >> np.uint64(_PEER_BITS))
+            if peer >> _PEER_BITS:
+                return WAKE, peer & (1 << _PEER_BITS) - 1, 0, 0
             return ARRIVAL, peer, np.int64(ends) & (1 << _PEER_BITS) - 1, run.what[event]
     if at[ALARMS] == 0:
         return NOTHING, 0, 0, 0

@@ -34,6 +34,7 @@ from antecede.sim.kernels.hcg_clocks import (
     BUCKETS_BETWEEN,
     BUCKETS_HERE,
     CAME,
+    CELL_BITS,
     CELL_COLUMNS,
     COUNTED,
     FREE_CELLS,
@@ -85,14 +86,14 @@ from antecede.sim.kernels.hcg_clocks import (
 )
 from antecede.sim.kernels.jit import loop, step
 from antecede.sim.kernels.sizes import head_bytes, int_bytes, payload_head
-from antecede.sim.kernels.windows import has, has_bit, put, windows
+from antecede.sim.kernels.windows import beyond, highest, lacking, ones, put, windows
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
 
 _MOST_PACKETS = 1 << 23
-_MOST_CELLS = 1 << 26
+_MOST_CELLS = 1 << CELL_BITS
 _MOST_COUNTS = 1 << 29
 _MOST_QUEUED = 1 << 28
 _MOST_PAIRS = 1 << 28
@@ -130,12 +131,15 @@ def _layout(given: Scenario) -> Subgroups:
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    parsed = _layout(given).parsed()
+    layout = _layout(given)
+    parsed = layout.parsed()
     squares = sum(members**2 for _, members in parsed)
     linear = sum(members**2 for clock, members in parsed if clock == "lt")
-    copies = given.peers + len(parsed) + linear
-    made, rules = events.fresh(given, squares + len(parsed) ** 2, copies, bool(observers))
+    timed = sum(members for clock, members in parsed if clock == "rt")
+    copies = given.peers + len(parsed) + linear + timed
     plan, state = _fresh(given)
+    furthest = plan.patience + layout.skew
+    made, rules = events.fresh(given, squares + len(parsed) ** 2, copies, bool(observers), furthest)
     events.drive(made, rules, lambda count: advance(made, rules, plan, state, count), observers, progress)
     return events.metrics(made, int(stuck(plan, state)), _measured(given, state))
 
@@ -171,7 +175,6 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
     counted = squares if repeats or LINEAR in clocks else 0
     looked_at = peers if plan.named else 0
     remembering = peers if np.any(vectors) and not basic else 0
-    queues = peers * plan.room
     state = State(
         tops=np.zeros(TOPS, np.int64),
         packets=np.empty((_MOST_PACKETS, PACKET_COLUMNS), np.int64),
@@ -186,8 +189,7 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
         sent=np.zeros(peers, np.int64),
         alarm=np.zeros(peers, np.int64),
         heaped=np.zeros(peers, np.int64),
-        heap_keys=np.empty(queues, np.int64),
-        heap_cells=np.empty(queues, np.int32),
+        heap=np.empty((peers * plan.room, 2), np.int64),
         known=np.zeros(squares, np.int32),
         told=np.zeros(peers, np.int64),
         low=np.zeros(peers, np.int64),
@@ -309,9 +311,10 @@ def hold_between(state: Any, plan: Any, here: Any, cell: Any) -> Any:
             after = packets[packet, TURN]
         elif place >= _BEYOND:
             named = place - _BEYOND
-            number = cells[named, CAME]
-            met = has(far, taken + cells[named, PACKET], number)
-            key = _ONE | cells[named, PACKET] << 32 | number
+            subgroup, word = cells[named, PACKET], cells[named, CAME]
+            missing = lacking(far, taken + subgroup, word, np.uint64(cells[named, KEY]))
+            met = missing == 0
+            key = np.int64(0) if met else _ONE | subgroup << 32 | word << 6 | highest(missing)
             after = cells[named, NEXT]
         else:
             number = np.int64(state.rows[packets[packet, STAMP] + place])
@@ -518,21 +521,24 @@ def pass_on(
     packets[made, STAMP], packets[made, SENT_AT], packets[made, TURN] = row, packets[packet, SENT_AT], -1
     size = 2 + plan.head + int_bytes(origin) + int_bytes(seq) + int_bytes(number)
     size += head_bytes(plan.subgroups)
-    beyond = 0
+    singles = 0
     for subgroup in range(plan.subgroups):
         base, last = far.base[before + subgroup], far.last[before + subgroup]
         state.rows[row + subgroup] = base
         size += int_bytes(base)
-        for other in range(base + 1, last + 1):
-            if has_bit(far, before + subgroup, other) and not run.at[FULL]:
+        if last == base:
+            continue
+        for word in range(base >> 6, (last >> 6) + 1):
+            bits = beyond(far, before + subgroup, word)
+            if bits and not run.at[FULL]:
                 cell = new_cell(run, state)
-                cells[cell, PACKET], cells[cell, CAME] = subgroup, other
+                cells[cell, PACKET], cells[cell, CAME], cells[cell, KEY] = subgroup, word, np.int64(bits)
                 cells[cell, NEXT] = packets[made, TURN]
                 packets[made, TURN] = cell
-                beyond += 1
-                size += 1 + int_bytes(subgroup) + int_bytes(other)
-    size += head_bytes(beyond)
-    paper = 4 * (1 + plan.subgroups + beyond)
+                singles += ones(bits)
+                size += ones(bits) * (1 + int_bytes(subgroup) + int_bytes(word << 6))
+    size += head_bytes(singles)
+    paper = 4 * (1 + plan.subgroups + singles)
     if plan.named:
         look(run, state, plan, made)
     if plan.costs:
@@ -561,7 +567,8 @@ def look(run: Any, state: Any, plan: Any, packet: Any) -> Any:
             found = number <= state.rows[row + subgroup]
             cell = packets[packet, TURN]
             while cell >= 0 and not found:
-                found = state.cells[cell, PACKET] == subgroup and state.cells[cell, CAME] == number
+                if state.cells[cell, PACKET] == subgroup and state.cells[cell, CAME] == number >> 6:
+                    found = (state.cells[cell, KEY] >> (number & 63) & 1) != 0
                 cell = state.cells[cell, NEXT]
             if found:
                 after[origin, other, 1] += 1
@@ -586,7 +593,8 @@ def stuck(plan: Any, state: Any) -> Any:
     count = state.tops[WAITING]
     for me in range(len(state.heaped)):
         for place in range(state.heaped[me]):
-            packet = state.cells[state.heap_cells[me * plan.room + place], PACKET]
+            cell = state.heap[me * plan.room + place, 1] & (1 << CELL_BITS) - 1
+            packet = state.cells[cell, PACKET]
             count += state.packets[packet, ORIGIN] != me
     return count
 

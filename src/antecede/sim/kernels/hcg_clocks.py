@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.protocols.hcg_clocks import REMEMBERED
-from antecede.sim.kernels.events import FULL, NOW, wake_at
+from antecede.sim.kernels.events import FULL, NOW, wake_soon
 from antecede.sim.kernels.jit import step
 from antecede.sim.kernels.windows import Windows, put
 
@@ -27,12 +27,13 @@ TIMED, COUNTED, ACK, GLOBAL = range(4)
 USES, SORT, ORIGIN, SEQ, NUMBER, STAMP, SENT_AT, TURN, PACKET_COLUMNS = range(9)
 """`USES`: copies under way and members that hold it. `SORT`: which of the four, and four times its sender's
 place. `NUMBER`, `STAMP`: an acknowledgement's two as well; the stamp of vectors is where their row begins.
-`TURN`: a forwarded message's number from its own gateway; what a `Global` names beyond its counts, a list."""
+`TURN`: a forwarded message's number from its own gateway; what a `Global` names beyond its counts, a list of
+words: the subgroup, which of its words, the bits."""
 
 # Columns of `State.cells`.
 PACKET, CAME, NEXT, KEY, PLACE, CELL_COLUMNS = range(6)
 """Of a held packet: which, since when, the next in its list, what it is filed under and how far it was looked
-at. Other lists have two values and `NEXT`."""
+at. Other lists have values of their own and `NEXT`."""
 
 # Places in `State.tops`: the ends of lists, what is unused, and how many messages wait for others.
 (
@@ -45,7 +46,8 @@ BUCKETS_HERE, BUCKETS_BETWEEN = 64, 256
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _TO_HERE, _TO_BETWEEN = np.uint64(58), np.uint64(56)
 
-_SENDER_BITS = 20
+CELL_BITS, _NUMBER_BITS = 26, 23
+"""In a queue; senders have the 14 that are left."""
 _NONE = -1
 
 
@@ -69,8 +71,7 @@ class State(NamedTuple):
     sent: np.ndarray
     alarm: np.ndarray
     heaped: np.ndarray
-    heap_keys: np.ndarray
-    heap_cells: np.ndarray
+    heap: np.ndarray
     """Of each member: its queue by times, which is a row of a table."""
     known: np.ndarray
     """Of each pair: what was promised (linear), how many were delivered (vectors)."""
@@ -224,62 +225,50 @@ def take_first(state: Any, ends: Any) -> Any:
 
 
 @step
-def precedes(state: Any, one: Any, other: Any) -> Any:
-    """Of two packets with the same time: by sender, then by number."""
-    packets = state.packets
-    first, second = state.cells[one, PACKET], state.cells[other, PACKET]
-    sender, another = packets[first, SORT], packets[second, SORT]
-    if sender != another:
-        return sender < another
-    return packets[first, NUMBER] < packets[second, NUMBER]
-
-
-@step
-def queue(run: Any, state: Any, plan: Any, me: Any, key: Any, cell: Any) -> Any:
-    """Onto a member's heap."""
-    keys, those = state.heap_keys, state.heap_cells
-    if state.heaped[me] == plan.room:
+def queue(run: Any, state: Any, plan: Any, me: Any, cell: Any) -> Any:
+    """Onto a member's heap, by time, sender and number; the last two are in one word with the cell."""
+    heap, packet = state.heap, state.cells[cell, PACKET]
+    number = state.packets[packet, NUMBER]
+    if state.heaped[me] == plan.room or number >> _NUMBER_BITS:
         run.at[FULL] = 1
         return
-    start = me * plan.room
-    place = state.heaped[me]
+    key = state.packets[packet, STAMP]
+    other = (state.packets[packet, SORT] >> 2 << _NUMBER_BITS | number) << CELL_BITS | cell
+    start, place = me * plan.room, state.heaped[me]
     state.heaped[me] += 1
     while place:
-        above = place - 1 >> 1
-        other = keys[start + above]
-        if other < key or (other == key and precedes(state, those[start + above], cell)):
+        above = start + (place - 1 >> 1)
+        if heap[above, 0] < key or (heap[above, 0] == key and heap[above, 1] < other):
             break
-        keys[start + place], those[start + place] = other, those[start + above]
-        place = above
-    keys[start + place], those[start + place] = key, cell
+        heap[start + place, 0], heap[start + place, 1] = heap[above, 0], heap[above, 1]
+        place = place - 1 >> 1
+    heap[start + place, 0], heap[start + place, 1] = key, other
 
 
 @step
 def unqueue(state: Any, plan: Any, me: Any) -> Any:
     """The first of a member's heap."""
-    keys, those = state.heap_keys, state.heap_cells
-    start = me * plan.room
-    first = those[start]
+    heap, start = state.heap, me * plan.room
+    first = heap[start, 1] & (1 << CELL_BITS) - 1
     state.heaped[me] -= 1
     size = state.heaped[me]
-    key, cell = keys[start + size], those[start + size]
+    key, other = heap[start + size, 0], heap[start + size, 1]
     place = 0
     while True:
-        below = 2 * place + 1
-        if below >= size:
+        child = 2 * place + 1
+        if child >= size:
             break
-        lower = keys[start + below]
-        if below + 1 < size:
-            other = keys[start + below + 1]
-            if other < lower or (
-                other == lower and precedes(state, those[start + below + 1], those[start + below])
-            ):
-                below, lower = below + 1, other
-        if key < lower or (key == lower and precedes(state, cell, those[start + below])):
+        below = start + child
+        if child + 1 < size and (
+            heap[below + 1, 0] < heap[below, 0]
+            or (heap[below + 1, 0] == heap[below, 0] and heap[below + 1, 1] < heap[below, 1])
+        ):
+            below += 1
+        if key < heap[below, 0] or (key == heap[below, 0] and other <= heap[below, 1]):
             break
-        keys[start + place], those[start + place] = lower, those[start + below]
-        place = below
-    keys[start + place], those[start + place] = key, cell
+        heap[start + place, 0], heap[start + place, 1] = heap[below, 0], heap[below, 1]
+        place = below - start
+    heap[start + place, 0], heap[start + place, 1] = key, other
     return first
 
 
@@ -287,14 +276,14 @@ def unqueue(state: Any, plan: Any, me: Any) -> Any:
 def pass_time(run: Any, rules: Any, state: Any, plan: Any, me: Any) -> Any:
     """The twin of `RealTime.pass_time`; the member's clock has never gone back, so it need not be kept."""
     start, clock = me * plan.room, run.at[NOW] + run.ahead[me]
-    while state.heaped[me] and state.heap_keys[start] + plan.patience <= clock:
+    while state.heaped[me] and state.heap[start, 0] + plan.patience <= clock:
         append(state, OUT, unqueue(state, plan, me))
     if state.heaped[me] == 0:
         return
-    turn = state.heap_keys[start] + plan.patience
+    turn = state.heap[start, 0] + plan.patience
     if not clock < state.alarm[me] <= turn:
         state.alarm[me] = turn
-        wake_at(run, rules, me, turn)
+        wake_soon(run, rules, me, turn)
 
 
 @step
@@ -360,16 +349,30 @@ def file(run: Any, state: Any, plan: Any, me: Any, clock: Any, cell: Any) -> Any
     packet = state.cells[cell, PACKET]
     stamp, sender = state.packets[packet, STAMP], state.packets[packet, SORT] >> 2
     if clock == REAL:
-        queue(run, state, plan, me, stamp, cell)
+        queue(run, state, plan, me, cell)
     elif clock == LINEAR:
-        queue(run, state, plan, me, stamp << _SENDER_BITS | sender, cell)
+        queue(run, state, plan, me, cell)
         mine = state.place[me]
         promise_more(state, me, state.pairs[me] + mine, stamp)
         if sender != mine:
             promise(run, state, me, sender, state.packets[packet, NUMBER], stamp)
+    elif all_reached(state, me, stamp, sender, state.packets[packet, NUMBER]):
+        append(state, OUT, cell)
     else:
         state.cells[cell, PLACE] = state.members[state.site[me]] - 1
         hold(state, me, cell)
+
+
+@step
+def all_reached(state: Any, me: Any, row: Any, sender: Any, number: Any) -> Any:
+    """Whether a packet can go at once, as most can: it is its sender's next and lacks nothing else. A loop
+    without a way out is one that the compiler does eight counts at a time."""
+    start, members = state.pairs[me], state.members[state.site[me]]
+    known, counts = state.known[start : start + members], state.rows[row : row + members]
+    lacking = 0
+    for place in range(members):
+        lacking += known[place] < counts[place]
+    return lacking == 0 or (lacking == 1 and known[sender] == number - 1)
 
 
 @step
@@ -447,7 +450,7 @@ def next_out(state: Any, plan: Any, me: Any, clock: Any) -> Any:
     if clock == LINEAR:
         if state.heaped[me] == 0:
             return np.int64(_NONE)
-        time = state.heap_keys[me * plan.room] >> _SENDER_BITS
+        time = state.heap[me * plan.room, 0]
         if time > state.low[me] and time > lowest(state, me):
             return np.int64(_NONE)
         return np.int64(unqueue(state, plan, me))
