@@ -31,8 +31,7 @@ from antecede.sim.kernels.events import (
 )
 from antecede.sim.kernels.hcg_clocks import (
     ACK,
-    BUCKETS_BETWEEN,
-    BUCKETS_HERE,
+    BETWEEN_BITS,
     CAME,
     CELL_BITS,
     CELL_COLUMNS,
@@ -41,6 +40,7 @@ from antecede.sim.kernels.hcg_clocks import (
     FREE_PACKETS,
     FREE_ROWS,
     GLOBAL,
+    HERE_BITS,
     KEY,
     LINEAR,
     NEXT,
@@ -67,7 +67,7 @@ from antecede.sim.kernels.hcg_clocks import (
     Plan,
     State,
     append,
-    bucket_between,
+    bucket,
     file,
     free_cell,
     keep,
@@ -195,8 +195,8 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
         low=np.zeros(peers, np.int64),
         at_low=members[site],
         later=np.full(squares if LINEAR in clocks else 0, -1, np.int32),
-        here=np.full(peers * BUCKETS_HERE, -1, np.int32),
-        between=np.full(subgroups * BUCKETS_BETWEEN, -1, np.int32),
+        here=np.full(peers << HERE_BITS, -1, np.int32),
+        between=np.full(subgroups << BETWEEN_BITS, -1, np.int32),
         arrived=windows(counted, messages),
         far=windows(2 * subgroups**2 + (0 if basic else int(np.sum(before))), messages),
         before=2 * subgroups**2 + np.cumsum(before) - before,
@@ -323,7 +323,7 @@ def hold_between(state: Any, plan: Any, here: Any, cell: Any) -> Any:
             after = np.int64(-1)
         if not met:
             cells[cell, PLACE], cells[cell, KEY] = place, key
-            keep(state, state.between, bucket_between(here, key), cell)
+            keep(state, state.between, bucket(here, key, BETWEEN_BITS), cell)
             return
         if after >= 0:
             place = _BEYOND + after
@@ -335,18 +335,8 @@ def hold_between(state: Any, plan: Any, here: Any, cell: Any) -> Any:
 
 
 @step
-def wake_between(state: Any, plan: Any, here: Any, key: Any) -> Any:
-    """The twin of `Holdback.wake`."""
-    waiting = woken(state, state.between, bucket_between(here, key), key)
-    while waiting >= 0:
-        after = state.cells[waiting, NEXT]
-        hold_between(state, plan, here, waiting)
-        waiting = after
-
-
-@step
 def take(run: Any, state: Any, plan: Any, here: Any, packet: Any) -> Any:
-    """The twin of `Hcg._take` up to where it sends."""
+    """The twin of `Hcg._take` up to where it sends, and of `Holdback.wake` for all that it wakes."""
     packets = state.packets
     origin, seq, number = packets[packet, ORIGIN], packets[packet, SEQ], packets[packet, NUMBER]
     source = state.site[origin]
@@ -354,10 +344,18 @@ def take(run: Any, state: Any, plan: Any, here: Any, packet: Any) -> Any:
     base = state.far.base[taken]
     put(run.at, state.far, taken, number)
     state.last[here, origin] = seq
-    wake_between(state, plan, here, _PEERS_OWN | origin << 32 | seq)
-    wake_between(state, plan, here, _ONE | source << 32 | number)
-    for count in range(base + 1, state.far.base[taken] + 1):
-        wake_between(state, plan, here, _ALL_UP_TO | source << 32 | count)
+    for count in range(base - 1, state.far.base[taken] + 1):
+        if count == base - 1:
+            key = _PEERS_OWN | origin << 32 | seq
+        elif count == base:
+            key = _ONE | source << 32 | number
+        else:
+            key = _ALL_UP_TO | source << 32 | count
+        waiting = woken(state, state.between, bucket(here, key, BETWEEN_BITS), key)
+        while waiting >= 0:
+            after = state.cells[waiting, NEXT]
+            hold_between(state, plan, here, waiting)
+            waiting = after
 
 
 @step

@@ -41,10 +41,10 @@ at. Other lists have values of their own and `NEXT`."""
     FREE_ROWS, ROWS_USED, WAITING, SAMPLED, TOPS,
 ) = range(15)  # fmt: skip
 
-BUCKETS_HERE, BUCKETS_BETWEEN = 64, 256
-"""In which a member finds what waits for a member's message, and a gateway what waits for another's."""
+HERE_BITS, BETWEEN_BITS = 6, 10
+"""Of the buckets in which a member finds what waits for a member's message, and a gateway what waits for
+another's: few for the many, so that they stay near."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_TO_HERE, _TO_BETWEEN = np.uint64(58), np.uint64(56)
 
 CELL_BITS, _NUMBER_BITS = 26, 23
 """In a queue; senders have the 14 that are left."""
@@ -387,31 +387,26 @@ def hold(state: Any, me: Any, cell: Any) -> Any:
         if state.known[start + place] < count:
             cells[cell, PLACE] = place
             cells[cell, KEY] = place << 32 | count
-            keep(state, state.here, bucket_here(me, cells[cell, KEY]), cell)
+            keep(state, state.here, bucket(me, cells[cell, KEY], HERE_BITS), cell)
             return
         place -= 1
     append(state, OUT, cell)
 
 
 @step
-def bucket_here(me: Any, key: Any) -> Any:
-    return me * BUCKETS_HERE + np.int64(np.uint64(key) * _SPREAD >> _TO_HERE)
+def bucket(whose: Any, key: Any, bits: Any) -> Any:
+    return whose << bits | np.int64(np.uint64(key) * _SPREAD >> np.uint64(64 - bits))
 
 
 @step
-def bucket_between(subgroup: Any, key: Any) -> Any:
-    return subgroup * BUCKETS_BETWEEN + np.int64(np.uint64(key) * _SPREAD >> _TO_BETWEEN)
-
-
-@step
-def keep(state: Any, buckets: Any, bucket: Any, cell: Any) -> Any:
+def keep(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
     """At the end of a bucket, so that what waits for the same goes on in the order in which it came."""
     cells = state.cells
     state.tops[WAITING] += 1
     cells[cell, NEXT] = _NONE
-    other = np.int64(buckets[bucket])
+    other = np.int64(buckets[here])
     if other < 0:
-        buckets[bucket] = cell
+        buckets[here] = cell
         return
     while cells[other, NEXT] >= 0:
         other = cells[other, NEXT]
@@ -419,17 +414,17 @@ def keep(state: Any, buckets: Any, bucket: Any, cell: Any) -> Any:
 
 
 @step
-def woken(state: Any, buckets: Any, bucket: Any, key: Any) -> Any:
+def woken(state: Any, buckets: Any, here: Any, key: Any) -> Any:
     """A list of what was filed under `key`, which is there no more."""
     cells = state.cells
     first, end, previous = np.int64(_NONE), np.int64(_NONE), np.int64(_NONE)
-    cell = np.int64(buckets[bucket])
+    cell = np.int64(buckets[here])
     while cell >= 0:
         following = cells[cell, NEXT]
         if cells[cell, KEY] == key:
             state.tops[WAITING] -= 1
             if previous < 0:
-                buckets[bucket] = following
+                buckets[here] = following
             else:
                 cells[previous, NEXT] = following
             if first < 0:
@@ -461,7 +456,7 @@ def next_out(state: Any, plan: Any, me: Any, clock: Any) -> Any:
         if sender != state.place[me]:
             state.known[state.pairs[me] + sender] = number
             key = sender << 32 | number
-            waiting = woken(state, state.here, bucket_here(me, key), key)
+            waiting = woken(state, state.here, bucket(me, key, HERE_BITS), key)
             while waiting >= 0:
                 following = state.cells[waiting, NEXT]
                 hold(state, me, waiting)
