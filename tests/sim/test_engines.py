@@ -17,7 +17,7 @@ from antecede.protocols import catalog
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat
+from antecede.sim.kernels import flat, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.scenario import Scenario, scenario
 
@@ -125,6 +125,33 @@ def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     here, there = Seen(), Seen()
     assert simulate(made, [here], "event") == simulate(made, [there], "reference")
     assert here.events == there.events
+
+
+@pytest.mark.parametrize("protocol", ["hcg", "basic"])
+def test_a_gateway_that_forgets(protocol: str) -> None:
+    """A gateway remembers a thousand messages of each sender; here one forwards more."""
+    made = scenario(
+        protocol=protocol, peers=5, seconds=1.2, rate=500, delay="0-30ms", local_delay="0-5ms",
+        layout={"subgroups": ["vt:3", "vt:2"]}, probes=("costs", "named"),
+    )  # fmt: skip
+    found = simulate(made, engine="event")
+    assert found == simulate(made, engine="reference")
+    assert found.messages > 2500
+
+
+def test_what_the_kernel_of_hcg_cannot_do() -> None:
+    network = {"model": "relayed", "behind": 2, "delay": "1ms"}
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        ({"network": network}, "delays depend on what else is sent"),
+        ({"probes": ("costs", "queues")}, "probe queues is not compiled for hcg"),
+        ({"peers": 301, "probes": ("named",)}, "probe named compares more than 300 peers"),
+        (
+            {"peers": 20_000, "layout": {"subgroups": ["rt:20000"]}},
+            "its subgroups are too large, or too many",
+        ),
+    )
+    for fields, why in cases:
+        assert hcg.unfit(scenario(protocol="hcg", **fields)) == why
 
 
 def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:
