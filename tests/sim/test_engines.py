@@ -13,16 +13,17 @@ from hypothesis import strategies as some
 
 from antecede.errors import InputError
 from antecede.order import MessageId
-from antecede.protocols.freescale import FreeScale
+from antecede.protocols import catalog
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat
+from antecede.sim.kernels import flat, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.scenario import Scenario, scenario
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")
+SIZES = (1, 2, 3, 5, 8, 13, 21)
 words = some.integers(0, (1 << 64) - 1)
 
 
@@ -48,7 +49,7 @@ def test_compiled_delays_are_the_same_delays(text: str, bits: int) -> None:
 def any_scenario(source: random.Random, protocol: str, **others: object) -> Scenario:
     """Any run of a protocol that kernels can do."""
     pick = source.choice
-    peers = pick((1, 2, 3, 5, 8, 13, 21))
+    peers = pick(SIZES)
     fields: dict[str, object] = {
         "protocol": protocol, "peers": peers, "seed": source.getrandbits(60),
         "seconds": pick((0.2, 0.7)), "rate": pick((1.0, 10.0, 60.0)), "burst": pick((None, 3)),
@@ -74,20 +75,25 @@ def flat_scenario(source: random.Random) -> Scenario:
 
 
 def event_scenario(source: random.Random, protocol: str) -> Scenario:
-    """Any run that an event kernel can do: with answers, with faults, in order or not."""
-    most = source.choice((None, 7, 40))
+    """Any run that an event kernel can do: with answers, with faults, in order or not, in any layout."""
+    most, peers = source.choice((None, 7, 40)), source.choice(SIZES)
     others: dict[str, object] = {
         "most_messages": most,
+        "peers": peers,
         "fifo": source.choice((None, True, False)),
         "faults": tuple(fault for fault in FAULTS if source.random() < 0.15),
         "reply": source.choice((0.0, 0.3)) if most else 0.0,
     }
-    if protocol == "freescale":
-        size = source.choice((1, 2, 3, 5, 8, 13, 21))
-        layout = FreeScale.random(size, lambda below: source.randrange(below))
-        others |= {"peers": size, "layout": msgspec.to_builtins(layout)}
-        others |= {"faults": FAULTS[:1], "local_delay": source.choice((None, "0-5ms"))}
-        others |= {"probes": source.choice(((), ("costs",))), "warmup": source.choice((0.0, 0.1))}
+    layout = catalog.find(protocol).layout
+    if layout is not None:
+        others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
+        others["local_delay"] = source.choice((None, "wild:1us-10ms", "0-2ms", "0us"))
+        others["skew"] = source.choice((None, "1ms", "50ms"))
+        named = () if protocol == "freescale" else ("named",)
+        others["probes"] = source.choice(((), named, ("costs",)))
+        if protocol == "freescale":
+            others["faults"] = FAULTS[:1]
+        others["warmup"] = source.choice((0.0, 0.1))
     return any_scenario(source, protocol, **others)
 
 
@@ -133,7 +139,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding", "freescale", "vcube", "vcube-agg"])
+@pytest.mark.parametrize("protocol", ["flooding", "freescale", "hcg", "basic", "vcube", "vcube-agg"])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)
@@ -149,6 +155,33 @@ def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str
     here, there = Seen(), Seen()
     assert simulate(made, [here], "event") == simulate(made, [there], "reference")
     assert here.events == there.events
+
+
+@pytest.mark.parametrize("protocol", ["hcg", "basic"])
+def test_a_gateway_that_forgets(protocol: str) -> None:
+    """A gateway remembers a thousand messages of each sender; here one forwards more."""
+    made = scenario(
+        protocol=protocol, peers=5, seconds=1.2, rate=500, delay="0-30ms", local_delay="0-5ms",
+        layout={"subgroups": ["vt:3", "vt:2"]}, probes=("costs", "named"),
+    )  # fmt: skip
+    found = simulate(made, engine="event")
+    assert found == simulate(made, engine="reference")
+    assert found.messages > 2500
+
+
+def test_what_the_kernel_of_hcg_cannot_do() -> None:
+    network = {"model": "relayed", "behind": 2, "delay": "1ms"}
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        ({"network": network}, "delays depend on what else is sent"),
+        ({"probes": ("costs", "queues")}, "probe queues is not compiled for hcg"),
+        ({"peers": 301, "probes": ("named",)}, "probe named compares more than 300 peers"),
+        (
+            {"peers": 20_000, "layout": {"subgroups": ["rt:20000"]}},
+            "its subgroups are too large, or too many",
+        ),
+    )
+    for fields, why in cases:
+        assert hcg.unfit(scenario(protocol="hcg", **fields)) == why
 
 
 def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:

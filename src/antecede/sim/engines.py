@@ -34,6 +34,8 @@ Progress = Callable[[float], None]
 _EVENT = {
     "flooding": "flooding",
     "freescale": "freescale",
+    "hcg": "hcg",
+    "basic": "hcg",
     "vcube": "vcube",
     "vcube-agg": "vcube",
 }

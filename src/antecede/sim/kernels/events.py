@@ -106,13 +106,16 @@ class Rules(NamedTuple):
     """Of a bucket, in bits of nanoseconds."""
 
 
-def fresh(given: Scenario, links: int, copies: float, observed: bool) -> tuple[Run, Rules]:
-    """Before anything happens. `links` is how many there are; `copies` how many packets a message makes."""
+def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: int = 0) -> tuple[Run, Rules]:
+    """Before anything happens. `links` is how many there are; `copies` how many packets a message makes.
+
+    `furthest` is how far ahead `wake_soon` may be asked for.
+    """
     load = given.load()
     until = round(given.seconds * SECOND)
     delay, local = parse_delay(given.delay), parse_delay(given.local_delay or given.delay)
     faults = [parse_fault(text) for text in given.faults]
-    longest = longest_delay(given)
+    longest = max(longest_delay(given), furthest)
     rate = max(1e-9, given.messages_expected() * copies / max(1, until))
     bits = 0
     while 1 << bits + 1 < _IN_A_BUCKET / rate or (longest >> bits) > 1 << 20:
@@ -253,6 +256,15 @@ def wake_at(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
 
 
 @step
+def wake_soon(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
+    """The same for those who are woken as often as packets come: in the calendar, as an arrival at a peer
+    above all others, so that it comes after the arrivals of its instant."""
+    time = max(clock - run.ahead[peer], run.at[NOW])
+    if time <= rules.last_wake:
+        arrival(run, rules, time, 0, 1 << _PEER_BITS | peer, 0, 0)
+
+
+@step
 def heap_push(run: Any, event: Any) -> Any:
     events, heap, at = run.events, run.heap, run.at
     place = at[HEAPED]
@@ -355,7 +367,10 @@ def following(run: Any, rules: Any) -> Any:
             run.free[at[FREE]] = event
             at[NOW] = time
             ends = order >> _NUMBER_BITS
-            return ARRIVAL, ends >> _PEER_BITS, ends & (1 << _PEER_BITS) - 1, packet
+            peer = ends >> _PEER_BITS
+            if peer >> _PEER_BITS:
+                return WAKE, peer & (1 << _PEER_BITS) - 1, 0, 0
+            return ARRIVAL, peer, ends & (1 << _PEER_BITS) - 1, packet
     if at[ALARMS] == 0:
         return NOTHING, 0, 0, 0
     at[NOW] = run.alarms[0, 0]

@@ -9,8 +9,8 @@ from antecede.sim.kernels.jit import compiled
 
 @compiled
 def int_bytes(value: Any) -> Any:
-    """Of a whole number from 0 to below 2³²."""
-    return 1 + (value >= 128) + (value >= 256) + 2 * (value >= 65536)
+    """Of a whole number from 0 up."""
+    return 1 + (value >= 128) + (value >= 256) + 2 * (value >= 65536) + 4 * (value >= 1 << 32)
 
 
 @compiled
