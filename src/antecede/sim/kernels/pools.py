@@ -1,9 +1,10 @@
 """Memory for event kernels, which cannot make arrays: blocks of words, and items in chains.
 
 A block has a length that is rounded up to a power of two, and what was given back is taken again first. An
-item is something of one peer that waits for a number; a chain holds items in the order of their numbers, and
-those of one number in the order in which they came. A chain is known by its last item, 0 if it is empty, and
-its last item is followed by its first. Places start at 1 in both.
+item is something of one peer that waits for a number. A chain holds such items: those of one number in the
+order in which they came, and of each number the first leads to the first of the next higher, and the highest
+back to the lowest. A chain is known by the first of its highest number, 0 if it is empty. Places start at 1
+in both. An item is one record, because it is looked at when nothing of it is in a cache.
 """
 
 from __future__ import annotations
@@ -18,37 +19,43 @@ from antecede.sim.kernels.jit import step
 _MOST_WORDS = 1 << 27
 _MOST_ITEMS = 1 << 24
 _LENGTHS = 32
-_WORDS, _ITEMS, _FREE = range(3)
+_MADE, _FREE = range(2)
+
+ITEM: list[tuple[str, type[np.generic]]] = [
+    ("after", np.int32),
+    ("higher", np.int32),
+    ("tail", np.int32),
+    ("number", np.int32),
+    ("message", np.int32),
+    ("place", np.int32),
+    ("since", np.int64),
+    ("late", np.int64),
+]
+"""What follows it of the same number, 0 if nothing does; if it is the first of its number, which of another
+number is next and which is the last of its own; that number; which message it is, how far that has come
+(whatever that means in its chain), when it came and what a probe remembers of it."""
 
 
-class Pools(NamedTuple):
+class Blocks(NamedTuple):
     at: np.ndarray
-    """How many words and items were ever taken, and the first item that was given back."""
+    """How many words were ever taken."""
     words: np.ndarray
     vacant: np.ndarray
     """For each length the first block that was given back; each names the next."""
-    after: np.ndarray
-    number: np.ndarray
-    """What an item waits for."""
-    message: np.ndarray
-    place: np.ndarray
-    """How far it has come, whatever its chain means by that."""
-    since: np.ndarray
-    late: np.ndarray
-    """When its message came, and what a probe remembers of it."""
-    block: np.ndarray
-    size: np.ndarray
-    kept: np.ndarray
-    """Words of its own: where, how many there are, and how many of them still count."""
 
 
-def fresh() -> Pools:
-    return Pools(
-        np.array([1, 1, 0], np.int64), np.empty(_MOST_WORDS, np.int64), np.zeros(_LENGTHS, np.int64),
-        np.empty(_MOST_ITEMS, np.int32), np.empty(_MOST_ITEMS, np.int32), np.empty(_MOST_ITEMS, np.int32),
-        np.empty(_MOST_ITEMS, np.int32), np.empty(_MOST_ITEMS, np.int64), np.empty(_MOST_ITEMS, np.int64),
-        np.empty(_MOST_ITEMS, np.int32), np.empty(_MOST_ITEMS, np.int32), np.empty(_MOST_ITEMS, np.int32),
-    )  # fmt: skip
+class Items(NamedTuple):
+    at: np.ndarray
+    """How many were ever taken, and the first that was given back."""
+    rows: np.ndarray
+
+
+def blocks() -> Blocks:
+    return Blocks(np.ones(1, np.int64), np.empty(_MOST_WORDS, np.int64), np.zeros(_LENGTHS, np.int64))
+
+
+def items(fields: list[tuple[str, type[np.generic]]], most: int = _MOST_ITEMS) -> Items:
+    return Items(np.array([1, 0], np.int64), np.empty(most, np.dtype(fields, align=True)))
 
 
 @step
@@ -60,87 +67,91 @@ def bits_for(length: Any) -> Any:
 
 
 @step
-def new_block(run: Any, pools: Any, length: Any) -> Any:
+def new_block(run: Any, blocks: Any, length: Any) -> Any:
     """Room for so many words."""
-    at, words = pools.at, pools.words
+    words = blocks.words
     bits = bits_for(length)
-    place = pools.vacant[bits]
+    place = blocks.vacant[bits]
     if place:
-        pools.vacant[bits] = words[place]
+        blocks.vacant[bits] = words[place]
         return place
-    place = at[_WORDS]
+    place = blocks.at[_MADE]
     if place + (1 << bits) > len(words):
         run.at[FULL] = 1
         return 1
-    at[_WORDS] += 1 << bits
+    blocks.at[_MADE] += 1 << bits
     return place
 
 
 @step
-def free_block(pools: Any, place: Any, length: Any) -> Any:
+def free_block(blocks: Any, place: Any, length: Any) -> Any:
     bits = bits_for(length)
-    pools.words[place] = pools.vacant[bits]
-    pools.vacant[bits] = place
+    blocks.words[place] = blocks.vacant[bits]
+    blocks.vacant[bits] = place
 
 
 @step
-def new_item(run: Any, pools: Any) -> Any:
-    at = pools.at
+def new_item(run: Any, items: Any) -> Any:
+    at = items.at
     item = at[_FREE]
     if item:
-        at[_FREE] = pools.after[item]
+        at[_FREE] = items.rows[item].after
         return item
-    item = at[_ITEMS]
-    if item == len(pools.after):
+    item = at[_MADE]
+    if item == len(items.rows):
         run.at[FULL] = 1
         return 1
-    at[_ITEMS] += 1
+    at[_MADE] += 1
     return item
 
 
 @step
-def free_item(pools: Any, item: Any) -> Any:
-    pools.after[item] = pools.at[_FREE]
-    pools.at[_FREE] = item
+def free_item(items: Any, item: Any) -> Any:
+    items.rows[item].after = items.at[_FREE]
+    items.at[_FREE] = item
 
 
 @step
-def chain(pools: Any, chains: Any, me: Any, column: Any, item: Any, number: Any) -> Any:
-    """Into a chain, after all that wait for the same number or a smaller one."""
-    after, numbers = pools.after, pools.number
-    numbers[item] = number
-    last = chains[me, column]
+def chain(items: Any, chains: Any, place: Any, item: Any, number: Any) -> Any:
+    """Into the chain at `place`, behind all that wait for the same number."""
+    rows, last = items.rows, chains[place]
+    rows[item].number, rows[item].after, rows[item].tail = number, 0, item
     if last == 0:
-        after[item] = item
-        chains[me, column] = item
+        rows[item].higher = item
+        chains[place] = item
         return
-    before = last
-    if numbers[last] <= number:
-        chains[me, column] = item
-    else:
-        while numbers[after[before]] <= number:
-            before = after[before]
-    after[item] = after[before]
-    after[before] = item
+    group, lower = last, last
+    if rows[last].number > number:
+        group = rows[lower].higher
+        while rows[group].number < number:
+            lower, group = group, rows[group].higher
+    if rows[group].number == number:
+        rows[rows[group].tail].after = item
+        rows[group].tail = item
+        return
+    rows[item].higher = rows[lower].higher
+    rows[lower].higher = item
+    if rows[last].number < number:
+        chains[place] = item
 
 
 @step
-def first(pools: Any, chains: Any, me: Any, column: Any, number: Any) -> Any:
-    """The first of a chain, if what it waits for has come with `number`; else 0."""
-    last = chains[me, column]
+def first(items: Any, chains: Any, place: Any, number: Any) -> Any:
+    """The first of those that wait for the lowest number, if that is not above `number`; else 0."""
+    last = chains[place]
     if last == 0:
         return 0
-    item = pools.after[last]
-    return item if pools.number[item] <= number else 0
+    item = items.rows[last].higher
+    return item if items.rows[item].number <= number else 0
 
 
 @step
-def unchain(pools: Any, chains: Any, me: Any, column: Any) -> Any:
-    """Take the first item off."""
-    last = chains[me, column]
-    item = pools.after[last]
+def unchain(items: Any, chains: Any, place: Any) -> Any:
+    """Take all off that wait for the lowest number; the first of them."""
+    last = chains[place]
+    item = items.rows[last].higher
     if item == last:
-        chains[me, column] = 0
+        chains[place] = 0
     else:
-        pools.after[last] = pools.after[item]
+        items.rows[last].higher = items.rows[item].higher
     return item

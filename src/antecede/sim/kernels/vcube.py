@@ -11,14 +11,14 @@ from typing import Any
 
 from antecede.protocols.vcube import VcubeAgg
 from antecede.sim import workload
-from antecede.sim.kernels import bundles, events, nodes, pools
+from antecede.sim.kernels import bundles, events, nodes
 from antecede.sim.kernels import vcube_members as members
 from antecede.sim.kernels.bundles import watch_receive
 from antecede.sim.kernels.cubes import cluster
 from antecede.sim.kernels.events import ARRIVAL, NOTHING, NOW, SEND, STOPPED, arrived, following, plan
 from antecede.sim.kernels.jit import loop, step
 from antecede.sim.kernels.sizes import payload_head
-from antecede.sim.kernels.vcube_members import HELD, Terms, broadcast, serve, take, take_deliveries
+from antecede.sim.kernels.vcube_members import AGAIN, HELD, Terms, broadcast, serve, take, take_deliveries
 from antecede.sim.kernels.vcube_together import receive_together
 from antecede.sim.metrics import Metrics
 from antecede.sim.nodes import NodesModel
@@ -50,17 +50,17 @@ def _senders(given: Scenario) -> list[int]:
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    together = given.protocol != "vcube"
+    together, senders = given.protocol != "vcube", _senders(given)
     height = (given.peers - 1).bit_length()
     terms = Terms(
-        given.peers, height, given.payload, payload_head(given.payload), given.count == "paper", together,
-        VcubeAgg.mtu, False,
+        given.peers, len(senders), height, given.payload, payload_head(given.payload), given.count == "paper",
+        together, 3 if together else 1, VcubeAgg.mtu, False,
     )  # fmt: skip
     made, rules = events.fresh(given, given.peers * height, given.peers - 1, bool(observers))
-    state = members.fresh(given.peers, _senders(given), together)
-    queues, watch, memory = nodes.fresh(given), bundles.fresh(given), pools.fresh()
+    state = members.fresh(terms, senders)
+    queues, watch = nodes.fresh(given), bundles.fresh(given)
     events.drive(
-        made, rules, lambda count: advance(made, rules, queues, watch, memory, state, terms, count),
+        made, rules, lambda count: advance(made, rules, queues, watch, state, terms, count),
         observers, progress,
     )  # fmt: skip
     measured = nodes.figures(queues) | bundles.figures(watch)
@@ -68,9 +68,7 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
 
 
 @loop
-def advance(
-    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, budget: Any
-) -> Any:
+def advance(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
         kind, peer, source, packet = following(run, rules)
@@ -79,15 +77,15 @@ def advance(
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, nodes, watch, pools, state, terms, peer)
+            broadcast(run, rules, nodes, watch, state, terms, peer)
             run.planned[peer] += 1
             plan(run, rules, peer, run.at[NOW])
         elif kind == ARRIVAL:
             if terms.together:
-                receive_together(run, rules, nodes, watch, pools, state, terms, peer, source, packet)
+                receive_together(run, rules, nodes, watch, state, terms, peer, source, packet)
             else:
-                receive(run, rules, nodes, watch, pools, state, terms, peer, source, packet)
-            take_deliveries(run, rules, nodes, watch, pools, state, terms, peer)
+                receive(run, rules, nodes, watch, state, terms, peer, source, packet)
+            take_deliveries(run, rules, nodes, watch, state, terms, peer)
     return True
 
 
@@ -97,7 +95,6 @@ def receive(
     rules: Any,
     nodes: Any,
     watch: Any,
-    pools: Any,
     state: Any,
     terms: Any,
     me: Any,
@@ -105,7 +102,8 @@ def receive(
     message: Any,
 ) -> Any:
     """The twin of `Vcube.receive`."""
-    arrived(run, me, link, state.origin[message], state.seq[message])
+    row = state.messages[message]
+    arrived(run, me, link, row.origin, row.seq)
     watch_receive(run, watch, me, link)
-    if take(run, watch, pools, state, me, message, 0):
-        serve(run, rules, nodes, watch, state, terms, me, cluster(me, link), message)
+    if take(run, watch, state, terms, me, message, 0) != AGAIN:
+        serve(run, rules, nodes, watch, state, terms, me, cluster(me, link), message, False)

@@ -11,26 +11,55 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.sim.kernels import pools
 from antecede.sim.kernels.bundles import watch_deliver, watch_send, watch_take, watch_transmit
 from antecede.sim.kernels.cubes import first_in_cluster
 from antecede.sim.kernels.events import FULL, NOW, delivered, may_send, sent
 from antecede.sim.kernels.jit import loop, step
 from antecede.sim.kernels.nodes import send
-from antecede.sim.kernels.pools import chain, first, free_block, free_item, new_block, new_item, unchain
+from antecede.sim.kernels.pools import (
+    ITEM,
+    Blocks,
+    Items,
+    chain,
+    first,
+    free_block,
+    free_item,
+    new_block,
+    new_item,
+    unchain,
+)
 from antecede.sim.kernels.sizes import head_bytes, int_bytes
 
 _MOST_MESSAGES = 1 << 24
 _MOST_AT_ONCE = 1 << 24
 """Messages that one event makes ready, or moves on."""
 MADE, HELD, FAR, READY, READY_END, AWAKE, MOVED, _SCALARS = range(8)
-_COUNT = (1 << 32) - 1
+WAITING, EARLY, BLOCKED = range(3)
+AGAIN, AT_ONCE = -2, -1
+COUNT = (1 << 32) - 1
 _ONE, _WINDOW = np.uint64(1), np.uint64(64)
+_COUNT, _32, _63, _6 = (np.uint64(value) for value in (COUNT, 32, 63, 6))
+
+_MESSAGE = [
+    ("sent_at", np.int64),
+    ("origin", np.int32),
+    ("column", np.int32),
+    ("seq", np.int32),
+    ("control", np.int32),
+    ("named", np.int32),
+    ("clock", np.int32),
+    ("length", np.int32),
+    ("left", np.int32),
+]
+"""`named` is how many causes its packet names; its clock begins with them. `left` have yet to deliver it."""
 
 
 class Terms(NamedTuple):
     """What does not change in a run."""
 
     peers: int
+    columns: int
     height: int
     """How many clusters there are."""
     payload: int
@@ -40,6 +69,9 @@ class Terms(NamedTuple):
     """Whether the network weighs packets as the paper does."""
     together: bool
     """Whether messages wait for each other to go in one packet, and all packets are lists of messages."""
+    chains: int
+    """How many a peer has for each sender: `WAITING` for what is held until a message is delivered; `EARLY`
+    and `BLOCKED` for what is to be passed on: what came before its predecessor, and what is held up."""
     full: int
     """Bytes that are put together in a packet."""
     full_as_paper: bool
@@ -56,31 +88,21 @@ class State(NamedTuple):
     solid: np.ndarray
     beyond: np.ndarray
     """What each peer has of each sender: delivered, received without a gap, which of the 64 after that."""
+    gaps: np.ndarray
+    """Of how many senders a peer has something after a gap: mostly none, and the window is not looked at."""
     far: np.ndarray
     """Chains of what came from further ahead: hardly ever any, so memory that is not touched."""
-    waiting: np.ndarray
-    """Chains of messages that are held, by what they wait for."""
-    early: np.ndarray
-    blocked: np.ndarray
-    """Chains of messages to pass on: those that came before their predecessor, and those held up."""
+    chains: np.ndarray
     changed: np.ndarray
     changes: np.ndarray
     listed: np.ndarray
-    """For each sender: whose messages it has delivered since its own last, in order; and whether it has."""
-    origin: np.ndarray
-    seq: np.ndarray
-    sent_at: np.ndarray
-    control: np.ndarray
-    named: np.ndarray
-    clock: np.ndarray
-    length: np.ndarray
-    left: np.ndarray
-    """Of each message: its control bytes, how many causes it names, its clock (those it names first), and how
-    many have still to deliver it."""
+    """For each sender: whose messages it has delivered since its own last, in order; and a bit for each."""
+    blocks: Blocks
+    held: Items
+    passing: Items
+    messages: np.ndarray
     ready: np.ndarray
-    ready_since: np.ndarray
-    ready_late: np.ndarray
-    """Messages to be delivered in this event: when they came, and what a probe remembers."""
+    """Items of what is to be delivered in this event."""
     came: np.ndarray
     awake: np.ndarray
     """Columns of the messages that an event brings, and items to look at again."""
@@ -92,96 +114,96 @@ class State(NamedTuple):
     missing: np.ndarray
 
 
-def fresh(peers: int, senders: list[int], together: bool) -> State:
-    columns = len(senders)
-    column = np.full(peers, -1, np.int32)
+def fresh(terms: Terms, senders: list[int]) -> State:
+    columns, pairs = terms.columns, terms.peers * terms.columns
+    column = np.full(terms.peers, -1, np.int32)
     column[senders] = np.arange(columns)
-    known, mine = (peers, columns), (columns, columns)
-    passing = known if together else (0, 0)
-    moved = _MOST_AT_ONCE if together else 0
+    moved = _MOST_AT_ONCE if terms.together else 0
     return State(
         np.zeros(_SCALARS, np.int64), np.array(senders, np.int32), column,
-        np.zeros(known, np.int32), np.zeros(known, np.int32), np.zeros(known, np.uint64),
-        np.zeros(known, np.int32), np.zeros(known, np.int32), np.zeros(passing, np.int32),
-        np.zeros(passing, np.int32),
-        np.empty(mine, np.int32), np.zeros(columns, np.int32), np.zeros(mine, np.bool_),
-        np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
-        np.empty(_MOST_MESSAGES, np.int64), np.empty(_MOST_MESSAGES, np.int32),
-        np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
-        np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
-        np.empty(_MOST_AT_ONCE, np.int32), np.empty(_MOST_AT_ONCE, np.int64),
-        np.empty(_MOST_AT_ONCE, np.int64), np.empty(moved, np.int32), np.empty(moved, np.int32),
-        np.empty(moved, np.int32), np.empty(moved, np.int8), np.empty(moved, np.int8),
-        np.empty(moved, np.int64), np.empty(columns, np.int64),
+        np.zeros(pairs, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs, np.uint64),
+        np.zeros(terms.peers, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs * terms.chains, np.int32),
+        np.empty((columns, columns), np.int32), np.zeros(columns, np.int32),
+        np.zeros((columns, columns + 63 >> 6), np.uint64),
+        pools.blocks(), pools.items(ITEM), pools.items([*ITEM, ("block", np.int32), ("kept", np.int32)]),
+        np.empty(_MOST_MESSAGES, np.dtype(_MESSAGE, align=True)), np.empty(_MOST_AT_ONCE, np.int32),
+        np.empty(moved, np.int32), np.empty(moved, np.int32), np.empty(moved, np.int32),
+        np.empty(moved, np.int8), np.empty(moved, np.int8), np.empty(moved, np.int64),
+        np.empty(columns, np.int64),
     )  # fmt: skip
 
 
 @loop
-def broadcast(
-    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, me: Any
-) -> Any:
+def broadcast(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any) -> Any:
     """The twin of `TimestampDiff.broadcast`, and of what `Vcube` and `VcubeAgg` make of it."""
     if not may_send(run, me):
         return
     message, seq = state.at[MADE], run.messages[me]
-    if message == len(state.origin):
+    if message == len(state.messages):
         run.at[FULL] = 1
         return
     state.at[MADE] += 1
     mine = state.column[me]
-    state.delivered[me, mine] = seq
-    state.origin[message], state.seq[message], state.sent_at[message] = me, seq, run.at[NOW]
-    stamp(run, pools, state, terms, me, mine, message)
+    state.delivered[me * terms.columns + mine] = seq
+    row = state.messages[message]
+    row.origin, row.column, row.seq, row.sent_at = me, mine, seq, run.at[NOW]
+    row.left = terms.peers - 1
+    stamp(run, state, terms, me, mine, row)
     alone = terms.peers == 1
-    named = state.named[message]
-    control = 0 if alone else packet_control(state, terms, message)
-    sent(run, me, control, 0 if alone else 4 + 4 * named)
-    watch_send(run, watch, named)
-    serve(run, rules, nodes, watch, state, terms, me, terms.height, message)
+    control = 0 if alone else packet_control(terms, row)
+    sent(run, me, control, 0 if alone else 4 + 4 * row.named)
+    watch_send(run, watch, row.named)
+    serve(run, rules, nodes, watch, state, terms, me, terms.height, message, False)
 
 
 @step
-def stamp(run: Any, pools: Any, state: Any, terms: Any, me: Any, mine: Any, message: Any) -> Any:
+def stamp(run: Any, state: Any, terms: Any, me: Any, mine: Any, row: Any) -> Any:
     """The causes that a message names, in order; and where messages go together the rest of its clock."""
-    known, words = state.delivered, pools.words
+    known, first, words = state.delivered, me * terms.columns, state.blocks.words
     named = length = state.changes[mine]
     if terms.together:
         length = -1
-        for column in range(len(state.rank)):
-            length += known[me, column] > 0
-    clock = new_block(run, pools, length)
-    control = 2 + terms.head + int_bytes(me) + int_bytes(state.seq[message]) + head_bytes(named)
+        for column in range(terms.columns):
+            length += known[first + column] > 0
+    clock = new_block(run, state.blocks, length)
+    control = 2 + terms.head + int_bytes(me) + int_bytes(row.seq) + head_bytes(named)
     for place in range(named):
         column = state.changed[mine, place]
-        count = known[me, column]
+        count = known[first + column]
         words[clock + place] = np.int64(column) << 32 | count
         control += int_bytes(state.rank[column]) + int_bytes(count)
-    place = named
     if terms.together:
-        for column in range(len(state.rank)):
-            if known[me, column] > 0 and column != mine and not state.listed[mine, column]:
-                words[clock + place] = np.int64(column) << 32 | known[me, column]
+        place = clock + named
+        for column in range(terms.columns):
+            count = known[first + column]
+            if count > 0 and column != mine and not is_listed(state, mine, column):
+                words[place] = np.int64(column) << 32 | count
                 place += 1
-    for other in range(named):
-        state.listed[mine, state.changed[mine, other]] = False
+    for part in range(state.listed.shape[1]):
+        state.listed[mine, part] = 0
     state.changes[mine] = 0
-    state.control[message], state.named[message] = control, named
-    state.clock[message], state.length[message] = clock, length
-    state.left[message] = terms.peers - 1
+    row.control, row.named, row.clock, row.length = control, named, clock, length
 
 
 @step
-def packet_control(state: Any, terms: Any, message: Any) -> Any:
+def is_listed(state: Any, mine: Any, column: Any) -> Any:
+    return state.listed[mine, column >> 6] >> (np.uint64(column) & _63) & _ONE
+
+
+@step
+def packet_control(terms: Any, row: Any) -> Any:
     """Of a packet with one message."""
-    return state.control[message] + (3 if terms.together else 0)
+    return row.control + (3 if terms.together else 0)
 
 
 @step
 def serve(
-    run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, below: Any, message: Any
-) -> Any:
-    """A message alone, to one's children of the clusters below `below`."""
-    control, paper = packet_control(state, terms, message), 4 + 4 * state.named[message]
+    run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, below: Any, message: Any,
+    apart: Any,
+) -> Any:  # fmt: skip
+    """A message alone, to one's children of the clusters below `below`; `apart` if in a packet for each."""
+    row = state.messages[message]
+    control, paper = packet_control(terms, row), 4 + 4 * row.named
     weight = terms.payload + (paper if terms.as_paper else control)
     copies, last = 0, 0
     for bit in range(below):
@@ -189,122 +211,140 @@ def serve(
         if child >= 0:
             send(run, rules, nodes, me * terms.height + bit, me, child, message, control, weight)
             copies, last = copies + 1, child
-    if copies:
+            if apart:
+                watch_transmit(run, watch, me, child, 1, 1, terms.payload + paper)
+    if copies and not apart:
         # Lists of children are one list, cut off somewhere, so their lengths tell them apart.
         to = last if copies == 1 else -copies
         watch_transmit(run, watch, me, to, copies, 1, terms.payload + paper)
 
 
 @step
-def take(run: Any, watch: Any, pools: Any, state: Any, me: Any, message: Any, late: Any) -> Any:
-    """The twin of `Flat._take`."""
-    if not note(run, pools, state, me, state.column[state.origin[message]], state.seq[message]):
-        return False
-    watch_take(run, watch, me, state.sent_at[message])
-    file(run, pools, state, me, message, state.named[message], run.at[NOW], late)
-    return True
+def take(run: Any, watch: Any, state: Any, terms: Any, me: Any, message: Any, late: Any) -> Any:
+    """The twin of `Flat._take`: `AGAIN` if the message is here already, `AT_ONCE` if it can be delivered, or
+    the place of the cause that it waits for."""
+    row = state.messages[message]
+    if not note(run, state, me, me * terms.columns + row.column, row.seq):
+        return AGAIN
+    watch_take(run, watch, me, row.sent_at)
+    item = new_item(run, state.held)
+    held = state.held.rows[item]
+    held.message, held.since, held.late = message, run.at[NOW], late
+    return file(run, state, terms, me, row, item, row.named)
 
 
 @step
-def note(run: Any, pools: Any, state: Any, me: Any, column: Any, seq: Any) -> Any:
+def note(run: Any, state: Any, me: Any, pair: Any, seq: Any) -> Any:
     """The twin of `Window.add`."""
-    solid, beyond = state.solid[me, column], state.beyond[me, column]
+    solid = state.solid[pair]
     if seq <= solid:
         return False
-    place = np.uint64(seq - solid - 1)
+    if seq == solid + 1 and state.gaps[me] == 0 and state.at[FAR] == 0:
+        state.solid[pair] = seq
+        return True
+    place, beyond = np.uint64(seq - solid - 1), state.beyond[pair]
     if place >= _WINDOW:
-        return note_far(run, pools, state, me, column, seq)
+        return note_far(run, state, pair, seq)
     if beyond >> place & _ONE:
         return False
+    state.gaps[me] -= beyond != 0
     beyond |= _ONE << place
     while beyond & _ONE:
         beyond >>= _ONE
         solid += 1
-        if state.at[FAR] and first(pools, state.far, me, column, solid + 64):
-            free_item(pools, unchain(pools, state.far, me, column))
+        if state.at[FAR] and first(state.held, state.far, pair, solid + 64):
+            free_item(state.held, unchain(state.held, state.far, pair))
             state.at[FAR] -= 1
-            beyond |= _ONE << _WINDOW - _ONE
-    state.solid[me, column], state.beyond[me, column] = solid, beyond
+            beyond |= _ONE << _63
+    state.gaps[me] += beyond != 0
+    state.solid[pair], state.beyond[pair] = solid, beyond
     return True
 
 
 @step
-def note_far(run: Any, pools: Any, state: Any, me: Any, column: Any, seq: Any) -> Any:
+def note_far(run: Any, state: Any, pair: Any, seq: Any) -> Any:
     """The same for a number that is more than 64 ahead."""
-    last = item = state.far[me, column]
+    last = item = state.far[pair]
     while item:
-        if pools.number[item] == seq:
+        if state.held.rows[item].number == seq:
             return False
-        item = pools.after[item]
+        item = state.held.rows[item].higher
         if item == last:
             break
-    chain(pools, state.far, me, column, new_item(run, pools), seq)
+    chain(state.held, state.far, pair, new_item(run, state.held), seq)
     state.at[FAR] += 1
     return True
 
 
 @step
-def file(run: Any, pools: Any, state: Any, me: Any, message: Any, place: Any, since: Any, late: Any) -> Any:
+def file(run: Any, state: Any, terms: Any, me: Any, row: Any, item: Any, place: Any) -> Any:
     """The twin of `Holdback.file`: look at causes from `place` down. The last is the message before."""
-    named, clock, words = state.named[message], state.clock[message], pools.words
-    column, count = state.column[state.origin[message]], np.int64(state.seq[message]) - 1
-    while place >= 0:
-        if place < named:
-            word = words[clock + place]
-            column, count = word >> 32, word & _COUNT
-        if state.delivered[me, column] < count:
-            item = new_item(run, pools)
-            pools.message[item], pools.place[item] = message, place
-            pools.since[item], pools.late[item] = since, late
-            chain(pools, state.waiting, me, column, item, count)
-            state.at[HELD] += 1
-            return
+    known, words, first = state.delivered, state.blocks.words, me * terms.columns
+    column, count = np.int64(row.column), np.int64(row.seq) - 1
+    if place == row.named and known[first + column] >= count:
         place -= 1
+    if place < row.named:
+        # Unsigned, or each index would be looked at for being negative.
+        at, row_at = np.uint64(row.clock + place), np.uint64(first)
+        while place >= 0:
+            word = np.uint64(words[at])
+            count = np.int64(word & _COUNT)
+            if known[row_at + (word >> _32)] < count:
+                column = np.int64(word >> _32)
+                break
+            at -= _ONE
+            place -= 1
+    if place >= 0:
+        state.held.rows[item].place = place
+        chain(state.held, state.chains, (first + column) * terms.chains + WAITING, item, count)
+        state.at[HELD] += 1
+        return place
     end = state.at[READY_END]
     if end == len(state.ready):
         run.at[FULL] = 1
-        return
-    state.ready[end], state.ready_since[end], state.ready_late[end] = message, since, late
+        return place
+    state.ready[end] = item
     state.at[READY_END] = end + 1
+    return place
 
 
 @step
-def take_deliveries(
-    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, me: Any
-) -> Any:
+def take_deliveries(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any) -> Any:
     """The twin of `World._take_deliveries` and `Flat.deliver`."""
-    at = state.at
+    at, mine = state.at, state.column[me]
     while at[READY] < at[READY_END]:
-        message, since = state.ready[at[READY]], state.ready_since[at[READY]]
-        late = state.ready_late[at[READY]]
+        item = state.ready[at[READY]]
         at[READY] += 1
-        origin, seq, sent_at = state.origin[message], state.seq[message], state.sent_at[message]
-        column, mine = state.column[origin], state.column[me]
-        state.delivered[me, column] = seq
-        if mine >= 0 and not state.listed[mine, column]:
-            state.listed[mine, column] = True
-            state.changed[mine, state.changes[mine]] = column
+        held = state.held.rows[item]
+        message, since, late = held.message, held.since, held.late
+        free_item(state.held, item)
+        row = state.messages[message]
+        pair = me * terms.columns + row.column
+        state.delivered[pair] = row.seq
+        if mine >= 0 and not is_listed(state, mine, row.column):
+            state.listed[mine, row.column >> 6] |= _ONE << (np.uint64(row.column) & _63)
+            state.changed[mine, state.changes[mine]] = row.column
             state.changes[mine] += 1
-        wake(run, pools, state, me, column, seq)
-        state.left[message] -= 1
-        if state.left[message] == 0:
-            free_block(pools, state.clock[message], state.length[message])
-        answers = delivered(run, rules, me, origin, seq, sent_at, since)
-        watch_deliver(run, watch, me, sent_at, since, late)
+        wake(run, state, terms, me, pair, row.seq)
+        row.left -= 1
+        if row.left == 0:
+            free_block(state.blocks, row.clock, row.length)
+        answers = delivered(run, rules, me, row.origin, row.seq, row.sent_at, since)
+        watch_deliver(run, watch, me, row.sent_at, since, late)
         if answers:
-            broadcast(run, rules, nodes, watch, pools, state, terms, me)
+            broadcast(run, rules, nodes, watch, state, terms, me)
     at[READY] = at[READY_END] = 0
 
 
 @step
-def wake(run: Any, pools: Any, state: Any, me: Any, column: Any, seq: Any) -> Any:
-    """The twin of `Holdback.wake`. What is looked at again cannot come back to the same chain."""
-    item = first(pools, state.waiting, me, column, seq)
-    while item:
-        unchain(pools, state.waiting, me, column)
-        state.at[HELD] -= 1
-        message, place = pools.message[item], pools.place[item]
-        since, late = pools.since[item], pools.late[item]
-        free_item(pools, item)
-        file(run, pools, state, me, message, place - 1, since, late)
-        item = first(pools, state.waiting, me, column, seq)
+def wake(run: Any, state: Any, terms: Any, me: Any, pair: Any, seq: Any) -> Any:
+    """The twin of `Holdback.wake`."""
+    place = pair * terms.chains + WAITING
+    if first(state.held, state.chains, place, seq):
+        item = unchain(state.held, state.chains, place)
+        while item:
+            held = state.held.rows[item]
+            after = held.after
+            state.at[HELD] -= 1
+            file(run, state, terms, me, state.messages[held.message], item, held.place - 1)
+            item = after

@@ -19,10 +19,10 @@ from antecede.sim.kernels.jit import step
 from antecede.sim.kernels.nodes import send
 from antecede.sim.kernels.pools import chain, first, free_block, free_item, new_block, new_item, unchain
 from antecede.sim.kernels.sizes import head_bytes
-from antecede.sim.kernels.vcube_members import AWAKE, MOVED, take
+from antecede.sim.kernels.vcube_members import AGAIN, AWAKE, BLOCKED, COUNT, EARLY, MOVED, serve, take
 
 _COPIES, _MESSAGES, _FIRST = range(3)
-_COUNT = (1 << 32) - 1
+_COUNT, _32 = np.uint64(COUNT), np.uint64(32)
 _COLUMN = (1 << 24) - 1
 _UNKNOWN, _UNKNOWN_AWAKE = -1, -2
 """Instead of how much is missing: the message's predecessor is not here; the second is awake already."""
@@ -30,46 +30,69 @@ _UNKNOWN, _UNKNOWN_AWAKE = -1, -2
 
 @step
 def receive_together(
-    run: Any,
-    rules: Any,
-    nodes: Any,
-    watch: Any,
-    pools: Any,
-    state: Any,
-    terms: Any,
-    me: Any,
-    link: Any,
-    packet: Any,
+    run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, link: Any, packet: Any
 ) -> Any:
     """The twin of `VcubeAgg.receive`."""
-    words, block = pools.words, ~packet
-    below = cluster(me, link)
-    messages = 1 if packet >= 0 else words[block + _MESSAGES]
+    if packet >= 0:
+        row = state.messages[packet]
+        arrived(run, me, link, row.origin, row.seq)
+        watch_receive(run, watch, me, link)
+        receive_one(run, rules, nodes, watch, state, terms, me, cluster(me, link), packet)
+        return
+    words, block, below = state.blocks.words, np.int64(~packet), cluster(me, link)
+    messages, came = words[block + _MESSAGES], 0
     for number in range(messages):
-        message = packet if packet >= 0 else np.int32(words[block + _FIRST + 2 * number])
-        arrived(run, me, link, state.origin[message], state.seq[message])
+        row = state.messages[words[block + _FIRST + 2 * number]]
+        arrived(run, me, link, row.origin, row.seq)
         watch_receive(run, watch, me, link)
     state.at[AWAKE] = state.at[MOVED] = 0
-    came = 0
     for number in range(messages):
-        message, late = packet, 0
-        if packet < 0:
-            message = words[block + _FIRST + 2 * number]
-            late = words[block + _FIRST + 2 * number + 1]
-        if take(run, watch, pools, state, me, message, late):
-            state.came[came] = state.column[state.origin[message]]
+        message = words[block + _FIRST + 2 * number]
+        late = words[block + _FIRST + 2 * number + 1]
+        place = take(run, watch, state, terms, me, message, late)
+        if place != AGAIN:
+            state.came[came] = state.messages[message].column
             came += 1
             if below > 0:
-                follow(run, pools, state, me, message, below, late)
-    if packet < 0:
-        words[block + _COPIES] -= 1
-        if words[block + _COPIES] == 0:
-            free_block(pools, block, _FIRST + 2 * messages)
-    for place in range(came):
-        advance_source(run, pools, state, terms, me, state.came[place])
-    for place in range(state.at[AWAKE]):
-        pass_on(run, watch, pools, state, me, state.awake[place])
-    send_moved(run, rules, nodes, watch, pools, state, terms, me)
+                follow(run, state, terms, me, message, below, place, late)
+    words[block + _COPIES] -= 1
+    if words[block + _COPIES] == 0:
+        free_block(state.blocks, block, _FIRST + 2 * messages)
+    for number in range(came):
+        advance_source(run, state, terms, me, state.came[number])
+    pass_on_and_send(run, rules, nodes, watch, state, terms, me)
+
+
+@step
+def receive_one(
+    run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, below: Any, message: Any
+) -> Any:
+    """A message alone: mostly nothing waits for it or with it, and nothing has to be remembered."""
+    place = take(run, watch, state, terms, me, message, 0)
+    if place == AGAIN:
+        return
+    row = state.messages[message]
+    pair = me * terms.columns + row.column
+    chains, chained = state.chains, pair * terms.chains
+    none_wait = chains[chained + BLOCKED] == 0 and chains[chained + EARLY] == 0
+    if none_wait and below == 0:
+        return
+    if none_wait and row.seq <= state.solid[pair]:
+        looked_at = to_look_at(row, place)
+        if looked_at == 0 or find_missing(state, terms, me, row, looked_at) == 0:
+            serve(run, rules, nodes, watch, state, terms, me, below, message, True)
+            return
+    state.at[AWAKE] = state.at[MOVED] = 0
+    if below > 0:
+        follow(run, state, terms, me, message, below, place, 0)
+    advance_source(run, state, terms, me, row.column)
+    pass_on_and_send(run, rules, nodes, watch, state, terms, me)
+
+
+@step
+def to_look_at(row: Any, place: Any) -> Any:
+    """How much of a clock may be missing here: what was delivered before the message is not."""
+    return row.length if place == row.named else place + 1
 
 
 @step
@@ -83,71 +106,92 @@ def awaken(run: Any, state: Any, item: Any) -> Any:
 
 
 @step
-def follow(run: Any, pools: Any, state: Any, me: Any, message: Any, below: Any, late: Any) -> Any:
+def follow(run: Any, state: Any, terms: Any, me: Any, message: Any, below: Any, place: Any, late: Any) -> Any:
     """A new message that is to be passed on. Leaves have nothing to do for it: nobody is served there."""
-    item = new_item(run, pools)
-    pools.message[item], pools.place[item], pools.kept[item] = message, below, _UNKNOWN_AWAKE
-    pools.since[item], pools.late[item] = run.at[NOW], late
-    chain(pools, state.early, me, state.column[state.origin[message]], item, state.seq[message])
+    row, item = state.messages[message], new_item(run, state.passing)
+    passing = state.passing.rows[item]
+    passing.message, passing.place, passing.since, passing.late = message, below, run.at[NOW], late
+    passing.block, passing.kept = to_look_at(row, place), _UNKNOWN_AWAKE
+    early = (me * terms.columns + row.column) * terms.chains + EARLY
+    chain(state.passing, state.chains, early, item, row.seq)
     awaken(run, state, item)
 
 
 @step
-def advance_source(run: Any, pools: Any, state: Any, terms: Any, me: Any, column: Any) -> Any:
+def advance_source(run: Any, state: Any, terms: Any, me: Any, column: Any) -> Any:
     """The twin of `VcubeAgg._advance`."""
-    solid = state.solid[me, column]
+    passing, chains, pair = state.passing, state.chains, me * terms.columns + column
+    early, blocked = pair * terms.chains + EARLY, pair * terms.chains + BLOCKED
+    solid = state.solid[pair]
     while True:
-        one = first(pools, state.early, me, column, solid)
-        other = first(pools, state.blocked, me, column, solid)
-        if one and (other == 0 or pools.number[one] <= pools.number[other]):
-            unchain(pools, state.early, me, column)
-            is_awake = pools.kept[one] == _UNKNOWN_AWAKE
-            find_missing(run, pools, state, terms, me, one)
+        one, other = first(passing, chains, early, solid), first(passing, chains, blocked, solid)
+        if one and (other == 0 or passing.rows[one].number <= passing.rows[other].number):
+            unchain(passing, chains, early)
+            is_awake = passing.rows[one].kept == _UNKNOWN_AWAKE
+            keep_missing(run, state, terms, me, passing.rows[one])
             if not is_awake:
                 awaken(run, state, one)
         elif other:
-            unchain(pools, state.blocked, me, column)
-            awaken(run, state, other)
+            unchain(passing, chains, blocked)
+            while other:
+                awaken(run, state, other)
+                other = passing.rows[other].after
         else:
             return
 
 
 @step
-def find_missing(run: Any, pools: Any, state: Any, terms: Any, me: Any, item: Any) -> Any:
+def find_missing(state: Any, terms: Any, me: Any, row: Any, looked_at: Any) -> Any:
     """(height, column, count) of the causes not received yet that block somebody; the column in 24 bits."""
-    words, message, mine = pools.words, pools.message[item], state.column[me]
-    clock, found = state.clock[message], 0
-    for place in range(clock, clock + state.length[message]):
-        word = words[place]
-        column = word >> 32
-        if state.solid[me, column] < word & _COUNT and column != mine:
-            served = height(me, state.rank[column], terms.peers, terms.height)
+    words, solid, mine, found = state.blocks.words, state.solid, state.column[me], 0
+    pair, start = np.uint64(me * terms.columns), np.uint64(row.clock)
+    for place in range(looked_at):
+        word = np.uint64(words[start + np.uint64(place)])
+        count = np.int64(word & _COUNT)
+        if solid[pair + (word >> _32)] < count:
+            column = np.int64(word >> _32)
+            served = 0 if column == mine else height(me, state.rank[column], terms.peers, terms.height)
             if served > 0:
-                state.missing[found] = np.int64(served) << 56 | word
+                state.missing[found] = np.int64(served) << 56 | column << 32 | count
                 found += 1
-    pools.kept[item] = pools.size[item] = found
-    if found:
-        block = new_block(run, pools, found)
-        pools.block[item] = block
-        for place in range(found):
-            words[block + place] = state.missing[place]
+    return found
 
 
 @step
-def pass_on(run: Any, watch: Any, pools: Any, state: Any, me: Any, item: Any) -> Any:
+def keep_missing(run: Any, state: Any, terms: Any, me: Any, passing: Any) -> Any:
+    """In words of its own: how many there were, and they."""
+    found = find_missing(state, terms, me, state.messages[passing.message], passing.block)
+    passing.kept = found
+    block = new_block(run, state.blocks, found + 1)
+    state.blocks.words[block] = found
+    for place in range(found):
+        state.blocks.words[block + 1 + place] = state.missing[place]
+    passing.block = block
+
+
+@step
+def pass_on_and_send(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any) -> Any:
+    for place in range(state.at[AWAKE]):
+        pass_on(run, watch, state, terms, me, state.awake[place])
+    if state.at[MOVED]:
+        send_moved(run, rules, nodes, watch, state, terms, me)
+
+
+@step
+def pass_on(run: Any, watch: Any, state: Any, terms: Any, me: Any, item: Any) -> Any:
     """The twin of `VcubeAgg._pass_on`."""
-    words, message, low = pools.words, pools.message[item], pools.place[item]
-    if pools.kept[item] < 0:
-        pools.kept[item] = _UNKNOWN
+    words, passing, pair = state.blocks.words, state.passing.rows[item], me * terms.columns
+    if passing.kept < 0:
+        passing.kept = _UNKNOWN
         return
-    block, kept, most = np.int64(pools.block[item]), 0, np.int64(0)
-    for place in range(pools.kept[item]):
+    block, low, kept, most = np.int64(passing.block) + 1, passing.place, 0, np.int64(0)
+    for place in range(passing.kept):
         word = words[block + place]
-        if state.solid[me, word >> 32 & _COLUMN] < word & _COUNT:
+        if state.solid[pair + (word >> 32 & _COLUMN)] < word & COUNT:
             words[block + kept] = word
             kept += 1
             most = max(most, word)
-    pools.kept[item] = kept
+    passing.kept = kept
     rest = min(most >> 56, low)
     if rest < low:
         place = state.at[MOVED]
@@ -155,23 +199,20 @@ def pass_on(run: Any, watch: Any, pools: Any, state: Any, me: Any, item: Any) ->
             run.at[FULL] = 1
             return
         state.at[MOVED] = place + 1
-        state.moved[place], state.moved_from[place], state.moved_to[place] = message, rest, low
-        state.moved_late[place] = lateness(
-            run, watch, state.sent_at[message], pools.since[item], pools.late[item]
-        )
-    pools.place[item] = rest
+        state.moved[place], state.moved_from[place], state.moved_to[place] = passing.message, rest, low
+        sent_at = state.messages[passing.message].sent_at
+        state.moved_late[place] = lateness(run, watch, sent_at, passing.since, passing.late)
     if rest:
-        chain(pools, state.blocked, me, most >> 32 & _COLUMN, item, most & _COUNT)
+        passing.place = rest
+        blocked = (pair + (most >> 32 & _COLUMN)) * terms.chains + BLOCKED
+        chain(state.passing, state.chains, blocked, item, most & COUNT)
     else:
-        if pools.size[item]:
-            free_block(pools, block, pools.size[item])
-        free_item(pools, item)
+        free_block(state.blocks, passing.block, words[passing.block] + 1)
+        free_item(state.passing, item)
 
 
 @step
-def send_moved(
-    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, me: Any
-) -> Any:
+def send_moved(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any) -> Any:
     """The twin of `VcubeAgg._bundles` and `_cut`."""
     moved, highest = state.at[MOVED], 0
     for place in range(moved):
@@ -184,15 +225,15 @@ def send_moved(
             start, room, messages, control, named = place, terms.full, 0, 0, 0
             while place < moved:
                 if state.moved_from[place] <= bit < state.moved_to[place]:
-                    message = state.moved[place]
-                    paper = 4 + 4 * state.named[message]
-                    size = terms.payload + (paper if terms.full_as_paper else state.control[message])
+                    row = state.messages[state.moved[place]]
+                    paper = 4 + 4 * row.named
+                    size = terms.payload + (paper if terms.full_as_paper else row.control)
                     if messages and size > room:
                         break
                     room -= size
                     messages += 1
-                    control += state.control[message]
-                    named += state.named[message]
+                    control += row.control
+                    named += row.named
                 place += 1
             if messages:
                 send_part(
@@ -200,7 +241,6 @@ def send_moved(
                     rules,
                     nodes,
                     watch,
-                    pools,
                     state,
                     terms,
                     me,
@@ -216,11 +256,11 @@ def send_moved(
 
 @step
 def send_part(
-    run: Any, rules: Any, nodes: Any, watch: Any, pools: Any, state: Any, terms: Any, me: Any, bit: Any,
+    run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, bit: Any,
     child: Any, start: Any, end: Any, messages: Any, control: Any, named: Any,
 ) -> Any:  # fmt: skip
     """One packet, of what moved from `start` to before `end` and goes to this child."""
-    words = pools.words
+    words = state.blocks.words
     block, number, packet, whole = np.int64(0), 0, np.int64(0), False
     for place in range(start, end):
         if state.moved_from[place] <= bit < state.moved_to[place]:
@@ -228,7 +268,7 @@ def send_part(
                 packet = state.moved[place]
             else:
                 if not whole:
-                    block = new_block(run, pools, _FIRST + 2 * messages)
+                    block = new_block(run, state.blocks, _FIRST + 2 * messages)
                     words[block + _MESSAGES] = messages
                     packet, whole = ~block, True
                 words[block + _FIRST + 2 * number] = state.moved[place]
@@ -240,5 +280,5 @@ def send_part(
     if whole:
         words[block + _COPIES] = copies
         if copies == 0:
-            free_block(pools, block, _FIRST + 2 * messages)
+            free_block(state.blocks, block, _FIRST + 2 * messages)
     watch_transmit(run, watch, me, child, 1, messages, messages * terms.payload + paper)
