@@ -31,8 +31,14 @@ Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]
 """Told which share of a run is done, now and then."""
 
-_EVENT = {"flooding": "flooding", "vcube": "vcube", "vcube-agg": "vcube"}
-"""Protocols with an event kernel, and its module."""
+_EVENT = {
+    "flooding": "flooding",
+    "vcube": "vcube",
+    "vcube-agg": "vcube",
+    "antecede.studies.papers.single_tree:Counted": "vcube",
+    "antecede.studies.papers.single_tree:SingleTree": "vcube",
+}
+"""Protocols with an event kernel, and its module. Of those named by their class it does that class only."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = 300_000
 """Deliveries that the reference does while compiled code is being loaded."""
