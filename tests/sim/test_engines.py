@@ -20,6 +20,7 @@ from antecede.sim.kernels import chance as compiled
 from antecede.sim.kernels import flat, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.scenario import Scenario, scenario
+from antecede.studies.papers import p004_runs
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")
@@ -148,7 +149,7 @@ def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     assert here.events == there.events
 
 
-@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
+@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg", p004_runs.AGG, p004_runs.SINGLE])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str, seed: int) -> None:
     made = paper_scenario(random.Random(seed), protocol)

@@ -44,11 +44,8 @@ def test_every_run_of_both_grids_is_another_one(scale: Scale) -> None:
         made = grid(scale)
         assert made
         assert len({each.key() for each in made}) == len(made)
-        assert max(each.peers for each in made) <= p004_runs.LARGEST
         assert {each.protocol for each in made} <= set(p004_runs.NAMES)
-    assert {each.peers for each in p004_runs.grid(scale)} == {
-        n for n in p004_runs.SIZES[scale] if n <= p004_runs.LARGEST
-    }
+    assert {each.peers for each in p004_runs.grid(scale)} == set(p004_runs.SIZES[scale])
     assert set(p004_open.ODD_SIZES[scale]) < {each.peers for each in p004_open.open_grid(scale)}
 
 

@@ -41,7 +41,7 @@ _EVENT = {
 }
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
-_SHORT = {"recurrence": 300_000, "event": 2_000_000}
+_SHORT = {"recurrence": 300_000, "event": 1_000_000}
 """Deliveries that the reference does while code is being loaded, or on a new machine compiled."""
 _STEPS = 20_000
 
@@ -74,7 +74,7 @@ def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
     """Why a compiled engine cannot do a run; nothing if it can."""
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed (pip install 'antecede[sim]')"
-    if given.protocol not in (_RECURRENCE if engine == "recurrence" else _EVENT):
+    if not (given.protocol in _RECURRENCE if engine == "recurrence" else _event_kernel(given)):
         return f"{given.protocol} has no compiled twin there"
     if engine == "recurrence" and observed:
         return "its events are to be seen one by one"
@@ -82,8 +82,15 @@ def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
     return unfit
 
 
+def _event_kernel(given: Scenario) -> str:
+    """The module that does a protocol's events. A class that is none of ours may name one that does just what
+    it does, but for itself alone: those made from it may do anything."""
+    twin: str = vars(given.protocol_class()).get("twin", "")
+    return _EVENT.get(given.protocol) or twin.partition(" ")[0]
+
+
 def _kernel(given: Scenario, engine: Engine) -> ModuleType:
-    name = "flat" if engine == "recurrence" else _EVENT[given.protocol]
+    name = "flat" if engine == "recurrence" else _event_kernel(given)
     return import_module(f"antecede.sim.kernels.{name}")
 
 

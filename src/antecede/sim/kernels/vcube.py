@@ -1,4 +1,4 @@
-"""The twin of `protocols/vcube.py`: runs of `vcube` and `vcube-agg`.
+"""The twin of `protocols/vcube.py`, and of paper 004's comparisons in `studies/papers/single_tree.py`.
 
 Memory is peers × senders, 20 bytes for each pair and for `vcube-agg` 28; the clocks of messages that are
 under way; and what is held.
@@ -25,6 +25,8 @@ from antecede.sim.nodes import NodesModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
+_COUNTED, _SINGLE = "vcube counted", "vcube single"
+"""`vcube-agg`, but a packet is full when it is so on paper; and the same with one tree for all."""
 _MOST_PAIRS = 1 << 27
 """Peers × senders: 4 GB."""
 
@@ -50,11 +52,13 @@ def _senders(given: Scenario) -> list[int]:
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    together, senders = given.protocol != "vcube", _senders(given)
+    kind, senders = given.protocol_class(), _senders(given)
+    together, full = issubclass(kind, VcubeAgg), kind.mtu if issubclass(kind, VcubeAgg) else 0
+    twin: str = vars(kind).get("twin", "")
     height = (given.peers - 1).bit_length()
     terms = Terms(
         given.peers, len(senders), height, given.payload, payload_head(given.payload), given.count == "paper",
-        together, 3 if together else 1, VcubeAgg.mtu, False,
+        together, 3 if together else 1, full, twin in (_COUNTED, _SINGLE), twin == _SINGLE,
     )  # fmt: skip
     made, rules = events.fresh(given, given.peers * height, given.peers - 1, bool(observers))
     state = members.fresh(terms, senders)

@@ -13,7 +13,7 @@ import numpy as np
 
 from antecede.sim.kernels import pools
 from antecede.sim.kernels.bundles import watch_deliver, watch_send, watch_take, watch_transmit
-from antecede.sim.kernels.cubes import first_in_cluster
+from antecede.sim.kernels.cubes import cluster, first_in_cluster
 from antecede.sim.kernels.events import FULL, NOW, delivered, may_send, sent
 from antecede.sim.kernels.jit import loop, step
 from antecede.sim.kernels.nodes import send
@@ -37,6 +37,7 @@ _MOST_AT_ONCE = 1 << 24
 MADE, HELD, FAR, READY, READY_END, AWAKE, MOVED, _SCALARS = range(8)
 WAITING, EARLY, BLOCKED = range(3)
 AGAIN, AT_ONCE = -2, -1
+ROOT = 0
 COUNT = (1 << 32) - 1
 _ONE, _WINDOW = np.uint64(1), np.uint64(64)
 _COUNT, _32, _63, _6 = (np.uint64(value) for value in (COUNT, 32, 63, 6))
@@ -76,6 +77,8 @@ class Terms(NamedTuple):
     """Bytes that are put together in a packet."""
     full_as_paper: bool
     """Whether those are bytes on paper."""
+    one_tree: bool
+    """Whether every message goes to peer 0 first, and from there down its tree."""
 
 
 class State(NamedTuple):
@@ -153,7 +156,14 @@ def broadcast(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: A
     control = 0 if alone else packet_control(terms, row)
     sent(run, me, control, 0 if alone else 4 + 4 * row.named)
     watch_send(run, watch, row.named)
-    serve(run, rules, nodes, watch, state, terms, me, terms.height, message, False)
+    if terms.one_tree and me != ROOT:
+        paper = 4 + 4 * row.named
+        weight = terms.payload + (paper if terms.as_paper else control)
+        link = me * terms.height + cluster(me, ROOT)  # no way down, which is for lower clusters
+        send(run, rules, nodes, link, me, ROOT, message, control, weight)
+        watch_transmit(run, watch, me, ROOT, 1, 1, terms.payload + paper)
+    else:
+        serve(run, rules, nodes, watch, state, terms, me, terms.height, message, False)
 
 
 @step

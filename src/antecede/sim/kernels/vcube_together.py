@@ -19,7 +19,18 @@ from antecede.sim.kernels.jit import step
 from antecede.sim.kernels.nodes import send
 from antecede.sim.kernels.pools import chain, first, free_block, free_item, new_block, new_item, unchain
 from antecede.sim.kernels.sizes import head_bytes
-from antecede.sim.kernels.vcube_members import AGAIN, AWAKE, BLOCKED, COUNT, EARLY, MOVED, serve, take
+from antecede.sim.kernels.vcube_members import (
+    AGAIN,
+    AWAKE,
+    BLOCKED,
+    COUNT,
+    EARLY,
+    MOVED,
+    ROOT,
+    note,
+    serve,
+    take,
+)
 
 _COPIES, _MESSAGES, _FIRST = range(3)
 _COUNT, _32 = np.uint64(COUNT), np.uint64(32)
@@ -32,14 +43,15 @@ _UNKNOWN, _UNKNOWN_AWAKE = -1, -2
 def receive_together(
     run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, link: Any, packet: Any
 ) -> Any:
-    """The twin of `VcubeAgg.receive`."""
+    """The twin of `VcubeAgg.receive`, and of `SingleTree.receive`."""
+    below = height(me, ROOT, terms.peers, terms.height) if terms.one_tree else cluster(me, link)
     if packet >= 0:
         row = state.messages[packet]
         arrived(run, me, link, row.origin, row.seq)
         watch_receive(run, watch, me, link)
-        receive_one(run, rules, nodes, watch, state, terms, me, cluster(me, link), packet)
+        receive_one(run, rules, nodes, watch, state, terms, me, below, packet)
         return
-    words, block, below = state.blocks.words, np.int64(~packet), cluster(me, link)
+    words, block = state.blocks.words, np.int64(~packet)
     messages, came = words[block + _MESSAGES], 0
     for number in range(messages):
         row = state.messages[words[block + _FIRST + 2 * number]]
@@ -49,6 +61,10 @@ def receive_together(
     for number in range(messages):
         message = words[block + _FIRST + 2 * number]
         late = words[block + _FIRST + 2 * number + 1]
+        if state.messages[message].origin == me:
+            if comes_back(run, state, terms, me, message) and below > 0:
+                move(run, state, message, 0, below, 0)
+            continue
         place = take(run, watch, state, terms, me, message, late)
         if place != AGAIN:
             state.came[came] = state.messages[message].column
@@ -68,10 +84,14 @@ def receive_one(
     run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, below: Any, message: Any
 ) -> Any:
     """A message alone: mostly nothing waits for it or with it, and nothing has to be remembered."""
+    row = state.messages[message]
+    if row.origin == me:
+        if comes_back(run, state, terms, me, message):
+            serve(run, rules, nodes, watch, state, terms, me, below, message, True)
+        return
     place = take(run, watch, state, terms, me, message, 0)
     if place == AGAIN:
         return
-    row = state.messages[message]
     pair = me * terms.columns + row.column
     chains, chained = state.chains, pair * terms.chains
     none_wait = chains[chained + BLOCKED] == 0 and chains[chained + EARLY] == 0
@@ -87,6 +107,13 @@ def receive_one(
         follow(run, state, terms, me, message, below, place, 0)
     advance_source(run, state, terms, me, row.column)
     pass_on_and_send(run, rules, nodes, watch, state, terms, me)
+
+
+@step
+def comes_back(run: Any, state: Any, terms: Any, me: Any, message: Any) -> Any:
+    """Where there is one tree for all, a message comes through its sender again; True the first time."""
+    row = state.messages[message]
+    return note(run, state, me, me * terms.columns + row.column, row.seq)
 
 
 @step
@@ -150,7 +177,8 @@ def find_missing(state: Any, terms: Any, me: Any, row: Any, looked_at: Any) -> A
         count = np.int64(word & _COUNT)
         if solid[pair + (word >> _32)] < count:
             column = np.int64(word >> _32)
-            served = 0 if column == mine else height(me, state.rank[column], terms.peers, terms.height)
+            root = ROOT if terms.one_tree else np.int64(state.rank[column])
+            served = 0 if column == mine else height(me, root, terms.peers, terms.height)
             if served > 0:
                 state.missing[found] = np.int64(served) << 56 | column << 32 | count
                 found += 1
@@ -194,14 +222,9 @@ def pass_on(run: Any, watch: Any, state: Any, terms: Any, me: Any, item: Any) ->
     passing.kept = kept
     rest = min(most >> 56, low)
     if rest < low:
-        place = state.at[MOVED]
-        if place == len(state.moved):
-            run.at[FULL] = 1
-            return
-        state.at[MOVED] = place + 1
-        state.moved[place], state.moved_from[place], state.moved_to[place] = passing.message, rest, low
         sent_at = state.messages[passing.message].sent_at
-        state.moved_late[place] = lateness(run, watch, sent_at, passing.since, passing.late)
+        late = lateness(run, watch, sent_at, passing.since, passing.late)
+        move(run, state, passing.message, rest, low, late)
     if rest:
         passing.place = rest
         blocked = (pair + (most >> 32 & _COLUMN)) * terms.chains + BLOCKED
@@ -209,6 +232,18 @@ def pass_on(run: Any, watch: Any, state: Any, terms: Any, me: Any, item: Any) ->
     else:
         free_block(state.blocks, passing.block, words[passing.block] + 1)
         free_item(state.passing, item)
+
+
+@step
+def move(run: Any, state: Any, message: Any, low: Any, high: Any, late: Any) -> Any:
+    """A message is to be sent to the clusters from `low` to before `high`."""
+    place = state.at[MOVED]
+    if place == len(state.moved):
+        run.at[FULL] = 1
+        return
+    state.at[MOVED] = place + 1
+    state.moved[place], state.moved_from[place], state.moved_to[place] = message, low, high
+    state.moved_late[place] = late
 
 
 @step

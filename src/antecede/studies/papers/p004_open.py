@@ -8,7 +8,6 @@ from antecede.sim.scenario import Scenario
 from antecede.studies.papers.board import Figure, Row, Runs, Scale
 from antecede.studies.papers.p004_runs import (
     AGG,
-    LARGEST,
     NONE,
     UNIT,
     Figured,
@@ -37,7 +36,7 @@ def _neighbours(nodes: int) -> tuple[int, int]:
 
 
 def open_grid(scale: Scale) -> list[Scenario]:
-    odd = [nodes for nodes in ODD_SIZES[scale] if nodes <= LARGEST]
+    odd = ODD_SIZES[scale]
     sizes = sorted({*odd, *(even for nodes in odd for even in _neighbours(nodes))})
     seeds = range(1, ODD_SEEDS[scale] + 1)
     return [run(protocol, nodes, seed) for nodes in sizes for protocol in (NONE, AGG) for seed in seeds]

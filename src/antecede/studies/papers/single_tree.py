@@ -24,6 +24,8 @@ class Counted(VcubeAgg):
     name: ClassVar[str] = "vcube-agg, counted"
     summary: ClassVar[str] = "vcube-agg, with packets cut as paper 004 counts"
     mtu: ClassVar[int] = 1500 - HEADER
+    twin: ClassVar[str] = "vcube counted"
+    """The kernel that does the same."""
 
     def _room(self, message: Dependent) -> int:
         return message.payload_bytes() + self.paper_bytes(Bundle([message]))
@@ -32,6 +34,7 @@ class Counted(VcubeAgg):
 class SingleTree(Counted):
     name: ClassVar[str] = "single tree"
     summary: ClassVar[str] = "vcube-agg down the tree of peer 0, whoever sends"
+    twin: ClassVar[str] = "vcube single"
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         effects = super().broadcast(payload, now, group)
