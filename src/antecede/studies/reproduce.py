@@ -20,7 +20,7 @@ from antecede.trace.writer import write_whole
 
 PAPERS: dict[str, Paper] = {each.STUDY.name: each.STUDY for each in (p000, p001, p002, p003, p004)}
 BOARD = "scoreboard.json"
-_AUDITABLE = 1_000_000
+_AUDITABLE = 500_000
 """Deliveries of a run: beyond that its trace would take minutes to judge, so it leaves figures only."""
 
 
