@@ -40,7 +40,7 @@ AGAIN, AT_ONCE = -2, -1
 ROOT = 0
 COUNT = (1 << 32) - 1
 _ONE, _WINDOW = np.uint64(1), np.uint64(64)
-_COUNT, _32, _63, _6 = (np.uint64(value) for value in (COUNT, 32, 63, 6))
+_COUNT, _32, _63 = (np.uint64(value) for value in (COUNT, 32, 63))
 
 _MESSAGE = [
     ("sent_at", np.int64),

@@ -85,11 +85,15 @@ RATE_SLOPES = {
     "50–550 ms": ((0.002177, 0.002721, 0.005813, -0.006493), None),
 }
 
-_WHY_SLOPE = "slopes are of the sizes run so far; the paper's go further"
+_WHY_IDR = (
+    "with a relay that takes a delay each way; the paper says only that the super peer retransmits, and the "
+    "shorter delays are, the more that counts"
+)
 _WHY_DS = (
     "under causal delivery what is known of a peer is one interval, 8 bytes; the paper's excess over 4 a "
     "peer would follow if intervals of the super peers' numbers were stored too"
 )
+_WHY_RATIO = "a ratio that still moves with the size"
 _WHY_RATE = "a small slope, of three sizes where the linear part only begins"
 
 
@@ -162,13 +166,14 @@ def score(runs: Runs) -> list[Row]:
     for place, delay in enumerate(DELAYS):
         largest = LARGEST_PUBLISHED[place]
         for measure, printed in SLOPES.items():
-            why = _WHY_DS if measure.startswith("DS") else _WHY_SLOPE
             what = f"{measure}, slope a peer, {delay}"
-            rows.append(number(PAPER, what, printed[place], _slopes(_of(runs, measure, delay), measure), why))
+            slopes = _slopes(_of(runs, measure, delay), measure)
+            rows.append(number(PAPER, what, printed[place], slopes, _why(measure)))
         for measure, at in AT.items():
             there = _of(runs, measure, delay).where(lambda made, n=largest: size(made) == n)  # type: ignore[misc]
             values = there.values(MEASURES[measure][1])
-            rows.append(number(PAPER, f"{measure} at {largest} peers, {delay}, bytes", at[place], values))
+            what = f"{measure} at {largest} peers, {delay}, bytes"
+            rows.append(number(PAPER, what, at[place], values, _why(measure)))
         rows += _ratios(runs, delay, place)
     rows += _rate_rows(runs)
     rows += _claims(runs)
@@ -182,8 +187,17 @@ def _ratios(runs: Runs, delay: str, place: int) -> list[Row]:
         tops, bottoms = (_largest(_of(runs, measure, delay), measure) for measure in (above, below))
         ratios = [top / bottom for top, bottom in zip(tops, bottoms, strict=False) if bottom]
         what = f"{above} over {below}, {delay}"
-        rows.append(number(PAPER, what, printed[place], ratios, "a ratio that still moves with the size"))
+        why = _why(above) if _largest_size(runs) >= LARGEST_PUBLISHED[place] else _WHY_RATIO
+        rows.append(number(PAPER, what, printed[place], ratios, why))
     return rows
+
+
+def _why(measure: str) -> str:
+    return {"DS": _WHY_DS, "IDR": _WHY_IDR}.get(measure.split()[0], "at the sizes that were run")
+
+
+def _largest_size(runs: Runs) -> float:
+    return max((size(run.scenario) for run in runs.done), default=0.0)
 
 
 def _largest(runs: Runs, measure: str) -> list[float]:
