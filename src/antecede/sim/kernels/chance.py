@@ -38,7 +38,7 @@ def model(delay: Delay) -> Model:
             return WILD, low, high, 0
         case Normal(mean, deviation, unit):
             return GAUSS, mean, deviation, unit
-    raise NotImplementedError(f"no compiled twin of {delay}")
+    raise TypeError(f"a delay of no known kind: {delay}")
 
 
 @compiled

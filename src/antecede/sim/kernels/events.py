@@ -248,6 +248,13 @@ def plan(run: Any, rules: Any, peer: Any, previous: Any) -> Any:
 
 
 @step
+def plan_next(run: Any, rules: Any, peer: Any) -> Any:
+    """A peer has sent, or would have: when it does so again."""
+    run.planned[peer] += 1
+    plan(run, rules, peer, run.at[NOW])
+
+
+@step
 def wake_at(run: Any, rules: Any, peer: Any, clock: Any) -> Any:
     """`peer` asks to be woken when its own clock says so."""
     time = max(clock - run.ahead[peer], run.at[NOW])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.overlay.hypercube import hypercube
-from antecede.sim import workload
 from antecede.sim.kernels import events
 from antecede.sim.kernels.bitsets import window_add, window_has
 from antecede.sim.kernels.events import (
@@ -27,11 +26,12 @@ from antecede.sim.kernels.events import (
     delivered,
     following,
     may_send,
-    plan,
+    plan_next,
     sent,
     transmit,
 )
 from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.kernels.sizes import int_bytes, payload_head
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
@@ -67,15 +67,9 @@ def unfit(given: Scenario) -> str:
         return "delays depend on what else is sent"
     if given.probes:
         return f"probe {given.probes[0]} is not compiled for {given.protocol}"
-    if given.peers * len(_senders(given)) > _MOST_PAIRS:
+    if given.peers * len(who_sends(given)) > _MOST_PAIRS:
         return "too many peers have to remember too many senders"
     return ""
-
-
-def _senders(given: Scenario) -> list[int]:
-    load = given.load()
-    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
-    return [peer for peer in those if peer not in given.silent]
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
@@ -97,7 +91,7 @@ def _attempt(
     overlay = hypercube(given.peers)
     first = np.cumsum([0, *map(len, overlay)])
     neighbours = np.array([other for others in overlay for other in others], np.int32)
-    senders = _senders(given)
+    senders = who_sends(given)
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
     made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers))
@@ -125,8 +119,7 @@ def advance(run: Any, rules: Any, state: Any, head: Any, budget: Any) -> Any:
             return True
         if kind == SEND:
             broadcast(run, rules, state, head, peer)
-            run.planned[peer] += 1
-            plan(run, rules, peer, run.at[NOW])
+            plan_next(run, rules, peer)
         elif kind == ARRIVAL:
             receive(run, rules, state, head, peer, source, message)
     return True

@@ -26,7 +26,7 @@ from antecede.sim.kernels.events import (
     delivered,
     following,
     may_send,
-    plan,
+    plan_next,
     sent,
 )
 from antecede.sim.kernels.freescale_inside import delivered_inside, echo, file_inside, up
@@ -164,8 +164,7 @@ def advance(run: Any, rules: Any, shape: Any, state: Any, budget: Any) -> Any:
             continue
         if kind == SEND:
             broadcast(run, rules, shape, state, peer)
-            run.planned[peer] += 1
-            plan(run, rules, peer, run.at[NOW])
+            plan_next(run, rules, peer)
         elif kind == ARRIVAL:
             receive(run, rules, shape, state, peer, source, packet)
         deliver(run, rules, shape, state, peer)

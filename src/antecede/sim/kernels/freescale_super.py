@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from antecede.sim.kernels.bitsets import next_of_row, put, row_fits, set_add, set_clear, set_tighten
+from antecede.sim.kernels.bitsets import has, next_of_row, row_fits, set_add, set_clear, set_tighten
 from antecede.sim.kernels.events import FULL, NOW
 from antecede.sim.kernels.freescale_inside import causes_into, echo, file_inside
 from antecede.sim.kernels.freescale_packets import fresh_packet, index, post, posted, release, weigh
@@ -187,12 +187,9 @@ def translate_out(run: Any, shape: Any, state: Any, me: Any, down: Any) -> Any:
             for word in range((final[place] >> 6) - (first[place] >> 6) + 1):
                 state.rows[packet, place, word] = 0
     if shape.paper:
-        start = first[supers] >> 6
-        number = state.supers[UNTOLD_LOW, me]
-        while number <= state.supers[UNTOLD_HIGH, me]:
-            if state.untold[me, number >> 6 & bits // 64 - 1] >> np.uint64(number & 63) & np.uint64(1):
-                put(state.rows[packet, supers], number - (start << 6))
-            number += 1
+        for untold in range(state.supers[UNTOLD_LOW, me], state.supers[UNTOLD_HIGH, me] + 1):
+            if has(state.untold[me], untold):
+                put_in_row(state.rows[packet, supers], first[supers], untold)
         set_clear(state.untold[me], state.supers[UNTOLD_LOW], state.supers[UNTOLD_HIGH], me)
         if state.packets[down, LAST]:
             put_in_row(state.rows[packet, me], first[me], state.packets[down, LAST])
@@ -332,21 +329,16 @@ def forget_now_and_then(shape: Any, state: Any, me: Any) -> Any:
 @step
 def in_use(shape: Any, state: Any, me: Any, number: Any) -> Any:
     """Whether somebody inside may still name it, by what they said last."""
-    if state.inside[LOW, me] <= number <= state.inside[HIGH, me] and bit(
+    if state.inside[LOW, me] <= number <= state.inside[HIGH, me] and has(
         state.inside_bits[CAUSES, me], number
     ):
         return True
     for peer in range(shape.first[me], shape.first[me + 1]):
-        if state.inside[WORD_LOW, peer] <= number <= state.inside[WORD_HIGH, peer] and bit(
+        if state.inside[WORD_LOW, peer] <= number <= state.inside[WORD_HIGH, peer] and has(
             state.inside_bits[WORD, peer], number
         ):
             return True
     return False
-
-
-@step
-def bit(ring: Any, number: Any) -> Any:
-    return ring[number >> 6 & len(ring) - 1] >> np.uint64(number & 63) & np.uint64(1) != np.uint64(0)
 
 
 @part

@@ -232,8 +232,7 @@ def advance(run: Any, rules: Any, plan: Any, state: Any, budget: Any) -> Any:
         sending = False
         if kind == SEND:
             sending = may_send(run, me)
-            run.planned[me] += 1
-            events.plan(run, rules, me, run.at[NOW])
+            events.plan_next(run, rules, me)
             if not sending:
                 continue
         elif kind == ARRIVAL:

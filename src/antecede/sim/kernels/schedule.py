@@ -45,7 +45,14 @@ def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
             return _ROUNDS, load.interval, load.burst, 0, 0
         case workload.Windows():
             return _WINDOWS, load.interval, load.spread, 0, 0
-    raise NotImplementedError(f"no compiled twin of {load}")
+    raise TypeError(f"a workload of no known kind: {load}")
+
+
+def who_sends(given: Scenario) -> list[int]:
+    """Who may send in a run, in the order of ranks."""
+    load = given.load()
+    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
+    return sorted(set(those) - set(given.silent))
 
 
 def schedule(given: Scenario) -> Schedule:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from antecede.protocols.vcube import VcubeAgg
-from antecede.sim import workload
 from antecede.sim.kernels import bundles, events, nodes
 from antecede.sim.kernels import vcube_members as members
 from antecede.sim.kernels.bundles import watch_receive
 from antecede.sim.kernels.cubes import cluster
-from antecede.sim.kernels.events import ARRIVAL, NOTHING, NOW, SEND, STOPPED, arrived, following, plan
+from antecede.sim.kernels.events import ARRIVAL, NOTHING, SEND, STOPPED, arrived, following, plan_next
 from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.kernels.sizes import payload_head
 from antecede.sim.kernels.vcube_members import AGAIN, HELD, Terms, broadcast, serve, take, take_deliveries
 from antecede.sim.kernels.vcube_together import receive_together
@@ -40,19 +40,13 @@ def unfit(given: Scenario) -> str:
         return f"probe {min(others)} is not compiled for {given.protocol}"
     if given.probes and given.payload > bundles.MOST_PAYLOAD:
         return "packets are too large to be counted by their size"
-    if given.peers * len(_senders(given)) > _MOST_PAIRS:
+    if given.peers * len(who_sends(given)) > _MOST_PAIRS:
         return "too many peers have to remember too many senders"
     return ""
 
 
-def _senders(given: Scenario) -> list[int]:
-    load = given.load()
-    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
-    return sorted(set(those) - set(given.silent))
-
-
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    kind, senders = given.protocol_class(), _senders(given)
+    kind, senders = given.protocol_class(), who_sends(given)
     together, full = issubclass(kind, VcubeAgg), kind.mtu if issubclass(kind, VcubeAgg) else 0
     twin: str = vars(kind).get("twin", "")
     height = (given.peers - 1).bit_length()
@@ -82,8 +76,7 @@ def advance(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any
             return True
         if kind == SEND:
             broadcast(run, rules, nodes, watch, state, terms, peer)
-            run.planned[peer] += 1
-            plan(run, rules, peer, run.at[NOW])
+            plan_next(run, rules, peer)
         elif kind == ARRIVAL:
             if terms.together:
                 receive_together(run, rules, nodes, watch, state, terms, peer, source, packet)
