@@ -50,6 +50,12 @@ def lowest(word: Any) -> Any:
 
 
 @step
+def up_to(number: Any) -> Any:
+    """The bits of a number, and of those before it in its word."""
+    return (_1 << np.uint64(number & 63)) * np.uint64(2) - _1
+
+
+@step
 def window_has(ring: Any, base: Any, top: Any, number: Any) -> Any:
     return number <= base or (number <= top and has(ring, number))
 
@@ -64,6 +70,27 @@ def window_add(ring: Any, bases: Any, tops: Any, place: Any, number: Any) -> Any
         return False
     put(ring, number)
     top = max(top, number)
+    while base < top and has(ring, base + 1):
+        base += 1
+        take_out(ring, base)
+    bases[place], tops[place] = base, top
+    return True
+
+
+@step
+def window_union(ring: Any, bases: Any, tops: Any, place: Any, first: Any, final: Any, row: Any) -> Any:
+    """Add all numbers of a row. False if there is no room."""
+    base, top, mask, start = bases[place], tops[place], len(ring) - 1, first >> 6
+    if final < first or final <= base:
+        return True
+    if final - base >= mask << 6:
+        return False
+    for word in range(max(start, base >> 6), (final >> 6) + 1):
+        fresh = row[word - start]
+        if word == base >> 6:
+            fresh &= ~up_to(base)
+        ring[word & mask] |= fresh
+    top = max(top, final)
     while base < top and has(ring, base + 1):
         base += 1
         take_out(ring, base)
@@ -154,7 +181,7 @@ def row_lacking(ring: Any, base: Any, top: Any, first: Any, final: Any, row: Any
     while word >= start and word >= base >> 6:
         present = ring[word & mask] if word <= top >> 6 else _0
         if word == base >> 6:
-            present |= (_1 << np.uint64(base & 63)) * np.uint64(2) - _1
+            present |= up_to(base)
         missing = row[word - start] & ~present
         if missing:
             return (word << 6) + highest(missing)

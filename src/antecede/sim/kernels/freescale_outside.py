@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from antecede.sim.kernels.bitsets import (
-    next_of_row,
     row_fits,
     row_lacking,
     row_of_set,
@@ -18,6 +17,7 @@ from antecede.sim.kernels.bitsets import (
     set_tighten,
     window_add,
     window_has,
+    window_union,
 )
 from antecede.sim.kernels.events import FULL, NOW
 from antecede.sim.kernels.freescale_packets import (
@@ -55,7 +55,7 @@ from antecede.sim.kernels.freescale_state import (
 )
 from antecede.sim.kernels.jit import part, step
 
-_BLOCK = 32
+_BLOCK = 64
 
 
 @step
@@ -63,9 +63,10 @@ def lacking_pair(pairs: Any, counts: Any, below: Any) -> Any:
     """The last place before `below` at which a packet names more than is here; -1 if there is none."""
     while below > 0:
         start = max(0, below - _BLOCK)
-        lacking = 0
+        lacking = False
         for place in range(start, below):
-            lacking += pairs[place] > counts[place]
+            spot = np.uint64(place)  # what may be negative is looked up one by one
+            lacking |= pairs[spot] > counts[spot]
         if lacking:
             while pairs[below - 1] <= counts[below - 1]:
                 below -= 1
@@ -128,14 +129,10 @@ def take_outside(run: Any, shape: Any, state: Any, me: Any, sender: Any, packet:
         ):
             if not window_add(ring, bases, tops, sender, number):
                 run.at[FULL] = 1
-        translated, known = shape.supers, np.int64(0)
+        translated = shape.supers
         first, final = state.bounds[FIRST, packet, translated], state.bounds[FINAL, packet, translated]
-        while True:
-            known = next_of_row(first, final, state.rows[packet, translated], known)
-            if known == 0:
-                break
-            if not window_add(ring, bases, tops, sender, known):
-                run.at[FULL] = 1
+        if not window_union(ring, bases, tops, sender, first, final, state.rows[packet, translated]):
+            run.at[FULL] = 1
     file_outside(run, shape, state, me, sender, packet, run.at[NOW], state.pairs.shape[1])
 
 
