@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 import pytest
 
 from antecede.overlay.hypercube import hypercube
 from antecede.overlay.vcube import children, cluster, first_in_cluster, height
+from antecede.sim.kernels.cubes import hypercube_links
 
 
 def distances(
@@ -27,11 +29,13 @@ def distances(
 @pytest.mark.parametrize("size", [*range(1, 70), 100, 128, 129, 255, 257, 300])
 def test_a_hypercube_of_any_size(size: int) -> None:
     overlay = hypercube(size)
+    first, neighbours = hypercube_links(size)
+    assert [tuple(neighbours[here:there]) for here, there in pairwise(first)] == overlay
     dimension = (size - 1).bit_length()
-    for peer, neighbours in enumerate(overlay):
-        assert peer not in neighbours
-        assert all(peer in overlay[other] for other in neighbours)
-        assert max(dimension - 1, min(size - 1, 1)) <= len(neighbours) <= max(dimension, 2 * (dimension - 1))
+    for peer, others in enumerate(overlay):
+        assert peer not in others
+        assert all(peer in overlay[other] for other in others)
+        assert max(dimension - 1, min(size - 1, 1)) <= len(others) <= max(dimension, 2 * (dimension - 1))
     for start in range(0, size, max(1, size // 7)):
         reached = distances(overlay, start)
         assert len(reached) == size

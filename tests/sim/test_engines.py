@@ -59,7 +59,8 @@ def any_scenario(source: random.Random, protocol: str, **others: object) -> Scen
         "interval": pick(("normal:70-90ms", "0-10ms")), "most_messages": pick((None, None, 7, 40)),
         "delay": pick(DELAYS), "silent": pick(((), (0,))),
     }  # fmt: skip
-    return scenario(**fields | others)
+    made = scenario(**fields | others)
+    return msgspec.structs.replace(made, senders=pick((None, None, 1 + made.peers // 3)))
 
 
 def flat_scenario(source: random.Random) -> Scenario:

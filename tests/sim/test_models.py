@@ -167,10 +167,27 @@ def test_gaussian_delays_are_whole_units_and_never_negative() -> None:
             parse_delay(wrong)
 
 
-def test_rounds_are_bursts_of_some_peers() -> None:
-    rounds = Rounds(1, 10 * MS, peers=6, senders=3, burst=2)
+def test_rounds_are_bursts() -> None:
+    rounds = Rounds(1, 10 * MS, burst=2)
     assert [rounds.next_send(2, number, 0) for number in range(5)] == [0, 0, 10 * MS, 10 * MS, 20 * MS]
-    assert [peer for peer in range(6) if rounds.next_send(peer, 0, 0) == 0] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("workload", ["periodic", "poisson", "drawn", "once", "rounds", "windows"])
+def test_some_peers_send(workload: str) -> None:
+    made = scenario(protocol="timestamp", peers=6, senders=3, workload=workload, seconds=3)
+    assert made.who_sends() == [0, 2, 4]
+    senders: set[int] = set()
+
+    class Senders:
+        def send(self, process: int, *_: object) -> None:
+            senders.add(process)
+
+        def receive(self, *_: object) -> None: ...
+
+        def deliver(self, *_: object) -> None: ...
+
+    simulate(made, [Senders()])
+    assert senders == {0, 2, 4}
 
 
 def test_once_is_once_and_intervals_are_drawn() -> None:

@@ -63,9 +63,6 @@ def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
         made, metrics = run.scenario, run.metrics
         assert metrics.messages == (made.senders or 0) * 10 * 3
         assert (metrics.deliveries, metrics.stuck) == (metrics.messages * (made.peers - 1), 0)
-        assert {
-            place for place in range(made.peers) if made.load().next_send(place, 0, 0) == 0
-        } == p002_runs.senders(made)
 
 
 def test_bytes_and_messages_are_as_worked_out(tiny: Runs) -> None:

@@ -37,8 +37,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `peers`, `seconds` (of sending; what is under way then still arrives), `seed`
     - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
       come up to `jitter` of an interval late; drawn: at intervals like `interval`, a distribution written as
-      `delay` is; once: each peer at any time in `seconds`; rounds: `senders` peers send `burst` messages at
-      once, `rate` times a second; windows: each peer at any time in the first `jitter` of every interval
+      `delay` is; once: each peer at any time in `seconds`; rounds: each peer sends `burst` messages at once,
+      `rate` times a second; windows: each peer at any time in the first `jitter` of every interval
+    - `senders`: how many peers do so, spread over all; the others only answer
     - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
     - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
@@ -180,6 +181,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             most_messages=self.most_messages,
             payload=bytes(self.payload),
             groups=self.groups,
+            senders=self.who_sends(),
             silent=self.silent,
             ahead=self.ahead(),
             as_paper=self.count == "paper",
@@ -192,14 +194,19 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """When probes look at all members."""
         return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLING)
 
+    def who_sends(self) -> Sequence[int]:
+        """Those who send by themselves, spread over all."""
+        if self.senders is None:
+            return range(self.peers)
+        return [number * self.peers // self.senders for number in range(self.senders)]
+
     def messages_expected(self) -> float:
         """About how many will be sent, answers not counted."""
-        senders = self.senders or self.peers if self.workload == "rounds" else self.peers
         rate = self.rate
         if self.workload == "drawn":
             rate = SECOND / max(1, self._interval().longest)
         each = 1.0 if self.workload == "once" else rate * self.seconds
-        many = senders * each * (self.burst or 1 if self.workload == "rounds" else 1)
+        many = len(self.who_sends()) * each * (self.burst or 1 if self.workload == "rounds" else 1)
         return many if self.most_messages is None else min(many, self.most_messages)
 
     def _interval(self) -> Delay:
@@ -226,8 +233,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.workload == "once":
             return Once(self.seed, round(self.seconds * SECOND), self.reply)
         if self.workload == "rounds":
-            senders = self.senders or self.peers
-            return Rounds(self.seed, interval, self.peers, senders, self.burst or 1, self.reply)
+            return Rounds(self.seed, interval, self.burst or 1, self.reply)
         if self.workload == "windows":
             return Windows(self.seed, interval, round(interval * self.jitter), self.reply)
         return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)

@@ -94,18 +94,15 @@ class Once(Workload):
 
 
 class Rounds(Workload):
-    """`senders` peers, spread over all, send `burst` messages at once at the start of every interval."""
+    """Each peer `burst` messages at once at the start of every interval."""
 
-    def __init__(
-        self, seed: int, interval: int, peers: int, senders: int, burst: int, reply: float = 0.0
-    ) -> None:
+    def __init__(self, seed: int, interval: int, burst: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
         self.interval = interval
         self.burst = burst
-        self.senders = {number * peers // senders for number in range(senders)}
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        return number // self.burst * self.interval if peer in self.senders else NEVER
+        return number // self.burst * self.interval
 
 
 class Windows(Workload):

@@ -10,7 +10,7 @@ About 1 µs of queue a packet copy besides the protocol's own work.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from antecede.order import MessageId
@@ -65,6 +65,7 @@ class World:
         payload: bytes = b"",
         drain: int = DRAIN,
         groups: Mapping[str, Sequence[int]] | None = None,
+        senders: Iterable[int] | None = None,
         silent: Sequence[int] = (),
         ahead: Sequence[int] = (),
         as_paper: bool = False,
@@ -101,7 +102,7 @@ class World:
         for change in links:
             event = (change.time, _LINK, change.one, change.other, 0, change.opens)
             heapq.heappush(self._queue, event)
-        for peer in range(len(members)):
+        for peer in range(len(members)) if senders is None else senders:
             self._plan_send(peer, 0)
 
     def run(self) -> None:

@@ -1,10 +1,26 @@
-"""The twin of `overlay/vcube.py`: every peer's spanning tree, computed where it is asked for."""
+"""The twins of `overlay/vcube.py`, every peer's spanning tree computed where it is asked for, and of
+`overlay/hypercube.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from antecede.sim.kernels.jit import step
+
+
+def hypercube_links(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """`hypercube` in two arrays: where each peer's neighbours begin, and the neighbours."""
+    dimension = (size - 1).bit_length()
+    half = 1 << dimension >> 1
+    corners = np.arange(1 << dimension, dtype=np.int64)
+    played = np.where(corners < size, corners, corners - half)
+    pairs = np.concatenate([played * size + played[corners ^ 1 << bit] for bit in range(dimension)] or [[]])
+    pairs = np.sort(pairs[pairs % (size + 1) != 0].astype(np.int64))  # one and the same: p * size + p
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    first = np.searchsorted(pairs, np.arange(size + 1) * size)
+    return first, (pairs % size).astype(np.int32)
 
 
 @step

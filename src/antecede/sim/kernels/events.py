@@ -134,11 +134,8 @@ def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: 
     )  # fmt: skip
     silent = np.zeros(given.peers, np.bool_)
     silent[list(given.silent)] = True
-    if isinstance(load, workload.Rounds):
-        idle = np.ones(given.peers, np.bool_)
-        idle[list(load.senders)] = False
-    else:
-        idle = np.zeros(given.peers, np.bool_)
+    active = np.zeros(given.peers, np.bool_)
+    active[given.who_sends()] = True
     alarms = 4 * given.peers + 1024
     run = Run(
         at=np.zeros(SCALARS, np.int64),
@@ -161,7 +158,7 @@ def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: 
         shares=np.array([getattr(fault, "share", 0.0) for fault in faults], np.float64),
     )
     run.at[LEFT] = -1 if given.most_messages is None else given.most_messages
-    start(run, rules, idle)
+    start(run, rules, active)
     return run, rules
 
 
@@ -183,13 +180,13 @@ def _longest(delays: Sequence[Delay], faults: Sequence[Fault]) -> int:
 
 
 @loop
-def start(run: Any, rules: Any, idle: Any) -> Any:
+def start(run: Any, rules: Any, active: Any) -> Any:
     at = run.at
     at[FREE] = len(run.free)
     for place in range(len(run.samples[:1])):
         alarm(run, run.samples[place], SAMPLE, 0)
     for peer in range(len(run.planned)):
-        if not idle[peer]:
+        if active[peer]:
             plan(run, rules, peer, 0)
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.overlay.hypercube import hypercube
 from antecede.sim.kernels import events
 from antecede.sim.kernels.bitsets import window_add, window_has
+from antecede.sim.kernels.cubes import hypercube_links
 from antecede.sim.kernels.events import (
     ARRIVAL,
     FULL,
@@ -88,9 +88,7 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
 def _attempt(
     given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None, words: int
 ) -> Metrics:
-    overlay = hypercube(given.peers)
-    first = np.cumsum([0, *map(len, overlay)])
-    neighbours = np.array([other for others in overlay for other in others], np.int32)
+    first, neighbours = hypercube_links(given.peers)
     senders = who_sends(given)
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))

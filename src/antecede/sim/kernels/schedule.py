@@ -50,8 +50,7 @@ def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
 
 def who_sends(given: Scenario) -> list[int]:
     """Who may send in a run, in the order of ranks."""
-    load = given.load()
-    those = load.senders if isinstance(load, workload.Rounds) and not given.reply else range(given.peers)
+    those = range(given.peers) if given.reply else given.who_sends()
     return sorted(set(those) - set(given.silent))
 
 
@@ -60,10 +59,8 @@ def schedule(given: Scenario) -> Schedule:
     load = given.load()
     heard = np.ones(given.peers, np.bool_)
     heard[list(given.silent)] = False
-    active = np.ones(given.peers, np.bool_)
-    if isinstance(load, workload.Rounds):
-        active[:] = False
-        active[list(load.senders)] = True
+    active = np.zeros(given.peers, np.bool_)
+    active[given.who_sends()] = True
     keys = [chance.key(given.seed, use) for use in (workload.PHASE, workload.SEND)]
     phase, late = (np.uint64(key) for key in keys)
     times, senders = _sends(plan_of(load), phase, late, round(given.seconds * SECOND), active)

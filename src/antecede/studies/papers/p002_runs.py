@@ -52,12 +52,6 @@ def grid(scale: Scale) -> list[Scenario]:
     return runs + [_run(name, sizes[-1], 0, SEEDS[scale][0], CALM) for name in PROTOCOLS]
 
 
-def senders(made: Scenario) -> set[int]:
-    """Who sends, in a run of rounds."""
-    count = made.senders or made.peers
-    return {place * made.peers // count for place in range(count)}
-
-
 def of(runs: Runs, name: str, data: int, rate: float = RATE) -> Runs:
     """The runs of one of `PROTOCOLS` with so many bytes of data."""
     protocol, multicast = PROTOCOLS[name]
