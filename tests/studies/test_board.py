@@ -48,7 +48,7 @@ def test_the_slope_of_least_squares() -> None:
 
 def small(**changes: object) -> Runs:
     runs = [
-        p000._run(protocol, peers, delay, seed)
+        p000._run(protocol, peers, delay, seed, "quick")
         for protocol in p000.PROTOCOLS
         for peers in (4, 8)
         for delay in p000.DELAYS

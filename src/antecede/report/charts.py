@@ -26,21 +26,28 @@ class Series:
 
 
 def line_chart(
-    series: Sequence[Series], x_label: str, y_label: str, label: str, published: Sequence[Series] = ()
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    label: str,
+    published: Sequence[Series] = (),
+    powers: bool = False,
 ) -> str:
     """A line chart from zero upwards; `label` says for a screen reader what it shows.
 
-    Points of `published` are drawn as rings in the colour of the line of the same name.
+    Points of `published` are drawn as rings in the colour of the line of the same name. With `powers` both
+    axes go by powers of ten: what grows in proportion is a line at 45 degrees where the axes are alike.
     """
     series = [each for each in series if each.points]
     xs = sorted({x for each in (*series, *published) for x, _ in each.points})
     top = max((y for each in (*series, *published) for _, y in each.points), default=1.0)
-    ticks = nice_ticks(top)
+    low = min((y for each in (*series, *published) for _, y in each.points), default=1.0)
+    ticks = powers_of_ten(low, top) if powers else nice_ticks(top)
     end = _LEFT + PLOT
     # Names stand where the lines end; the picture is as wide as the longest needs.
     width = end + 20 + max(108, round(_CHARACTER * max((len(each.name) for each in series), default=0)))
-    across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, end)
-    up = _Scale(0.0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
+    across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, end, powers)
+    up = _Scale(ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP, powers)
     body = [_grid(ticks, up), _x_axis(xs, across)]
     labels = _spread([up(each.points[-1][1]) for each in series], 15)
     for number, (each, label_y) in enumerate(zip(series, labels, strict=True)):
@@ -96,17 +103,18 @@ def _x_axis(xs: Sequence[float], across: _Scale) -> str:
     for x in xs:
         if across(x) - last >= 26:
             last = across(x)
-            marks.append(tag("text", text(f"{x:g}"), x=last, y=HEIGHT - _BOTTOM + 18, text_anchor="middle"))
+            marks.append(tag("text", text(compact(x)), x=last, y=HEIGHT - _BOTTOM + 18, text_anchor="middle"))
     return tag("g", *marks, class_="grid")
 
 
 class _Scale:
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        self._low, self._start = low, start
-        self._step = (end - start) / (high - low) if high > low else 0.0
+    def __init__(self, low: float, high: float, start: float, end: float, powers: bool = False) -> None:
+        self._of = math.log10 if powers else float
+        self._low, self._start = self._of(low), start
+        self._step = (end - start) / (self._of(high) - self._low) if high > low else 0.0
 
     def __call__(self, value: float) -> float:
-        return self._start + (value - self._low) * self._step
+        return self._start + (self._of(value) - self._low) * self._step
 
 
 def compact(value: float) -> str:
@@ -131,6 +139,16 @@ def nice_ticks(top: float, about: int = 5) -> list[float]:
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     return [step * number for number in range(max(1, math.ceil(top / step - 1e-9)) + 1)]
+
+
+def powers_of_ten(low: float, top: float) -> list[float]:
+    """Those from below `low` to above `top`.
+
+    >>> powers_of_ten(0.3, 57)
+    [0.1, 1.0, 10.0, 100.0]
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(top))
+    return [10.0**power for power in range(first, max(last, first + 1) + 1)]
 
 
 def _spread(places: Sequence[float], gap: float) -> list[float]:

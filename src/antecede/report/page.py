@@ -33,6 +33,14 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
     )
 
 
+def alone(picture: str) -> str:
+    """A chart as a file of its own, on paper of its own."""
+    head, rest = picture.split(">", 1)
+    head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" width="640"', 1)
+    paper = '<rect width="100%" height="100%" style="fill: var(--paper)"/>'
+    return f"{head}><style>{STYLE}</style>{paper}{rest}\n"
+
+
 def figure(picture: str, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 

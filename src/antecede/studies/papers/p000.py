@@ -26,7 +26,8 @@ from antecede.studies.papers.board import (
 PAPER = "000"
 DELAYS = {"0–50 ms": "normal:0-50ms", "50–250 ms": "normal:50-250ms", "50–550 ms": "normal:50-550ms"}
 _WARMUP = {"0–50 ms": 0.5, "50–250 ms": 1.0, "50–550 ms": 2.0}
-_MEASURED_SECONDS = 2.0
+_MEASURED: dict[Scale, float] = {"quick": 2.0, "full": 5.0}
+"""Seconds, after the warm-up."""
 SIZES: dict[Scale, dict[str, list[int]]] = {
     "quick": {"0–50 ms": [10, 20, 40], "50–250 ms": [10, 20, 30], "50–550 ms": [10, 20, 30]},
     "full": {
@@ -97,12 +98,14 @@ _WHY_RATIO = "a ratio that still moves with the size"
 _WHY_RATE = "a small slope, of three sizes where the linear part only begins"
 
 
-def _run(protocol: str, peers: int, delay: str, seed: int, interval: str = "normal:70-90ms") -> Scenario:
+def _run(
+    protocol: str, peers: int, delay: str, seed: int, scale: Scale, interval: str = "normal:70-90ms"
+) -> Scenario:
     """A run of a network of `peers`, half of them inside."""
     half = peers // 2
     fields: dict[str, object] = {
         "protocol": protocol, "seed": seed, "workload": "drawn", "interval": interval, "payload": 0,
-        "seconds": _WARMUP[delay] + _MEASURED_SECONDS, "warmup": _WARMUP[delay], "probes": ("costs",),
+        "seconds": _WARMUP[delay] + _MEASURED[scale], "warmup": _WARMUP[delay], "probes": ("costs",),
     }  # fmt: skip
     if protocol == "freescale":
         layout = {"inside": [half], "form": "paper"}
@@ -127,18 +130,18 @@ def interval_of(rate: int, peers: int) -> str:
 def grid(scale: Scale) -> list[Scenario]:
     seeds = (1, 2) if scale == "quick" else (1, 2, 3, 4, 5)
     runs = [
-        _run(protocol, peers, delay, seed)
+        _run(protocol, peers, delay, seed, scale)
         for delay, sizes in SIZES[scale].items()
         for peers in sizes
         for protocol in PROTOCOLS
         for seed in seeds
     ]
     runs += [
-        _run("freescale", peers, delay, seed, interval_of(rate, peers))
+        _run("freescale", peers, delay, seed, scale, interval_of(rate, peers))
         for delay in DELAYS
         for rate in RATES
         for peers in RATE_SIZES[scale]
-        for seed in seeds[:2]
+        for seed in seeds
     ]
     return runs
 
