@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,11 +16,12 @@ from hypothesis import strategies as some
 from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols import catalog
-from antecede.sim import chance
+from antecede.sim import chance, record
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
 from antecede.sim.kernels import flat, hcg
 from antecede.sim.network import parse_delay
+from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.studies.papers import p004_runs
 
@@ -157,6 +160,18 @@ def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str
     here, there = Seen(), Seen()
     assert simulate(made, [here], "event") == simulate(made, [there], "reference")
     assert here.events == there.events
+
+
+@pytest.mark.parametrize("receives", [True, False])
+def test_every_engine_leaves_the_same_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receives: bool
+) -> None:
+    made = scenario(protocol="flooding", peers=21, seconds=1, rate=200)
+    for engine in ("reference", "event"):
+        monkeypatch.setattr(record, "simulate", partial(simulate, engine=engine))
+        simulate_to(tmp_path / engine, made, receives=receives)
+    here, there = (sorted((tmp_path / engine).iterdir()) for engine in ("reference", "event"))
+    assert [file.read_bytes() for file in here] == [file.read_bytes() for file in there]
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])

@@ -34,11 +34,18 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [row for file in trace_files(path) for batch in read_batches(file) for row in batch.to_pylist()]
 
 
+def sends(first: int, end: int) -> pa.Table:
+    rows = [("r", "g", "a", index, "send", "a", index + 1, 0) for index in range(first, end)]
+    columns = zip(*rows, strict=True)
+    return pa.table({name: pa.array(values) for name, values in zip(COLUMNS, columns, strict=True)})
+
+
 def test_parts_roll_and_read_back_in_order(tmp_path: Path) -> None:
     meta = Meta(run="r", groups={"g": ["a"]})
     with TraceWriter(tmp_path / "t", meta, COLUMNS, batch_rows=10, part_rows=25) as writer:
-        for index in range(64):
-            writer.append(("r", "g", "a", index, "send", "a", index + 1, 0))
+        writer.extend(sends(0, 7))
+        writer.extend(sends(7, 50))
+        writer.extend(sends(50, 64))
     assert [file.name for file in trace_files(tmp_path / "t")] == [f"part-0000{n}.parquet" for n in range(3)]
     assert [row["index"] for row in rows_of(tmp_path / "t")] == list(range(64))
     assert metas(tmp_path / "t") == [meta]
@@ -47,7 +54,7 @@ def test_parts_roll_and_read_back_in_order(tmp_path: Path) -> None:
 def test_a_trace_can_be_read_while_it_grows(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path / "t", Meta(run="r", groups={}), COLUMNS, batch_rows=5, part_rows=10)
     for index in range(13):
-        writer.append(("r", "g", "a", index, "send", "a", index + 1, 0))
+        writer.extend(sends(index, index + 1))
     assert len(rows_of(tmp_path / "t")) == 10
 
 

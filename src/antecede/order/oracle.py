@@ -42,6 +42,11 @@ class Verdict:
     )
     """The counts that must be 0; the others say more about them, or how much was judged."""
 
+    @classmethod
+    def spotless(cls, processes: int, messages: int, deliveries: int) -> Verdict:
+        """On so much, in which nothing is wrong."""
+        return cls(processes, messages, deliveries, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
     @property
     def clean(self) -> bool:
         return not any(getattr(self, name) for name in self.FAULTS)

@@ -6,58 +6,116 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from antecede.order import MessageId
 from antecede.sim.engines import Progress, simulate
 from antecede.sim.metrics import Metrics
-from antecede.sim.scenario import GROUP, Scenario
+from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
-from antecede.trace.schema import Meta
+from antecede.trace.schema import KINDS, Meta
 from antecede.trace.writer import TraceWriter
 
 _COLUMNS = (
     "run", "group", "process", "index", "kind", "origin", "seq", "time",
     "control_bytes", "payload_bytes", "link",
 )  # fmt: skip
+_SEND, _RECEIVE, _DELIVER = range(len(KINDS))
+_BATCH = 65_536
+_MOST_NAMES = 65_536
+"""More are not written as a dictionary, which every batch would have to repeat."""
 
 
 class Recorder:
-    """Turns what the world shows into rows of events."""
+    """Turns what happens in a run into rows of events, many at a time.
 
-    def __init__(self, scenario: Scenario, writer: TraceWriter) -> None:
-        self._run = scenario.key()
-        self._names = scenario.names()
+    Without `receives` only what was sent and delivered is kept, which is all that an audit needs.
+    """
+
+    def __init__(self, scenario: Scenario, writer: TraceWriter, receives: bool = True) -> None:
+        self._run = pa.array([scenario.key()])
+        self._names = pa.array(scenario.names())
+        self._groups = {group: place for place, group in enumerate(scenario.audiences())}
+        self._group_names = pa.array(self._groups)
+        self._group_of: dict[MessageId, int] = {}
         self._payload = scenario.payload
-        self._index = [0] * scenario.peers
-        self._groups: dict[MessageId, str] = {}
-        self._grouped = scenario.groups is not None
-        self._append = writer.append
-
-    def _row(
-        self, process: int, kind: str, message: MessageId, time: int,
-        control: int | None = None, payload: int | None = None, link: str | None = None,
-    ) -> None:  # fmt: skip
-        index = self._index[process]
-        self._index[process] = index + 1
-        origin = self._names[message.origin]
-        group = self._groups.get(message, GROUP)
-        self._append((
-            self._run, group, self._names[process], index, kind, origin, message.seq, time,
-            control, payload, link,
-        ))  # fmt: skip
+        self._index = np.zeros(scenario.peers, np.int64)
+        self._writer = writer
+        self._receives = receives
+        self._pending: list[tuple[int, ...]] = []
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
     ) -> None:
-        if self._grouped and group is not None:
-            self._groups[message] = group
-        self._row(process, "send", message, time, control, self._payload)
+        if group is not None and len(self._groups) > 1:
+            self._group_of[message] = self._groups[group]
+        self._row(_SEND, process, message, time, control=control)
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
-        self._row(process, "receive", message, time, link=self._names[link])
+        self._row(_RECEIVE, process, message, time, link)
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
-        self._row(process, "deliver", message, time)
+        self._row(_DELIVER, process, message, time)
+
+    def _row(
+        self, kind: int, process: int, message: MessageId, time: int, link: int = 0, control: int = 0
+    ) -> None:
+        group = self._group_of.get(message, 0)
+        self._pending.append((kind, process, *message, time, link, control, group))
+        if len(self._pending) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was seen one by one."""
+        if self._pending:
+            seen = np.array(self._pending, np.int64)
+            self._pending = []
+            self._write(seen[:, :-1], seen[:, -1])
+
+    def take_rows(self, rows: np.ndarray) -> None:
+        """Many events at once, as compiled engines have them; all in the one group."""
+        self._write(rows, np.zeros(len(rows), np.int64))
+
+    def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
+        if not self._receives:
+            kept = rows[:, 0] != _RECEIVE
+            rows, group = rows[kept], group[kept]
+        kind, process, origin, seq, time, link, control = np.ascontiguousarray(rows.T)
+        sends = kind == _SEND
+        columns = {
+            "run": _named(np.zeros(len(rows)), self._run),
+            "group": _named(group, self._group_names),
+            "process": _named(process, self._names),
+            "index": pa.array(self._indices(process)),
+            "kind": _named(kind, pa.array(KINDS)),
+            "origin": _named(origin, self._names),
+            "seq": pa.array(seq),
+            "time": pa.array(time),
+            "control_bytes": pa.array(control, mask=~sends),
+            "payload_bytes": pa.array(np.full(len(rows), self._payload), mask=~sends),
+            "link": _named(link, self._names, kind != _RECEIVE),
+        }
+        self._writer.extend(pa.table(columns))
+
+    def _indices(self, process: np.ndarray) -> np.ndarray:
+        """The place of each row in its process's own order."""
+        size = len(self._index)
+        counts = np.bincount(process, minlength=size)
+        narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # sorted in a few passes
+        order = np.argsort(narrow, kind="stable")
+        index = np.empty(len(process), np.int64)
+        index[order] = np.arange(len(process)) - np.repeat(np.cumsum(counts) - counts - self._index, counts)
+        self._index += counts
+        return index
+
+
+def _named(codes: np.ndarray, names: pa.Array, absent: np.ndarray | None = None) -> pa.Array:
+    """Names by number; none where they are `absent`."""
+    indices = pa.array(codes.astype(np.int32), mask=absent)
+    return (
+        pa.DictionaryArray.from_arrays(indices, names) if len(names) <= _MOST_NAMES else names.take(indices)
+    )
 
 
 def simulate_to(
@@ -65,6 +123,7 @@ def simulate_to(
     scenario: Scenario,
     observers: Sequence[Observer] = (),
     progress: Progress | None = None,
+    receives: bool = True,
 ) -> Metrics:
     """Run a scenario, showing it to `observers`, and write its trace into `folder`."""
     names = scenario.names()
@@ -76,4 +135,7 @@ def simulate_to(
         parameters=msgspec.to_builtins(scenario),
     )
     with TraceWriter(folder, meta, _COLUMNS) as writer:
-        return simulate(scenario, [Recorder(scenario, writer), *observers], progress=progress)
+        recorder = Recorder(scenario, writer, receives)
+        metrics = simulate(scenario, [recorder, *observers], progress=progress)
+        recorder.flush()
+        return metrics

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,7 +30,9 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
 from antecede.spark.audit import audit, read_events, read_members
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
-from antecede.trace.judge import total
+from antecede.trace.in_order import clean_verdict
+from antecede.trace.judge import members_of
+from antecede.trace.reader import metas, trace_files
 from antecede.trace.writer import META, write_whole
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ Progress = Callable[[int], None]
 
 _RUN, _VERDICT, _ERROR = "run.json", "verdict.json", "error.txt"
 _POLL_SECONDS = 0.2
+_LOOKED_AT = 500_000
+"""Deliveries, up to which a trace also says when messages were received."""
 _ABANDONED_SECONDS = 3600
 
 
@@ -105,34 +108,38 @@ class Sweep:
         def failed() -> dict[str, str]:
             return {row.key: row.error for row in results.where("error is not null").collect()}
 
-        pool = ThreadPoolExecutor(1)
-        job = pool.submit(failed)
-        with uninterrupted() as interrupted:
-            while not job.done() and not interrupted:
-                wait([job], _POLL_SECONDS)
-                progress(len(todo) - len(self.unfinished()))
-        pool.shutdown(wait=False)
-        if interrupted:
-            cancel_jobs(spark)
-            raise KeyboardInterrupt
-        return job.result()
+        return _watched(spark, failed, lambda: progress(len(todo) - len(self.unfinished())))
 
     def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
-        """Audit, on Spark, the traces that have not been; why some could not be, by key."""
+        """Audit, on Spark, the traces that have not been; why some could not be, by key.
+
+        A task reads a run's rows in their order and says that it is clean; what is left is looked at closely.
+        """
         todo = self.unjudged()
         if not todo:
             return {}
         refuse_unshared(spark, self.folder)
+        before = len(todo)
+        checks = _checks(str((self.folder / "runs").resolve()), todo)
+        numbers = spark.range(0, len(todo), 1, len(todo))
+        _watched(
+            spark,
+            lambda: numbers.mapInArrow(checks, "key string, error string").count(),
+            lambda: progress(before - len(self.unjudged())),
+        )
+        todo = self.unjudged()
+        if not todo:
+            return {}
         wanted = F.broadcast(spark.createDataFrame([(key,) for key in todo], "run string"))
         runs = spark_path(self.folder / "runs")
         events = read_events(spark, runs).join(wanted, "run", "left_semi")
         audited = audit(events, read_members(spark, runs), strict=False)
         verdicts, errors = dict(audited.by_run()), audited.errors()
         audited.release()
-        for done, key in enumerate(todo, start=1):
+        for done, key in enumerate(todo, start=before - len(todo) + 1):
             if key not in errors:
                 # A run in which nothing happened has no rows, so Spark says nothing of it.
-                verdict = verdicts.get(key) or replace(total([]), processes=self.scenarios[key].peers)
+                verdict = verdicts.get(key) or Verdict.spotless(self.scenarios[key].peers, 0, 0)
                 write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
             progress(done)
         return errors
@@ -150,6 +157,21 @@ class Sweep:
             folder = self.run_folder(key)
             verdict = _read(folder / _VERDICT, Verdict) if self._has(key, _VERDICT) else None
             yield key, _read(folder / _RUN, Run), verdict
+
+
+def _watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
+    """What Spark works out, looking at it now and then; an interruption cancels it."""
+    pool = ThreadPoolExecutor(1)
+    job = pool.submit(work)
+    with uninterrupted() as interrupted:
+        while not job.done() and not interrupted:
+            wait([job], _POLL_SECONDS)
+            look()
+    pool.shutdown(wait=False)
+    if interrupted:
+        cancel_jobs(spark)
+        raise KeyboardInterrupt
+    return job.result()
 
 
 def _read(file: Path, kind: type[T]) -> T:
@@ -170,6 +192,26 @@ def _task(
     return task
 
 
+def _checks(runs: str, keys: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            done = [_check(Path(runs) / keys[number]) for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_pylist(done, schema=_OUTCOME)
+
+    return task
+
+
+def _check(folder: Path) -> dict[str, str | None]:
+    """Leave a verdict on a run that is clean."""
+    try:
+        found = clean_verdict(trace_files(folder), folder.name, members_of(metas(folder))[folder.name])
+    except InputError:
+        found = None  # the audit says what is wrong
+    if found is not None:
+        write_whole(folder / _VERDICT, msgspec.json.encode(found))
+    return {"key": folder.name, "error": None}
+
+
 def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
     """One run, made in a folder of its own attempt and put in place when it is whole."""
     scenario = msgspec.json.decode(text, type=Scenario)
@@ -178,7 +220,7 @@ def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
     aside.mkdir(parents=True)
     try:
         start = time.process_time()
-        metrics = simulate_to(aside, scenario) if traced else simulate(scenario)
+        metrics = simulate_to(aside, scenario, receives=_small(scenario)) if traced else simulate(scenario)
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
@@ -190,6 +232,11 @@ def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
         return {"key": key, "error": reason}
     _put_in_place(aside, runs / key)
     return {"key": key, "error": None}
+
+
+def _small(scenario: Scenario) -> bool:
+    """Whether a trace is one that people look at, and not only auditors."""
+    return scenario.messages_expected() * scenario.peers <= _LOOKED_AT
 
 
 def _put_in_place(aside: Path, place: Path) -> None:

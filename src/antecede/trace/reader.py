@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns,
 from antecede.trace.writer import META
 
 _BATCH_ROWS = 65_536
+_CODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
@@ -164,6 +165,23 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
         raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
 
 
+def read_coded(file: Path, names: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a Parquet file that `open_parquet` has looked at, those of names as dictionaries."""
+    kinds = [pa.dictionary(pa.int32(), pa.string())] * len(names) + [pa.int64()] * len(numbers)
+    schema = pa.schema(list(zip([*names, *numbers], kinds, strict=True)))
+    before = 0
+    try:
+        for batch in pq.ParquetFile(file, read_dictionary=list(names)).iter_batches(
+            _CODED_ROWS, columns=[*names, *numbers, "time"]
+        ):
+            table = pa.Table.from_batches([batch])
+            _check_nulls(table.select([*names, *numbers, "time"]), file, before)
+            before += batch.num_rows
+            yield from _cast(table.select([*names, *numbers]), schema, file).to_batches()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
+
+
 def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
     for field in schema:
         try:
@@ -175,7 +193,7 @@ def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
 
 
 def _check_nulls(table: pa.Table, file: Path, before: int) -> None:
-    for name in REQUIRED:
+    for name in (each for each in REQUIRED if each in table.column_names):
         column = table.column(name)
         if column.null_count:
             row = before + column.is_null().to_pylist().index(True) + 1

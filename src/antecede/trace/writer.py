@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,10 +22,10 @@ _PART = re.compile(r"part-\d{5,}\.parquet")
 
 
 class TraceWriter:
-    """Rows into a trace folder. At most `batch_rows` rows are in memory at a time.
+    """Rows into a trace folder. Less than `batch_rows` rows stay in memory.
 
     A folder that already holds a trace is written anew; any other folder with something in it is
-    refused. Equal rows leave equal bytes.
+    refused. Equal rows leave equal bytes, in however many tables they come.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TraceWriter:
         self.folder = Path(folder)
         self.rows = 0
         self._schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
-        self._pending: list[tuple[Any, ...]] = []
+        self._waiting: list[pa.Table] = []
         self._batch_rows = batch_rows
         self._part_rows = part_rows
         self._parts = 0
@@ -49,26 +49,28 @@ class TraceWriter:
         _make_room(self.folder)
         write_whole(self.folder / META, meta.encode())
 
-    def append(self, row: tuple[Any, ...]) -> None:
-        """A row, in the order of the columns."""
-        self._pending.append(row)
-        if len(self._pending) >= self._batch_rows:
-            self._flush()
+    def extend(self, rows: pa.Table) -> None:
+        """More rows; columns of names may be dictionaries, as long as they are so in every table."""
+        self._waiting.append(rows)
+        if sum(table.num_rows for table in self._waiting) >= self._batch_rows:
+            table, start = pa.concat_tables(self._waiting), 0
+            while table.num_rows - start >= self._batch_rows:
+                self._write(table.slice(start, self._batch_rows))
+                start += self._batch_rows
+            self._waiting = [table.slice(start)]
 
-    def _flush(self) -> None:
-        rows = len(self._pending)
-        if rows == 0:
-            return
-        if self._part is None:
-            self._part = pq.ParquetWriter(self._aside(), self._schema, compression="zstd")
-        columns = zip(*self._pending, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
-        self._part.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._pending = []
-        self.rows += rows
-        self._part_size += rows
+    def _write(self, table: pa.Table) -> None:
+        self._opened(table.schema).write_table(table)
+        self.rows += table.num_rows
+        self._part_size += table.num_rows
         if self._part_size >= self._part_rows:
             self._roll()
+
+    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+        if self._part is None:
+            # Without Arrow's own note of the types, names are text to whoever reads them.
+            self._part = pq.ParquetWriter(self._aside(), schema, compression="zstd", store_schema=False)
+        return self._part
 
     def _roll(self) -> None:
         if self._part is not None:
@@ -82,9 +84,11 @@ class TraceWriter:
 
     def close(self) -> None:
         """Write out what is left. A trace without events still has one (empty) part."""
-        self._flush()
-        if self._part is None and self._parts == 0:
-            self._part = pq.ParquetWriter(self._aside(), self._schema, compression="zstd")
+        rest = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        if rest.num_rows:
+            self._write(rest)
+        if self._parts == 0:
+            self._opened(self._schema)
         self._roll()
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ large enough for whatever may be under way; memory that is never touched costs n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -87,6 +87,14 @@ class Run(NamedTuple):
     sites: np.ndarray
     faults: np.ndarray
     shares: np.ndarray
+
+
+@runtime_checkable
+class TakesRows(Protocol):
+    """An observer that would rather see many events at once."""
+
+    def take_rows(self, rows: np.ndarray) -> None:
+        """Of each event: kind, process, origin, seq, time, link and control bytes."""
 
 
 class Rules(NamedTuple):
@@ -545,11 +553,16 @@ def drive(
 
 
 def show_rows(run: Run, observers: Sequence[Observer]) -> None:
-    """Hand the rows so far to those who look."""
+    """Hand the rows so far to those who look: all at once to those who can take them so."""
     paper = 0  # what a message costs on paper is in the figures, and no observer keeps it
-    for kind, peer, origin, seq, time, source, control in run.rows[: run.at[ROWS]].tolist():
+    rows = run.rows[: run.at[ROWS]]
+    for each in observers:
+        if isinstance(each, TakesRows):
+            each.take_rows(rows)
+    others = [each for each in observers if not isinstance(each, TakesRows)]
+    for kind, peer, origin, seq, time, source, control in rows.tolist() if others else ():
         message = MessageId(origin, seq)
-        for observer in observers:
+        for observer in others:
             if kind == SENT:
                 observer.send(peer, message, time, control, paper, None)
             elif kind == RECEIVED:
