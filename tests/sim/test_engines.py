@@ -16,6 +16,7 @@ from hypothesis import strategies as some
 from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols import catalog
+from antecede.protocols.pc import Pc
 from antecede.sim import chance, record
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
@@ -94,11 +95,13 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
         others["local_delay"] = source.choice((None, "wild:1us-10ms", "0-2ms", "0us"))
         others["skew"] = source.choice((None, "1ms", "50ms"))
-        named = () if protocol == "freescale" else ("named",)
+        named = () if protocol in ("freescale", "pc") else ("named",)
         others["probes"] = source.choice(((), named, ("costs",)))
         if protocol == "freescale":
             others["faults"] = FAULTS[:1]
         others["warmup"] = source.choice((0.0, 0.1))
+    if catalog.find(protocol).moving_links:
+        others["churn"] = source.choice((None, 5.0, 50.0, 500.0))
     return any_scenario(source, protocol, **others)
 
 
@@ -144,7 +147,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding", "freescale", "hcg", "basic", "vcube", "vcube-agg"])
+@pytest.mark.parametrize("protocol", ["flooding", "pc", "freescale", "hcg", "basic", "vcube", "vcube-agg"])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)
@@ -172,6 +175,24 @@ def test_every_engine_leaves_the_same_trace(
         simulate_to(tmp_path / engine, made, receives=receives)
     here, there = (sorted((tmp_path / engine).iterdir()) for engine in ("reference", "event"))
     assert [file.read_bytes() for file in here] == [file.read_bytes() for file in there]
+
+
+@for_all(
+    some.integers(0, 1 << 60), some.sampled_from((0, 1, 5)), some.integers(3, 9), some.sampled_from((1, 2, 5))
+)
+def test_pc_begins_buffers_anew_asks_again_and_forgets_pings(
+    seed: int, buffered: int, patience: int, pings: int
+) -> None:
+    """As above, but for bounds that runs as short as these come to."""
+    source = random.Random(seed)
+    made = msgspec.structs.replace(event_scenario(source, "pc"), churn=source.choice((50.0, 500.0)))
+    here, there = Seen(), Seen()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pc, "most_buffered", buffered)
+        patch.setattr(Pc, "patience", patience * 100_000_000)
+        patch.setattr(Pc, "recent_pings", pings)
+        assert simulate(made, [here], "event") == simulate(made, [there], "reference")
+    assert here.events == there.events
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])

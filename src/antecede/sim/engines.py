@@ -33,6 +33,7 @@ Progress = Callable[[float], None]
 
 _EVENT = {
     "flooding": "flooding",
+    "pc": "pc",
     "freescale": "freescale",
     "hcg": "hcg",
     "basic": "hcg",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -185,7 +185,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             silent=self.silent,
             ahead=self.ahead(),
             as_paper=self.count == "paper",
-            links=self._link_changes(members, until),
+            links=self.link_changes([cast(Any, member).neighbours for member in members])
+            if self.churn
+            else (),
             probes=probes,
             samples=self.samples() if probes else (),
         )
@@ -212,11 +214,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _interval(self) -> Delay:
         return parse_delay(self.interval or "70-90ms")
 
-    def _link_changes(self, members: Sequence[Any], until: int) -> list[LinkChange]:
-        if not self.churn:
-            return []
-        standing = {(peer, other) for peer, member in enumerate(members) for other in member.neighbours}
-        return link_changes(self.seed, self.peers, until, self.churn, standing)
+    def link_changes(self, overlay: Sequence[Sequence[int]]) -> list[LinkChange]:
+        """The links that open and close, if each peer has these neighbours from the start."""
+        standing = {(peer, other) for peer, others in enumerate(overlay) for other in others}
+        until = round(self.seconds * SECOND)
+        return link_changes(self.seed, self.peers, until, self.churn or 0.0, standing)
 
     def ahead(self) -> list[int]:
         """How far each peer's clock is ahead of the true time."""

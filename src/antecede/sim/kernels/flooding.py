@@ -42,11 +42,16 @@ _MOST_PAIRS = 1 << 28
 """Peers × senders, with bits."""
 _MOST_WORDS = 1 << 10
 
+TAG = 34
+"""Where in a packet's 64 bits the tag of its link begins; below is what the packet is."""
+
 
 class State(NamedTuple):
     first: np.ndarray
+    last: np.ndarray
     neighbours: np.ndarray
-    """Of each peer in turn; `first` says where they begin."""
+    """Of each peer in turn; it floods those from `first` to before `last`. From bit `TAG` on each has what
+    packets over that link bear, so that one can be told whose link has closed."""
     column: np.ndarray
     """Of each peer among those that may send; -1 if it may not."""
     solid: np.ndarray
@@ -61,24 +66,35 @@ class State(NamedTuple):
     """How many messages there are."""
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
+def unfit(given: Scenario, measured: Sequence[str] = ()) -> str:
+    """Why a run cannot be done so; nothing if it can. Of probes there are those `measured`."""
     if given.network is not None:
         return "delays depend on what else is sent"
-    if given.probes:
-        return f"probe {given.probes[0]} is not compiled for {given.protocol}"
+    unknown = [name for name in given.probes if name not in measured]
+    if unknown:
+        return f"probe {unknown[0]} is not compiled for {given.protocol}"
     if given.peers * len(who_sends(given)) > _MOST_PAIRS:
         return "too many peers have to remember too many senders"
     return ""
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    return with_room(given, observers, progress, _attempt)
+
+
+def with_room(
+    given: Scenario,
+    observers: Sequence[Observer],
+    progress: Callable[[float], None] | None,
+    attempt: Callable[[Scenario, Sequence[Observer], Callable[[float], None] | None, int], Metrics],
+) -> Metrics:
+    """A run in as many attempts as it takes to find how many words of bits the windows need."""
     words = 0 if given.fifo is not False and not given.faults else 2
     while True:
         try:
             if observers and words:  # what they were shown cannot be taken back
-                _attempt(given, (), None, words)
-            return _attempt(given, observers, progress, words)
+                attempt(given, (), None, words)
+            return attempt(given, observers, progress, words)
         except Full:
             if words == 0 or words >= _MOST_WORDS:
                 raise
@@ -89,21 +105,27 @@ def _attempt(
     given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None, words: int
 ) -> Metrics:
     first, neighbours = hypercube_links(given.peers)
+    state = fresh(given, first, first[1:], neighbours, words)
+    links = len(neighbours)
+    made, rules = events.fresh(given, links, links, bool(observers))
+    head = payload_head(given.payload)
+    events.drive(made, rules, lambda count: advance(made, rules, state, head, count), observers, progress)
+    return events.metrics(made, 0, {})
+
+
+def fresh(given: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.ndarray, words: int) -> State:
+    """Before anything happens: each peer's neighbours, where they begin and end."""
     senders = who_sends(given)
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
-    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers))
     bits = (given.peers, len(senders)) if words else (1, 1)
-    state = State(
-        first, neighbours, column,
+    return State(
+        first, last, neighbours, column,
         np.zeros((given.peers, len(senders)), np.int32), np.zeros(bits, np.int32),
         np.zeros((*bits, words), np.uint64),
         np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
         np.empty(_MOST_MESSAGES, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
-    head = payload_head(given.payload)
-    events.drive(made, rules, lambda count: advance(made, rules, state, head, count), observers, progress)
-    return events.metrics(made, 0, {})
 
 
 @loop
@@ -126,56 +148,82 @@ def advance(run: Any, rules: Any, state: Any, head: Any, budget: Any) -> Any:
 @step
 def broadcast(run: Any, rules: Any, state: Any, head: Any, me: Any) -> Any:
     """The twin of `Flooding.broadcast`."""
+    message = new_message(run, state, head, me)
+    if message >= 0:
+        flood(run, rules, state, me, -1, message, control_bytes(state, head, message))
+
+
+@step
+def new_message(run: Any, state: Any, head: Any, me: Any) -> Any:
+    """What `me` says now, on its way to its neighbours if it has any; -1 if it says nothing."""
     if not may_send(run, me):
-        return
-    message, seq = state.total[0], run.messages[me]
+        return -1
+    message = state.total[0]
     if message == len(state.origin):
         run.at[FULL] = 1
-        return
+        return -1
     state.total[0] += 1
-    state.origin[message], state.seq[message], state.sent_at[message] = me, seq, run.at[NOW]
-    alone = state.first[me] == state.first[me + 1]
-    control = 0 if alone else control_bytes(head, me, seq)
-    sent(run, me, control, 0 if alone else 4)
-    flood(run, rules, state, me, -1, message, control)
+    state.origin[message], state.seq[message], state.sent_at[message] = me, run.messages[me], run.at[NOW]
+    alone = state.first[me] == state.last[me]
+    sent(run, me, 0 if alone else control_bytes(state, head, message), 0 if alone else 4)
+    return message
 
 
 @step
-def control_bytes(head: Any, origin: Any, seq: Any) -> Any:
-    return 2 + head + int_bytes(origin) + int_bytes(seq)
+def control_bytes(state: Any, head: Any, message: Any) -> Any:
+    return 2 + head + int_bytes(state.origin[message]) + int_bytes(state.seq[message])
 
 
 @step
-def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, message: Any, control: Any) -> Any:
-    for place in range(state.first[me], state.first[me + 1]):
-        other = state.neighbours[place]
+def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, control: Any) -> Any:
+    """To all neighbours but one; True if there are any."""
+    others = 0
+    for place in range(state.first[me], state.last[me]):
+        tagged = state.neighbours[place]
+        other = tagged & (1 << TAG) - 1
         if other != link:
-            transmit(run, rules, place, me, other, message, control)
+            transmit(run, rules, place, me, other, packet | tagged ^ other, control)
+            others += 1
+    return others > 0
 
 
 @step
 def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, message: Any) -> Any:
     """The twin of `Flooding.receive`, and of the delivery that follows the first."""
+    if not is_new(run, state, me, link, message):
+        return
+    flood(run, rules, state, me, link, message, control_bytes(state, head, message))
+    if take(run, rules, state, me, message):
+        broadcast(run, rules, state, head, me)
+
+
+@step
+def is_new(run: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
+    """A message has come: whether it is another's, and for the first time."""
     origin, seq = state.origin[message], state.seq[message]
     arrived(run, me, link, origin, seq)
     if origin == me:
-        return
+        return False
     column = state.column[origin]
     solid = state.solid[me, column]
     if seq <= solid:
-        return
+        return False
     if state.beyond.shape[2] == 0:
         if seq > solid + 1:
             run.at[FULL] = 1
         state.solid[me, column] = seq
-    else:
-        ring = state.beyond[me, column]
-        if window_has(ring, solid, state.top[me, column], seq):
-            return
-        if not window_add(ring, state.solid[me], state.top[me], column, seq):
-            run.at[FULL] = 1
-            return
-    flood(run, rules, state, me, link, message, control_bytes(head, origin, seq))
-    now = run.at[NOW]
-    if delivered(run, rules, me, origin, seq, state.sent_at[message], now):
-        broadcast(run, rules, state, head, me)
+        return True
+    ring = state.beyond[me, column]
+    if window_has(ring, solid, state.top[me, column], seq):
+        return False
+    if not window_add(ring, state.solid[me], state.top[me], column, seq):
+        run.at[FULL] = 1
+        return False
+    return True
+
+
+@step
+def take(run: Any, rules: Any, state: Any, me: Any, message: Any) -> Any:
+    """Deliver a message that has just come; True if it is to be answered at once."""
+    origin, seq, sent_at = state.origin[message], state.seq[message], state.sent_at[message]
+    return delivered(run, rules, me, origin, seq, sent_at, run.at[NOW])

@@ -53,12 +53,34 @@ def put(at: Any, those: Any, which: Any, number: Any) -> Any:
     if those.bits[which, word] & bit:
         return False
     those.bits[which, word] |= bit
-    last = max(last, number)
-    while base < last and has_bit(those, which, base + 1):
-        base += 1
-        those.bits[which, base >> 6 & words - 1] &= ~(_ONE << np.uint64(base & 63))
-    those.base[which], those.last[which] = base, last
+    those.last[which] = max(last, number)
+    close(those, which)
     return True
+
+
+@step
+def close(those: Any, which: Any) -> Any:
+    """The counter goes as far as there are no gaps."""
+    while those.base[which] < those.last[which] and has_bit(those, which, those.base[which] + 1):
+        take_next(those, which)
+
+
+@step
+def take_next(those: Any, which: Any) -> Any:
+    """The counter goes over the next number, whether it was in or not."""
+    those.base[which] += 1
+    base = those.base[which]
+    those.bits[which, base >> 6 & those.bits.shape[1] - 1] &= ~(_ONE << np.uint64(base & 63))
+
+
+@step
+def put_all_to(those: Any, which: Any, number: Any) -> Any:
+    """Put in all up to `number`."""
+    while those.base[which] < min(number, those.last[which]):
+        take_next(those, which)
+    those.base[which] = max(those.base[which], number)
+    those.last[which] = max(those.last[which], number)
+    close(those, which)
 
 
 @step
