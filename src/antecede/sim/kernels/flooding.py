@@ -6,13 +6,13 @@ as they should; else a ring of bits besides, and a run that finds it too short b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from antecede.overlay.hypercube import hypercube
-from antecede.sim.kernels import events
+from antecede.sim.kernels import events, routed
 from antecede.sim.kernels.bitsets import window_add, window_has
 from antecede.sim.kernels.events import (
     ARRIVAL,
@@ -24,16 +24,18 @@ from antecede.sim.kernels.events import (
     Full,
     arrived,
     delivered,
-    following,
     may_send,
     plan_next,
     sent,
     transmit,
 )
 from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.routed import Audience, coming, post
 from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.kernels.sizes import int_bytes, payload_head
 from antecede.sim.metrics import Metrics
+from antecede.sim.probes import Queues
+from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
@@ -41,6 +43,16 @@ _MOST_MESSAGES = 1 << 24
 _MOST_PAIRS = 1 << 28
 """Peers × senders, with bits."""
 _MOST_WORDS = 1 << 10
+
+
+class Terms(NamedTuple):
+    """What does not change in a run."""
+
+    payload: int
+    head: int
+    """Bytes of the payload's length on the wire."""
+    as_paper: bool
+    """Whether the network weighs packets as the paper does."""
 
 
 class State(NamedTuple):
@@ -63,17 +75,25 @@ class State(NamedTuple):
 
 def unfit(given: Scenario) -> str:
     """Why a run cannot be done so; nothing if it can."""
-    if given.network is not None:
+    if not isinstance(given.network, RoutedModel | None):
         return "delays depend on what else is sent"
-    if given.probes:
-        return f"probe {given.probes[0]} is not compiled for {given.protocol}"
+    others = set(given.probes) - {"queues"}
+    if others:
+        return f"probe {min(others)} is not compiled for {given.protocol}"
+    if given.probes and not _in_order(given):
+        return "what comes out of order is in no queue, but probe queues counts it"
     if given.peers * len(who_sends(given)) > _MOST_PAIRS:
         return "too many peers have to remember too many senders"
-    return ""
+    return routed.unfit(given)
+
+
+def _in_order(given: Scenario) -> bool:
+    """Whether links are FIFO; routes always are, and have no faults."""
+    return given.network is not None or (given.fifo is not False and not given.faults)
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    words = 0 if given.fifo is not False and not given.faults else 2
+    words = 0 if _in_order(given) else 2
     while True:
         try:
             if observers and words:  # what they were shown cannot be taken back
@@ -94,7 +114,10 @@ def _attempt(
     senders = who_sends(given)
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
-    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers))
+    network, twin = routed.fresh(given, lambda: _audiences(overlay))
+    made, rules = events.fresh(
+        given, len(neighbours), len(neighbours), bool(observers), pace=routed.pace(given, network)
+    )
     bits = (given.peers, len(senders)) if words else (1, 1)
     state = State(
         first, neighbours, column,
@@ -103,30 +126,43 @@ def _attempt(
         np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
         np.empty(_MOST_MESSAGES, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
-    head = payload_head(given.payload)
-    events.drive(made, rules, lambda count: advance(made, rules, state, head, count), observers, progress)
-    return events.metrics(made, 0, {})
+    terms = Terms(given.payload, payload_head(given.payload), given.count == "paper")
+    events.drive(
+        made, rules, lambda count: advance(made, rules, network, state, terms, count), observers, progress
+    )
+    measured = routed.figures(network, twin, int(made.at[NOW]))
+    if given.probes:
+        measured |= Queues().figures()  # nothing is ever held
+    return events.metrics(made, 0, measured)
+
+
+def _audiences(overlay: Sequence[tuple[int, ...]]) -> Iterator[Audience]:
+    """Whom each peer sends to: all its neighbours, or all but one; in the order of `audience`."""
+    for peer, neighbours in enumerate(overlay):
+        yield peer, neighbours
+        for link in neighbours:
+            yield peer, tuple(other for other in neighbours if other != link)
 
 
 @loop
-def advance(run: Any, rules: Any, state: Any, head: Any, budget: Any) -> Any:
+def advance(run: Any, rules: Any, net: Any, state: Any, terms: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, message = following(run, rules)
+        kind, peer, source, message = coming(run, rules, net)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, state, head, peer)
+            broadcast(run, rules, net, state, terms, peer)
             plan_next(run, rules, peer)
         elif kind == ARRIVAL:
-            receive(run, rules, state, head, peer, source, message)
+            receive(run, rules, net, state, terms, peer, source, message)
     return True
 
 
 @step
-def broadcast(run: Any, rules: Any, state: Any, head: Any, me: Any) -> Any:
+def broadcast(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any) -> Any:
     """The twin of `Flooding.broadcast`."""
     if not may_send(run, me):
         return
@@ -137,9 +173,9 @@ def broadcast(run: Any, rules: Any, state: Any, head: Any, me: Any) -> Any:
     state.total[0] += 1
     state.origin[message], state.seq[message], state.sent_at[message] = me, seq, run.at[NOW]
     alone = state.first[me] == state.first[me + 1]
-    control = 0 if alone else control_bytes(head, me, seq)
+    control = 0 if alone else control_bytes(terms.head, me, seq)
     sent(run, me, control, 0 if alone else 4)
-    flood(run, rules, state, me, -1, message, control)
+    flood(run, rules, net, state, terms, me, -1, message, control)
 
 
 @step
@@ -148,15 +184,43 @@ def control_bytes(head: Any, origin: Any, seq: Any) -> Any:
 
 
 @step
-def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, message: Any, control: Any) -> Any:
-    for place in range(state.first[me], state.first[me + 1]):
-        other = state.neighbours[place]
+def flood(
+    run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any, control: Any
+) -> Any:
+    first, end = state.first[me], state.first[me + 1]
+    if net is None:
+        for place in range(first, end):
+            other = state.neighbours[place]
+            if other != link:
+                transmit(run, rules, place, me, other, message, control)
+        return
+    weight = terms.payload + (4 if terms.as_paper else control)
+    if net.multicast:
+        if end - first > (link >= 0):
+            post(run, rules, net, me, audience(state, me, link), message, control, weight)
+        return
+    for place in range(first, end):
+        other = np.int64(state.neighbours[place])
         if other != link:
-            transmit(run, rules, place, me, other, message, control)
+            post(run, rules, net, me, other, message, control, weight)
 
 
 @step
-def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, message: Any) -> Any:
+def audience(state: Any, me: Any, link: Any) -> Any:
+    """All neighbours but the one that it came from, if any."""
+    first = state.first[me]
+    if link < 0:
+        return first + me
+    place = first
+    while state.neighbours[place] != link:
+        place += 1
+    return place + me + 1
+
+
+@step
+def receive(
+    run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any
+) -> Any:
     """The twin of `Flooding.receive`, and of the delivery that follows the first."""
     origin, seq = state.origin[message], state.seq[message]
     arrived(run, me, link, origin, seq)
@@ -177,7 +241,7 @@ def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, mes
         if not window_add(ring, state.solid[me], state.top[me], column, seq):
             run.at[FULL] = 1
             return
-    flood(run, rules, state, me, link, message, control_bytes(head, origin, seq))
+    flood(run, rules, net, state, terms, me, link, message, control_bytes(terms.head, origin, seq))
     now = run.at[NOW]
     if delivered(run, rules, me, origin, seq, state.sent_at[message], now):
-        broadcast(run, rules, state, head, me)
+        broadcast(run, rules, net, state, terms, me)
