@@ -17,7 +17,7 @@ from antecede.protocols import catalog
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat, hcg
+from antecede.sim.kernels import flat, flooding, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.scenario import Scenario, scenario
 from antecede.studies.papers import p004_runs
@@ -85,6 +85,8 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         "faults": tuple(fault for fault in FAULTS if source.random() < 0.15),
         "reply": source.choice((0.0, 0.3)) if most else 0.0,
     }
+    if protocol == "flooding" and not others["faults"] and others["fifo"] is not False:
+        others["probes"] = source.choice(((), ("queues",)))
     layout = catalog.find(protocol).layout
     if layout is not None:
         others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
@@ -119,17 +121,18 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
 def routed_scenario(source: random.Random, protocol: str) -> Scenario:
     """Any run as paper 002 measures it: on routes with queues, in fragments, down trees or not."""
     pick = source.choice
+    header, room = pick((1, 32, 40)), pick((9, 60, 1468))
     network = {
         "model": "routed", "edge": pick((None, 0.0, 0.1, 0.4, 1.0)), "delay": pick(("0s", *DELAYS)),
-        "bits_per_second": pick((1e4, 1e6, 10e6, 8e9)), "mtu": pick((41, 100, 1500)),
-        "header": pick((1, 32, 40)), "multicast": pick((False, True)),
+        "bits_per_second": pick((1e4, 1e6, 10e6, 8e9)), "mtu": header + room, "header": header,
+        "multicast": pick((False, True)),
     }  # fmt: skip
     others: dict[str, object] = {
         "network": network,
         "count": pick(("wire", "paper")),
         "probes": pick(((), ("queues",), ("queues",))),
         "warmup": pick((0.0, 0.1)),
-        "payload": pick((0, 50, 200, 1600)),
+        "payload": pick((0, 1, 3 * room)) if room < 1000 else pick((0, 200, 1600)),
     }
     usual = msgspec.to_builtins(event_scenario(source, protocol))
     return scenario(**{**usual, **others, "senders": pick((None, 1, (usual["peers"] + 1) // 2))})
@@ -211,6 +214,25 @@ def test_what_the_kernel_of_hcg_cannot_do() -> None:
     )
     for fields, why in cases:
         assert hcg.unfit(scenario(protocol="hcg", **fields)) == why
+
+
+def test_what_a_routed_network_must_be_like_to_be_compiled() -> None:
+    routed = {"model": "routed"}
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        ({"network": routed, "peers": 5000}, "routes between so many nodes take too much memory"),
+        (
+            {"network": {**routed, "bits_per_second": 1e12}},
+            "fragments take no time, so they do not keep their order",
+        ),
+        ({"network": routed, "probes": ("costs", "queues")}, "probe costs is not compiled for flooding"),
+        (
+            {"fifo": False, "probes": ("queues",)},
+            "what comes out of order is in no queue, but probe queues counts it",
+        ),
+        ({"network": routed, "probes": ("queues",), "fifo": False}, ""),
+    )
+    for fields, why in cases:
+        assert flooding.unfit(scenario(protocol="flooding", **fields)) == why
 
 
 def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:

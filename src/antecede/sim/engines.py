@@ -23,6 +23,7 @@ from antecede.errors import InputError, ProtocolError
 from antecede.protocols import catalog
 from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.probes import PROBES
+from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
@@ -43,6 +44,8 @@ _EVENT = {
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
 """Deliveries that the reference does while code is being loaded, or on a new machine compiled."""
+_HOPS = 20
+"""How many times as long a delivery takes where packets are routed."""
 _STEPS = 20_000
 
 
@@ -60,7 +63,8 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
         return engine, "it was asked for"
     if engine == "auto":
         fitting: Engine = "recurrence" if given.protocol in _RECURRENCE else "event"
-        if given.messages_expected() * given.peers < _SHORT[fitting]:
+        hops = _HOPS if isinstance(given.network, RoutedModel) else 1
+        if given.messages_expected() * given.peers * hops < _SHORT[fitting]:
             return "reference", "the run is short"
         unfit = _unfit(given, observed, fitting)
         return ("reference", unfit) if unfit else (fitting, "the fastest that can do it")

@@ -116,8 +116,8 @@ def fresh(
 ) -> tuple[Run, Rules]:
     """Before anything happens. `links` is how many there are; `copies` how many packets a message makes.
 
-    `furthest` is how far ahead `wake_soon` may be asked for. `pace` is of a network with a time of its own: how
-    many things happen in a nanosecond, and how far ahead they are planned.
+    `furthest` is how far ahead `wake_soon` may be asked for. `pace` is of a network with a time of its own:
+    how many things happen in a nanosecond, and how far ahead they are planned.
     """
     load = given.load()
     until = round(given.seconds * SECOND)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.overlay.hypercube import hypercube
-from antecede.sim.kernels import events, routed
+from antecede.sim.kernels import events, queues, routed
 from antecede.sim.kernels.bitsets import window_add, window_has
 from antecede.sim.kernels.events import (
     ARRIVAL,
@@ -34,7 +34,6 @@ from antecede.sim.kernels.routed import Audience, coming, post
 from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.kernels.sizes import int_bytes, payload_head
 from antecede.sim.metrics import Metrics
-from antecede.sim.probes import Queues
 from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
@@ -131,8 +130,7 @@ def _attempt(
         made, rules, lambda count: advance(made, rules, network, state, terms, count), observers, progress
     )
     measured = routed.figures(network, twin, int(made.at[NOW]))
-    if given.probes:
-        measured |= Queues().figures()  # nothing is ever held
+    measured |= queues.figures(queues.fresh(given))  # nothing is ever held
     return events.metrics(made, 0, measured)
 
 
@@ -218,9 +216,7 @@ def audience(state: Any, me: Any, link: Any) -> Any:
 
 
 @step
-def receive(
-    run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any
-) -> Any:
+def receive(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any) -> Any:
     """The twin of `Flooding.receive`, and of the delivery that follows the first."""
     origin, seq = state.origin[message], state.seq[message]
     arrived(run, me, link, origin, seq)

@@ -19,7 +19,6 @@ from antecede.sim import routed
 from antecede.sim.kernels.events import (
     ARRIVAL,
     FULL,
-    HOP,
     LINK_BYTES,
     NOTHING,
     NOW,
@@ -106,7 +105,7 @@ def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple
     _find_ways(first, others, ways, np.empty((2, given.peers), np.int32))
     at = np.zeros(9, np.int64)
     at[_MADE] = 1
-    branches, roots = _grow(twin, ways, first, others, audiences() if twin._multicast else ())
+    branches, roots = _grow(twin, ways, others, audiences() if twin._multicast else ())
     made = Routed(
         at, lines, np.empty(_MOST_FRAGMENTS, np.dtype(_FRAGMENT, align=True)), ways, branches, roots,
         twin._multicast, twin._ns_per_byte, twin._header, twin._room,
@@ -140,7 +139,7 @@ def _find_ways(first: Any, others: Any, ways: Any, room: Any) -> Any:
 
 
 def _grow(
-    twin: routed.Routed, ways: np.ndarray, first: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
+    twin: routed.Routed, ways: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference's trees as rows: those that go on from a branch are one after the other."""
     rows: list[list[int]] = []
