@@ -24,6 +24,7 @@ from antecede.studies.papers import p004_runs
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")
+FLAT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 SIZES = (1, 2, 3, 5, 8, 13, 21)
 words = some.integers(0, (1 << 64) - 1)
 
@@ -72,7 +73,7 @@ def flat_scenario(source: random.Random) -> Scenario:
     }
     if source.random() < 0.3:
         others["network"] = {"model": "relayed", "behind": source.randrange(22), "delay": pick(DELAYS)}
-    return any_scenario(source, pick(("timestamp", "timestamp-diff", "mbcp", "depseq")), **others)
+    return any_scenario(source, pick(FLAT), **others)
 
 
 def event_scenario(source: random.Random, protocol: str) -> Scenario:
@@ -87,6 +88,13 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
     }
     if protocol == "flooding" and not others["faults"] and others["fifo"] is not False:
         others["probes"] = source.choice(((), ("queues",)))
+    if protocol in FLAT:
+        pick = source.choice
+        relayed = {"model": "relayed", "behind": source.randrange(22), "delay": pick(DELAYS)}
+        others["network"] = pick((None, None, None, relayed, {"model": "nodes", "transmission": "1ms"}))
+        others["count"] = pick(("wire", "paper"))
+        others["probes"] = pick(((), ("costs",), ("immediate",), ("queues",), ("costs", "immediate")))
+        others["warmup"] = pick((0.0, 0.1))
     layout = catalog.find(protocol).layout
     if layout is not None:
         others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
@@ -162,7 +170,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding", "freescale", "hcg", "basic", "vcube", "vcube-agg"])
+@pytest.mark.parametrize("protocol", ["flooding", "freescale", "hcg", "basic", "vcube", "vcube-agg", *FLAT])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)
@@ -180,7 +188,7 @@ def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str
     assert here.events == there.events
 
 
-@pytest.mark.parametrize("protocol", ["flooding"])
+@pytest.mark.parametrize("protocol", ["flooding", *FLAT])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_measure_paper_002_as_the_reference_does(protocol: str, seed: int) -> None:
     made = routed_scenario(random.Random(seed), protocol)
@@ -252,10 +260,14 @@ def test_times_that_do_not_fit_into_32_bits() -> None:
 
 
 def test_the_engine_is_chosen_by_itself_and_says_why() -> None:
-    small, large = (scenario(protocol="mbcp", peers=peers, seconds=2) for peers in (10, 200))
+    small, large = (scenario(protocol="mbcp", peers=peers, seconds=2) for peers in (10, 300))
     assert choose(small, observed=False) == ("reference", "the run is short")
     assert choose(large, observed=False)[0] == "recurrence"
-    assert choose(large, observed=True) == ("reference", "its events are to be seen one by one")
+    assert choose(large, observed=True)[0] == "event"
+    measured = scenario(protocol="mbcp", peers=300, seconds=2, probes=("named",))
+    assert choose(measured, observed=False) == ("reference", "probe named is not compiled for mbcp")
+    with pytest.raises(InputError, match="its events are to be seen one by one"):
+        choose(large, observed=True, engine="recurrence")
     other = scenario(protocol="multigroup", peers=200, seconds=20)
     assert choose(other, observed=False) == ("reference", "multigroup has no compiled twin there")
     with pytest.raises(InputError, match="the recurrence engine cannot do this run: multigroup has no"):

@@ -39,6 +39,10 @@ _EVENT = {
     "basic": "hcg",
     "vcube": "vcube",
     "vcube-agg": "vcube",
+    "timestamp": "flat_events",
+    "timestamp-diff": "flat_events",
+    "mbcp": "flat_events",
+    "depseq": "flat_events",
 }
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
@@ -62,12 +66,16 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     if engine == "reference":
         return engine, "it was asked for"
     if engine == "auto":
-        fitting: Engine = "recurrence" if given.protocol in _RECURRENCE else "event"
+        why = ""
+        faster: tuple[Engine, ...] = ("recurrence", "event") if given.protocol in _RECURRENCE else ("event",)
         hops = _HOPS if isinstance(given.network, RoutedModel) else 1
-        if given.messages_expected() * given.peers * hops < _SHORT[fitting]:
-            return "reference", "the run is short"
-        unfit = _unfit(given, observed, fitting)
-        return ("reference", unfit) if unfit else (fitting, "the fastest that can do it")
+        for fitting in faster:
+            if given.messages_expected() * given.peers * hops < _SHORT[fitting]:
+                return "reference", "the run is short"
+            why = _unfit(given, observed, fitting)
+            if not why:
+                return fitting, "the fastest that can do it"
+        return "reference", why
     unfit = _unfit(given, observed, engine)
     if unfit:
         raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")

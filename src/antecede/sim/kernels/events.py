@@ -360,13 +360,19 @@ def expect(run: Any, rules: Any, time: Any, order: Any, what: Any) -> Any:
 
 
 @step
+def stops(run: Any) -> Any:
+    """Whether rows are to be shown before anything else happens, or something is full."""
+    return run.at[FULL] or (run.at[ROWS] > len(run.rows) - _MARGIN and len(run.rows))
+
+
+@step
 def following(run: Any, rules: Any) -> Any:
     """What comes next: its kind, the peer, and for an arrival where it is from and the packet.
 
     `STOPPED` if rows are to be shown first, or something is full.
     """
     at, heads = run.at, run.heads
-    if at[FULL] or (at[ROWS] > len(run.rows) - _MARGIN and len(run.rows)):
+    if stops(run):
         return STOPPED, 0, 0, 0
     under_way = at[PLANNED] - (len(run.free) - at[FREE])
     if under_way > 0:

@@ -42,6 +42,8 @@ _MOST_MESSAGES = 1 << 24
 _MOST_PAIRS = 1 << 28
 """Peers × senders, with bits."""
 _MOST_WORDS = 1 << 10
+_NUMBER = 4
+"""Bytes that a message carries on paper."""
 
 
 class Terms(NamedTuple):
@@ -114,9 +116,8 @@ def _attempt(
     column = np.full(given.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
     network, twin = routed.fresh(given, lambda: _audiences(overlay))
-    made, rules = events.fresh(
-        given, len(neighbours), len(neighbours), bool(observers), pace=routed.pace(given, network)
-    )
+    pace = routed.pace(given, network, _NUMBER)
+    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers), pace=pace)
     bits = (given.peers, len(senders)) if words else (1, 1)
     state = State(
         first, neighbours, column,
@@ -172,7 +173,7 @@ def broadcast(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any) -
     state.origin[message], state.seq[message], state.sent_at[message] = me, seq, run.at[NOW]
     alone = state.first[me] == state.first[me + 1]
     control = 0 if alone else control_bytes(terms.head, me, seq)
-    sent(run, me, control, 0 if alone else 4)
+    sent(run, me, control, 0 if alone else _NUMBER)
     flood(run, rules, net, state, terms, me, -1, message, control)
 
 
@@ -192,7 +193,7 @@ def flood(
             if other != link:
                 transmit(run, rules, place, me, other, message, control)
         return
-    weight = terms.payload + (4 if terms.as_paper else control)
+    weight = terms.payload + (_NUMBER if terms.as_paper else control)
     if net.multicast:
         if end - first > (link >= 0):
             post(run, rules, net, me, audience(state, me, link), message, control, weight)

@@ -165,11 +165,12 @@ def _grow(
     return np.array(rows, np.int32).reshape(-1, 4), np.array(roots, np.int32).reshape(-1, 3)
 
 
-def pace(given: Scenario, network: Routed | None) -> tuple[float, int] | None:
-    """What `events.fresh` is to know of it: all lines are busy, and the largest fragment on the longest."""
+def pace(given: Scenario, network: Routed | None, control: int) -> tuple[float, int] | None:
+    """What `events.fresh` is to know of it: all lines are busy, and the largest fragment on the longest.
+    `control` is about how many bytes a packet has besides its payload."""
     if network is None or not isinstance(given.network, RoutedModel):
         return None
-    usual = min(given.payload, network.room) + network.header + 1
+    usual = min(given.payload + control, network.room) + network.header
     rate = len(network.lines) / (usual * network.ns_per_byte)
     most = (network.room + network.header) * network.ns_per_byte
     return max(1e-9, rate), round(most) + parse_delay(given.network.delay).longest
