@@ -20,7 +20,7 @@ from antecede.protocols.pc import Pc
 from antecede.sim import chance, record
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat, hcg
+from antecede.sim.kernels import flat, flooding, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
@@ -28,6 +28,7 @@ from antecede.studies.papers import p004_runs
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")
+FLAT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 SIZES = (1, 2, 3, 5, 8, 13, 21)
 words = some.integers(0, (1 << 64) - 1)
 
@@ -77,7 +78,7 @@ def flat_scenario(source: random.Random) -> Scenario:
     }
     if source.random() < 0.3:
         others["network"] = {"model": "relayed", "behind": source.randrange(22), "delay": pick(DELAYS)}
-    return any_scenario(source, pick(("timestamp", "timestamp-diff", "mbcp", "depseq")), **others)
+    return any_scenario(source, pick(FLAT), **others)
 
 
 def event_scenario(source: random.Random, protocol: str) -> Scenario:
@@ -90,6 +91,15 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         "faults": tuple(fault for fault in FAULTS if source.random() < 0.15),
         "reply": source.choice((0.0, 0.3)) if most else 0.0,
     }
+    if protocol == "flooding" and not others["faults"] and others["fifo"] is not False:
+        others["probes"] = source.choice(((), ("queues",)))
+    if protocol in FLAT:
+        pick = source.choice
+        relayed = {"model": "relayed", "behind": source.randrange(22), "delay": pick(DELAYS)}
+        others["network"] = pick((None, None, None, relayed, {"model": "nodes", "transmission": "1ms"}))
+        others["count"] = pick(("wire", "paper"))
+        others["probes"] = pick(((), ("costs",), ("immediate",), ("queues",), ("costs", "immediate")))
+        others["warmup"] = pick((0.0, 0.1))
     layout = catalog.find(protocol).layout
     if layout is not None:
         others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
@@ -123,6 +133,26 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
     return scenario(**{**usual, **others})
 
 
+def routed_scenario(source: random.Random, protocol: str) -> Scenario:
+    """Any run as paper 002 measures it: on routes with queues, in fragments, down trees or not."""
+    pick = source.choice
+    header, room = pick((1, 32, 40)), pick((9, 60, 1468))
+    network = {
+        "model": "routed", "edge": pick((None, 0.0, 0.1, 0.4, 1.0)), "delay": pick(("0s", *DELAYS)),
+        "bits_per_second": pick((1e4, 1e6, 10e6, 8e9)), "mtu": header + room, "header": header,
+        "multicast": pick((False, True)),
+    }  # fmt: skip
+    others: dict[str, object] = {
+        "network": network,
+        "count": pick(("wire", "paper")),
+        "probes": pick(((), ("queues",), ("queues",))),
+        "warmup": pick((0.0, 0.1)),
+        "payload": pick((0, 1, 3 * room)) if room < 1000 else pick((0, 200, 1600)),
+    }
+    usual = msgspec.to_builtins(event_scenario(source, protocol))
+    return scenario(**{**usual, **others, "senders": pick((None, 1, (usual["peers"] + 1) // 2))})
+
+
 class Seen:
     """All that an observer is shown, in order."""
 
@@ -147,7 +177,9 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     assert simulate(made, engine="recurrence") == simulate(made, engine="reference")
 
 
-@pytest.mark.parametrize("protocol", ["flooding", "pc", "freescale", "hcg", "basic", "vcube", "vcube-agg"])
+@pytest.mark.parametrize(
+    "protocol", ["flooding", "pc", "freescale", "hcg", "basic", "vcube", "vcube-agg", *FLAT]
+)
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     made = event_scenario(random.Random(seed), protocol)
@@ -195,6 +227,15 @@ def test_pc_begins_buffers_anew_asks_again_and_forgets_pings(
     assert here.events == there.events
 
 
+@pytest.mark.parametrize("protocol", ["flooding", *FLAT])
+@for_all(some.integers(0, 1 << 60))
+def test_the_event_kernels_measure_paper_002_as_the_reference_does(protocol: str, seed: int) -> None:
+    made = routed_scenario(random.Random(seed), protocol)
+    here, there = Seen(), Seen()
+    assert simulate(made, [here], "event") == simulate(made, [there], "reference")
+    assert here.events == there.events
+
+
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])
 def test_a_gateway_that_forgets(protocol: str) -> None:
     """A gateway remembers a thousand messages of each sender; here one forwards more."""
@@ -222,6 +263,25 @@ def test_what_the_kernel_of_hcg_cannot_do() -> None:
         assert hcg.unfit(scenario(protocol="hcg", **fields)) == why
 
 
+def test_what_a_routed_network_must_be_like_to_be_compiled() -> None:
+    routed = {"model": "routed"}
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        ({"network": routed, "peers": 5000}, "routes between so many nodes take too much memory"),
+        (
+            {"network": {**routed, "bits_per_second": 1e12}},
+            "fragments take no time, so they do not keep their order",
+        ),
+        ({"network": routed, "probes": ("costs", "queues")}, "probe costs is not compiled for flooding"),
+        (
+            {"fifo": False, "probes": ("queues",)},
+            "what comes out of order is in no queue, but probe queues counts it",
+        ),
+        ({"network": routed, "probes": ("queues",), "fifo": False}, ""),
+    )
+    for fields, why in cases:
+        assert flooding.unfit(scenario(protocol="flooding", **fields)) == why
+
+
 def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:
     """Many more than there are rows go by before the one that is silent speaks."""
     for protocol in ("mbcp", "timestamp-diff"):
@@ -239,10 +299,14 @@ def test_times_that_do_not_fit_into_32_bits() -> None:
 
 
 def test_the_engine_is_chosen_by_itself_and_says_why() -> None:
-    small, large = (scenario(protocol="mbcp", peers=peers, seconds=2) for peers in (10, 200))
+    small, large = (scenario(protocol="mbcp", peers=peers, seconds=2) for peers in (10, 300))
     assert choose(small, observed=False) == ("reference", "the run is short")
     assert choose(large, observed=False)[0] == "recurrence"
-    assert choose(large, observed=True) == ("reference", "its events are to be seen one by one")
+    assert choose(large, observed=True)[0] == "event"
+    measured = scenario(protocol="mbcp", peers=300, seconds=2, probes=("named",))
+    assert choose(measured, observed=False) == ("reference", "probe named is not compiled for mbcp")
+    with pytest.raises(InputError, match="its events are to be seen one by one"):
+        choose(large, observed=True, engine="recurrence")
     other = scenario(protocol="multigroup", peers=200, seconds=20)
     assert choose(other, observed=False) == ("reference", "multigroup has no compiled twin there")
     with pytest.raises(InputError, match="the recurrence engine cannot do this run: multigroup has no"):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Flat, Interval, Sequenced, Stamped
+from antecede.protocols.flat import Flat, Interval, Sequenced, Stamped, by_peer
 
 
 def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
@@ -43,7 +43,7 @@ class DepSeq(Flat):
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
 
     def stamp(self, seq: int, payload: bytes) -> Sequenced:
-        before = {peer: list(intervals) for peer, intervals in self.known.items()}
+        before = {peer: list(intervals) for peer, intervals in by_peer(self.known).items()}
         return Sequenced(payload, self.me, seq, before)
 
     def learn(self, packet: Stamped) -> None:

@@ -8,7 +8,7 @@ reached.
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -116,6 +116,15 @@ class Sequenced(Message, frozen=True, array_like=True, tag=4):
 def _in_order(intervals: list[Interval]) -> bool:
     numbers = [number for interval in intervals for number in interval]
     return bool(numbers) and numbers[0] >= 1 and numbers == sorted(numbers)
+
+
+Named = TypeVar("Named")
+
+
+def by_peer(named: dict[int, Named]) -> dict[int, Named]:
+    """What a message names, in the order of peers: whoever gets it looks at it from the last to the first, so
+    what is delivered when follows from what messages say, not from the order in which it came to be known."""
+    return dict(sorted(named.items()))
 
 
 Stamped = Clocked | Dependent | Sequenced

@@ -21,7 +21,7 @@ from typing import ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Dependent, Flat, Stamped
+from antecede.protocols.flat import Dependent, Flat, Stamped, by_peer
 
 
 class Mbcp(Flat):
@@ -33,7 +33,7 @@ class Mbcp(Flat):
 
     def stamp(self, seq: int, payload: bytes) -> Dependent:
         named, self.causes = self.causes, {}
-        return Dependent(payload, self.me, seq, named)
+        return Dependent(payload, self.me, seq, by_peer(named))
 
     def learn(self, packet: Stamped) -> None:
         if isinstance(packet, Dependent):

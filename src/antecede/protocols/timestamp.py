@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Clocked, Dependent, Flat, Stamped
+from antecede.protocols.flat import Clocked, Dependent, Flat, Stamped, by_peer
 
 
 class Timestamp(Flat):
@@ -47,7 +47,7 @@ class TimestampDiff(Flat):
 
     def stamp(self, seq: int, payload: bytes) -> Dependent:
         changed, self.changed = self.changed, {}
-        return Dependent(payload, self.me, seq, changed)
+        return Dependent(payload, self.me, seq, by_peer(changed))
 
     def learn(self, packet: Stamped) -> None:
         self.changed[packet.origin] = packet.seq

@@ -23,6 +23,7 @@ from antecede.errors import InputError, ProtocolError
 from antecede.protocols import catalog
 from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.probes import PROBES
+from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
@@ -39,11 +40,17 @@ _EVENT = {
     "basic": "hcg",
     "vcube": "vcube",
     "vcube-agg": "vcube",
+    "timestamp": "flat_events",
+    "timestamp-diff": "flat_events",
+    "mbcp": "flat_events",
+    "depseq": "flat_events",
 }
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
 """Deliveries that the reference does while code is being loaded, or on a new machine compiled."""
+_HOPS = 20
+"""How many times as long a delivery takes where packets are routed."""
 _STEPS = 20_000
 
 
@@ -60,11 +67,16 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     if engine == "reference":
         return engine, "it was asked for"
     if engine == "auto":
-        fitting: Engine = "recurrence" if given.protocol in _RECURRENCE else "event"
-        if given.messages_expected() * given.peers < _SHORT[fitting]:
-            return "reference", "the run is short"
-        unfit = _unfit(given, observed, fitting)
-        return ("reference", unfit) if unfit else (fitting, "the fastest that can do it")
+        why = ""
+        faster: tuple[Engine, ...] = ("recurrence", "event") if given.protocol in _RECURRENCE else ("event",)
+        hops = _HOPS if isinstance(given.network, RoutedModel) else 1
+        for fitting in faster:
+            if given.messages_expected() * given.peers * hops < _SHORT[fitting]:
+                return "reference", "the run is short"
+            why = _unfit(given, observed, fitting)
+            if not why:
+                return fitting, "the fastest that can do it"
+        return "reference", why
     unfit = _unfit(given, observed, engine)
     if unfit:
         raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")

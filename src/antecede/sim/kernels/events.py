@@ -29,7 +29,7 @@ from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import DRAIN, Observer
 
-NOTHING, ARRIVAL, WAKE, CHANGE, SEND, SAMPLE, STOPPED = 0, 1, 2, 3, 4, 5, 6
+HOP, NOTHING, ARRIVAL, WAKE, CHANGE, SEND, SAMPLE, STOPPED = -1, 0, 1, 2, 3, 4, 5, 6
 """What comes next. Those of one instant come in this order, as in the world."""
 
 SENT, RECEIVED, DELIVERED = range(3)
@@ -114,10 +114,18 @@ class Rules(NamedTuple):
     """Of a bucket, in bits of nanoseconds."""
 
 
-def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: int = 0) -> tuple[Run, Rules]:
+def fresh(
+    given: Scenario,
+    links: int,
+    copies: float,
+    observed: bool,
+    furthest: int = 0,
+    pace: tuple[float, int] | None = None,
+) -> tuple[Run, Rules]:
     """Before anything happens. `links` is how many there are; `copies` how many packets a message makes.
 
-    `furthest` is how far ahead `wake_soon` may be asked for.
+    `furthest` is how far ahead `wake_soon` may be asked for. `pace` is of a network with a time of its own:
+    how many things happen in a nanosecond, and how far ahead they are planned.
     """
     load = given.load()
     until = round(given.seconds * SECOND)
@@ -125,6 +133,8 @@ def fresh(given: Scenario, links: int, copies: float, observed: bool, furthest: 
     faults = [parse_fault(text) for text in given.faults]
     longest = max(longest_delay(given), furthest)
     rate = max(1e-9, given.messages_expected() * copies / max(1, until))
+    if pace is not None:
+        rate, longest = pace
     bits = 0
     while 1 << bits + 1 < _IN_A_BUCKET / rate or (longest >> bits) > 1 << 20:
         bits += 1
@@ -320,7 +330,19 @@ def heap_pop(run: Any) -> Any:
 
 @step
 def arrival(run: Any, rules: Any, time: Any, source: Any, to: Any, number: Any, packet: Any) -> Any:
-    """Plan one: into its bucket, or onto the heap if that has come."""
+    """Plan one."""
+    expect(run, rules, time, arrival_order(source, to, number), packet)
+
+
+@step
+def arrival_order(source: Any, to: Any, number: Any) -> Any:
+    """Of arrivals of one instant. What a network does by itself is below 0, so that it comes before them."""
+    return (np.int64(to) << _PEER_BITS | source) << _NUMBER_BITS | number
+
+
+@step
+def expect(run: Any, rules: Any, time: Any, order: Any, what: Any) -> Any:
+    """Plan something: into its bucket, or onto the heap if that has come."""
     at, heads = run.at, run.heads
     if at[FREE] == len(run.free):  # the stack is filled as it is first used
         event = at[PLANNED]
@@ -332,8 +354,7 @@ def arrival(run: Any, rules: Any, time: Any, source: Any, to: Any, number: Any, 
         event = np.int64(run.free[at[FREE]])
         at[FREE] += 1
     made = run.events[event]
-    made[WHEN], made[WHAT] = time, packet
-    made[ORDER] = (np.int64(to) << _PEER_BITS | source) << _NUMBER_BITS | number
+    made[WHEN], made[ORDER], made[WHAT] = time, order, what
     bucket = time >> rules.width
     if bucket <= at[BUCKET]:
         heap_push(run, event)
@@ -344,13 +365,19 @@ def arrival(run: Any, rules: Any, time: Any, source: Any, to: Any, number: Any, 
 
 
 @step
+def stops(run: Any) -> Any:
+    """Whether rows are to be shown before anything else happens, or something is full."""
+    return run.at[FULL] or (run.at[ROWS] > len(run.rows) - _MARGIN and len(run.rows))
+
+
+@step
 def following(run: Any, rules: Any) -> Any:
     """What comes next: its kind, the peer, and for an arrival where it is from and the packet.
 
     `STOPPED` if rows are to be shown first, or something is full.
     """
     at, heads = run.at, run.heads
-    if at[FULL] or (at[ROWS] > len(run.rows) - _MARGIN and len(run.rows)):
+    if stops(run):
         return STOPPED, 0, 0, 0
     under_way = at[PLANNED] - (len(run.free) - at[FREE])
     if under_way > 0:
@@ -378,6 +405,8 @@ def following(run: Any, rules: Any) -> Any:
             at[FREE] -= 1
             run.free[at[FREE]] = event
             at[NOW] = time
+            if order < 0:
+                return HOP, 0, 0, packet
             ends = order >> _NUMBER_BITS
             peer = ends >> _PEER_BITS
             if peer >> _PEER_BITS:

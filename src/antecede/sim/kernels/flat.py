@@ -1,4 +1,6 @@
-"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays."""
+"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays.
+
+`flat_events` makes its figures of probes in the same way."""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ from antecede.sim.scenario import Scenario
 from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
 
-_PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
-_PROBES = {"costs", "immediate"}
-_MOST_PEERS = 5_000
+PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
+PROBES = {"costs", "immediate"}
+MOST_PEERS = 5_000
 """Tables of peers² are 28 bytes a pair."""
 _ROWS = 64
 _CHUNK = 20_000_000
@@ -37,9 +39,9 @@ def unfit(given: Scenario) -> str:
         return "the network has faults"
     if not isinstance(given.network, RelayedModel | None):
         return "delays depend on what else is sent"
-    if given.peers > _MOST_PEERS:
-        return f"there are more than {_MOST_PEERS:,} peers"
-    others = set(given.probes) - _PROBES
+    if given.peers > MOST_PEERS:
+        return f"there are more than {MOST_PEERS:,} peers"
+    others = set(given.probes) - PROBES
     if others:
         return f"probe {min(others)} looks at events one by one"
     return ""
@@ -73,7 +75,7 @@ def _run(
     state = step.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
     total, done, sampled = len(plan.times), 0, 0
     chunk = max(1, _CHUNK // given.peers)
-    protocol = _PROTOCOLS[given.protocol]
+    protocol = PROTOCOLS[given.protocol]
     while True:
         end = min(total, done + chunk)
         done, sampled = step.advance(
@@ -96,7 +98,9 @@ def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> M
     measured: dict[str, float] = {}
     heard = plan.times >= round(given.warmup * SECOND)
     if "costs" in given.probes:
-        measured |= _costs(given, state, heard, sums)
+        paper, wire = int(state.paper[heard].sum()), int(state.control[heard].sum())
+        packets = int(heard.sum()) if given.peers > 1 else 0
+        measured |= costs(given, packets, paper, wire, sums[step.SAMPLES], sums[step.NAMED_AT_SAMPLES])
     if "immediate" in given.probes:
         measured |= _immediate(given, plan, state, heard)
     return Metrics(
@@ -118,37 +122,46 @@ def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> M
     )
 
 
-def _stamps(given: Scenario) -> type[object]:
+def stamps(given: Scenario) -> type[object]:
     """How the messages of one of the flat protocols are stamped."""
     kind = cast(type[Flat], catalog.find(given.protocol))
     return kind.stamps
 
 
-def _costs(given: Scenario, state: State, heard: np.ndarray, sums: list[int]) -> dict[str, float]:
-    """The twin of `probes.Costs`."""
+def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, named: int) -> dict[str, float]:
+    """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
+    next messages named then."""
     found: dict[str, float] = {}
-    count, name = int(heard.sum()), _stamps(given).__name__.lower()
-    if count and given.peers > 1:
-        found[f"{name}_packets"] = count
-        found[f"{name}_paper_bytes"] = int(state.paper[heard].sum()) / count
-        found[f"{name}_wire_bytes"] = int(state.control[heard].sum()) / count
-    if sums[step.SAMPLES]:
-        looked = sums[step.SAMPLES] * given.peers
-        kept = 4 * given.peers * looked + 8 * sums[step.NAMED_AT_SAMPLES]
+    name = stamps(given).__name__.lower()
+    if packets:
+        found[f"{name}_packets"] = packets
+        found[f"{name}_paper_bytes"] = paper / packets
+        found[f"{name}_wire_bytes"] = wire / packets
+    if samples:
+        looked = samples * given.peers
+        kept = 4 * given.peers * looked + 8 * named
         found["member_storage"] = kept / looked if given.protocol == "mbcp" else 0.0
     return found
 
 
 def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
-    """The twin of `probes.Immediate`."""
-    seen = heard if _stamps(given) is Dependent and given.peers > 1 else heard & False
+    seen = heard if stamps(given) is Dependent and given.peers > 1 else heard & False
     named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
-    immediate = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
-    messages = max(1, len(named))
+    found = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
+    total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())
+    worst, everyone = int((found == given.peers).sum()), int((named == given.peers - 1).sum())
+    return immediate(len(named), total, most, causes, worst, everyone)
+
+
+def immediate(
+    messages: int, total: int, most: int, named: int, worst: int, everyone: int
+) -> dict[str, float]:
+    """The twin of `probes.Immediate`: sums over messages, and how many had as many as can be."""
+    messages = max(1, messages)
     return {
-        "immediate_mean": int(immediate.sum()) / messages,
-        "immediate_most": int(immediate.max(initial=0)),
-        "named_mean": int(named.sum()) / messages,
-        "worst_share": int((immediate == given.peers).sum()) / messages,
-        "named_all_share": int((named == given.peers - 1).sum()) / messages,
+        "immediate_mean": total / messages,
+        "immediate_most": most,
+        "named_mean": named / messages,
+        "worst_share": worst / messages,
+        "named_all_share": everyone / messages,
     }

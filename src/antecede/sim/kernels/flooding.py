@@ -6,12 +6,13 @@ as they should; else a ring of bits besides, and a run that finds it too short b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.sim.kernels import events
+from antecede.sim.kernels import events, queues, routed
 from antecede.sim.kernels.bitsets import window_add, window_has
 from antecede.sim.kernels.cubes import hypercube_links
 from antecede.sim.kernels.events import (
@@ -24,16 +25,17 @@ from antecede.sim.kernels.events import (
     Full,
     arrived,
     delivered,
-    following,
     may_send,
     plan_next,
     sent,
     transmit,
 )
 from antecede.sim.kernels.jit import loop, step
+from antecede.sim.kernels.routed import Audience, coming, post
 from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.kernels.sizes import int_bytes, payload_head
 from antecede.sim.metrics import Metrics
+from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
@@ -41,6 +43,19 @@ _MOST_MESSAGES = 1 << 24
 _MOST_PAIRS = 1 << 28
 """Peers × senders, with bits."""
 _MOST_WORDS = 1 << 10
+_NUMBER = 4
+"""Bytes that a message carries on paper."""
+
+
+class Terms(NamedTuple):
+    """What does not change in a run."""
+
+    payload: int
+    head: int
+    """Bytes of the payload's length on the wire."""
+    as_paper: bool
+    """Whether the network weighs packets as the paper does."""
+
 
 TAG = 34
 """Where in a packet's 64 bits the tag of its link begins; below is what the packet is."""
@@ -66,16 +81,23 @@ class State(NamedTuple):
     """How many messages there are."""
 
 
-def unfit(given: Scenario, measured: Sequence[str] = ()) -> str:
+def unfit(given: Scenario, measured: Sequence[str] = ("queues",)) -> str:
     """Why a run cannot be done so; nothing if it can. Of probes there are those `measured`."""
-    if given.network is not None:
+    if not isinstance(given.network, RoutedModel | None):
         return "delays depend on what else is sent"
-    unknown = [name for name in given.probes if name not in measured]
-    if unknown:
-        return f"probe {unknown[0]} is not compiled for {given.protocol}"
+    others = set(given.probes) - set(measured)
+    if others:
+        return f"probe {min(others)} is not compiled for {given.protocol}"
+    if "queues" in given.probes and not _in_order(given):
+        return "what comes out of order is in no queue, but probe queues counts it"
     if given.peers * len(who_sends(given)) > _MOST_PAIRS:
         return "too many peers have to remember too many senders"
-    return ""
+    return routed.unfit(given)
+
+
+def _in_order(given: Scenario) -> bool:
+    """Whether links are FIFO; routes always are, and have no faults."""
+    return given.network is not None or (given.fifo is not False and not given.faults)
 
 
 def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
@@ -89,7 +111,7 @@ def with_room(
     attempt: Callable[[Scenario, Sequence[Observer], Callable[[float], None] | None, int], Metrics],
 ) -> Metrics:
     """A run in as many attempts as it takes to find how many words of bits the windows need."""
-    words = 0 if given.fifo is not False and not given.faults else 2
+    words = 0 if _in_order(given) else 2
     while True:
         try:
             if observers and words:  # what they were shown cannot be taken back
@@ -106,11 +128,16 @@ def _attempt(
 ) -> Metrics:
     first, neighbours = hypercube_links(given.peers)
     state = fresh(given, first, first[1:], neighbours, words)
-    links = len(neighbours)
-    made, rules = events.fresh(given, links, links, bool(observers))
-    head = payload_head(given.payload)
-    events.drive(made, rules, lambda count: advance(made, rules, state, head, count), observers, progress)
-    return events.metrics(made, 0, {})
+    network, twin = routed.fresh(given, lambda: _audiences(first, neighbours))
+    pace = routed.pace(given, network, _NUMBER)
+    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers), pace=pace)
+    terms = Terms(given.payload, payload_head(given.payload), given.count == "paper")
+    events.drive(
+        made, rules, lambda count: advance(made, rules, network, state, terms, count), observers, progress
+    )
+    measured = routed.figures(network, twin, int(made.at[NOW]))
+    measured |= queues.figures(queues.fresh(given))  # nothing is ever held
+    return events.metrics(made, 0, measured)
 
 
 def fresh(given: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.ndarray, words: int) -> State:
@@ -128,29 +155,38 @@ def fresh(given: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.n
     )  # fmt: skip
 
 
+def _audiences(first: np.ndarray, neighbours: np.ndarray) -> Iterator[Audience]:
+    """Whom each peer sends to: all its neighbours, or all but one; in the order of `audience`."""
+    for peer, (begin, end) in enumerate(pairwise(first)):
+        those = tuple(neighbours[begin:end].tolist())
+        yield peer, those
+        for link in those:
+            yield peer, tuple(other for other in those if other != link)
+
+
 @loop
-def advance(run: Any, rules: Any, state: Any, head: Any, budget: Any) -> Any:
+def advance(run: Any, rules: Any, net: Any, state: Any, terms: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, message = following(run, rules)
+        kind, peer, source, message = coming(run, rules, net)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, state, head, peer)
+            broadcast(run, rules, net, state, terms, peer)
             plan_next(run, rules, peer)
         elif kind == ARRIVAL:
-            receive(run, rules, state, head, peer, source, message)
+            receive(run, rules, net, state, terms, peer, source, message)
     return True
 
 
 @step
-def broadcast(run: Any, rules: Any, state: Any, head: Any, me: Any) -> Any:
+def broadcast(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any) -> Any:
     """The twin of `Flooding.broadcast`."""
-    message = new_message(run, state, head, me)
+    message = new_message(run, state, terms.head, me)
     if message >= 0:
-        flood(run, rules, state, me, -1, message, control_bytes(state, head, message))
+        spread(run, rules, net, state, terms, me, -1, message)
 
 
 @step
@@ -165,7 +201,7 @@ def new_message(run: Any, state: Any, head: Any, me: Any) -> Any:
     state.total[0] += 1
     state.origin[message], state.seq[message], state.sent_at[message] = me, run.messages[me], run.at[NOW]
     alone = state.first[me] == state.last[me]
-    sent(run, me, 0 if alone else control_bytes(state, head, message), 0 if alone else 4)
+    sent(run, me, 0 if alone else control_bytes(state, head, message), 0 if alone else _NUMBER)
     return message
 
 
@@ -188,13 +224,44 @@ def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, con
 
 
 @step
-def receive(run: Any, rules: Any, state: Any, head: Any, me: Any, link: Any, message: Any) -> Any:
+def spread(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any) -> Any:
+    """The same, over links or over routes."""
+    control = control_bytes(state, terms.head, message)
+    if net is None:
+        flood(run, rules, state, me, link, message, control)
+        return
+    first, end = state.first[me], state.last[me]
+    weight = terms.payload + (_NUMBER if terms.as_paper else control)
+    if net.multicast:
+        if end - first > (link >= 0):
+            post(run, rules, net, me, audience(state, me, link), message, control, weight)
+        return
+    for place in range(first, end):
+        other = np.int64(state.neighbours[place])
+        if other != link:
+            post(run, rules, net, me, other, message, control, weight)
+
+
+@step
+def audience(state: Any, me: Any, link: Any) -> Any:
+    """All neighbours but the one that it came from, if any."""
+    first = state.first[me]
+    if link < 0:
+        return first + me
+    place = first
+    while state.neighbours[place] != link:
+        place += 1
+    return place + me + 1
+
+
+@step
+def receive(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any) -> Any:
     """The twin of `Flooding.receive`, and of the delivery that follows the first."""
     if not is_new(run, state, me, link, message):
         return
-    flood(run, rules, state, me, link, message, control_bytes(state, head, message))
+    spread(run, rules, net, state, terms, me, link, message)
     if take(run, rules, state, me, message):
-        broadcast(run, rules, state, head, me)
+        broadcast(run, rules, net, state, terms, me)
 
 
 @step

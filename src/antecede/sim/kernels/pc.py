@@ -2,8 +2,8 @@
 
 Messages are flooded as in `flooding`. Every link that is ever open has its place among its peer's neighbours
 from the start: first those that are safe, which are flooded, then the others; a link that changes sides
-changes places. Each opening of a link is a *channel*, whose number all packets over it bear. What is under way
-on a channel that closes stays in the calendar, and when it comes, it is as if nothing had.
+changes places. Each opening of a link is a *channel*, whose number all packets over it bear. What is under
+way on a channel that closes stays in the calendar, and when it comes, it is as if nothing had.
 
 In the order of links that are opening (`Openings`) there are pings when several are sent at once; in what
 order copies of one packet are sent nobody can tell. Memory is that of flooding, and peers × those that ever

@@ -96,10 +96,9 @@ class State(NamedTuple):
     far: np.ndarray
     """Chains of what came from further ahead: hardly ever any, so memory that is not touched."""
     chains: np.ndarray
-    changed: np.ndarray
     changes: np.ndarray
     listed: np.ndarray
-    """For each sender: whose messages it has delivered since its own last, in order; and a bit for each."""
+    """For each sender: of how many it has delivered something since its own last, and a bit for each."""
     blocks: Blocks
     held: Items
     passing: Items
@@ -126,8 +125,7 @@ def fresh(terms: Terms, senders: list[int]) -> State:
         np.zeros(_SCALARS, np.int64), np.array(senders, np.int32), column,
         np.zeros(pairs, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs, np.uint64),
         np.zeros(terms.peers, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs * terms.chains, np.int32),
-        np.empty((columns, columns), np.int32), np.zeros(columns, np.int32),
-        np.zeros((columns, columns + 63 >> 6), np.uint64),
+        np.zeros(columns, np.int32), np.zeros((columns, columns + 63 >> 6), np.uint64),
         pools.blocks(), pools.items(ITEM), pools.items([*ITEM, ("block", np.int32), ("kept", np.int32)]),
         np.empty(_MOST_MESSAGES, np.dtype(_MESSAGE, align=True)), np.empty(_MOST_AT_ONCE, np.int32),
         np.empty(moved, np.int32), np.empty(moved, np.int32), np.empty(moved, np.int32),
@@ -177,13 +175,14 @@ def stamp(run: Any, state: Any, terms: Any, me: Any, mine: Any, row: Any) -> Any
             length += known[first + column] > 0
     clock = new_block(run, state.blocks, length)
     control = 2 + terms.head + int_bytes(me) + int_bytes(row.seq) + head_bytes(named)
-    for place in range(named):
-        column = state.changed[mine, place]
-        count = known[first + column]
-        words[clock + place] = np.int64(column) << 32 | count
-        control += int_bytes(state.rank[column]) + int_bytes(count)
+    place = clock
+    for column in range(terms.columns):
+        if is_listed(state, mine, column):
+            count = known[first + column]
+            words[place] = np.int64(column) << 32 | count
+            place += 1
+            control += int_bytes(state.rank[column]) + int_bytes(count)
     if terms.together:
-        place = clock + named
         for column in range(terms.columns):
             count = known[first + column]
             if count > 0 and column != mine and not is_listed(state, mine, column):
@@ -333,7 +332,6 @@ def take_deliveries(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, te
         state.delivered[pair] = row.seq
         if mine >= 0 and not is_listed(state, mine, row.column):
             state.listed[mine, row.column >> 6] |= _ONE << (np.uint64(row.column) & _63)
-            state.changed[mine, state.changes[mine]] = row.column
             state.changes[mine] += 1
         wake(run, state, terms, me, pair, row.seq)
         row.left -= 1
