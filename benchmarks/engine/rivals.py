@@ -1,0 +1,273 @@
+"""Simulators of the same all-to-all broadcast as people write them: with SimPy, with heapq, and in C.
+
+Those in Python get all send times and delays as lists, made before the clock starts; those in C make them
+themselves, as our engines do. So where the comparison errs, it flatters Python's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from antecede.sim import chance
+from antecede.sim.kernels.chance import model
+from antecede.sim.kernels.recurrence import delays_of, link_keys
+from antecede.sim.kernels.schedule import schedule
+from antecede.sim.metrics import Metrics
+from antecede.sim.network import LINK, Uniform, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.sim.units import SECOND
+from antecede.sim.workload import Periodic, Poisson
+
+_HERE = Path(__file__).parent
+_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
+"""Contracted, a product and a sum would be rounded once and not twice: other send times."""
+_FIRST_SEND = 1 << 60
+"""In the heap, sends come after the arrivals of their instant."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a run comes to, in whole numbers: equal if the same was delivered at the same times."""
+
+    messages: int = 0
+    deliveries: int = 0
+    latency: int = 0
+    """The sum of all, in nanoseconds; `latest` is the longest."""
+    latest: int = 0
+    held: int = 0
+    hold: int = 0
+    """How many waited for a cause, and how long in all."""
+    control: int = 0
+    """Control bytes of all messages, by whoever keeps vector clocks."""
+    end: int = 0
+    """The last arrival."""
+
+    def differences(self, truth: Totals, causal: bool) -> list[str]:
+        """What is not as it should be. Whoever delivers at once has all of the latency but the waiting."""
+        wanted = {"messages": truth.messages, "deliveries": truth.deliveries, "end": truth.end}
+        wanted["latency"] = truth.latency if causal else truth.latency - truth.hold
+        if causal:
+            wanted |= {"latest": truth.latest, "held": truth.held, "hold": truth.hold}
+            wanted["control"] = truth.control if self.control else 0
+        found = {name: getattr(self, name) for name in wanted}
+        return [f"{name} {found[name]}, not {wanted[name]}" for name in wanted if found[name] != wanted[name]]
+
+
+def totals_of(made: Metrics) -> Totals:
+    """The same of a run of ours. Sums are below 2^51, so a mean times its count gives them back."""
+    return Totals(
+        made.messages, made.deliveries, round(made.latency_mean_ns * made.deliveries), made.latency_max_ns,
+        made.held, round(made.hold_mean_ns * made.held), round(made.control_bytes_mean * made.messages),
+        made.simulated_ns,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Sends:
+    """A schedule for those who are in Python: of each peer, its send times and what its packets take."""
+
+    others: list[list[int]]
+    """Everybody but the peer itself."""
+    times: list[list[int]]
+    delays: list[list[list[int]]]
+    """Of each of its messages: how long it takes to each of `others`."""
+
+
+@lru_cache(maxsize=1)
+def sends(given: Scenario) -> Sends:
+    everybody = range(given.peers)
+    made = Sends(
+        [[to for to in everybody if to != me] for me in everybody],
+        [[] for _ in everybody],
+        [[] for _ in everybody],
+    )
+    plan = schedule(given)
+    keys = link_keys(np.uint64(chance.key(given.seed, LINK)), given.peers)
+    near, row = model(parse_delay(given.delay)), np.empty(given.peers, np.int64)
+    for time, me, number in zip(*(column.tolist() for column in plan[:3]), strict=True):
+        delays_of(near, keys[me], np.uint64((number - 1) * chance._STEP & chance._MASK), row)
+        made.times[me].append(time)
+        made.delays[me].append(np.delete(row, me).tolist())
+    return made
+
+
+def simpy_bare(plan: Sends) -> Totals:
+    """A process a sender, a timeout with a callback a packet: the least that SimPy can do it with."""
+    simpy: Any = import_module("simpy")  # which only benchmarks need
+    world = simpy.Environment()
+    totals = Totals()
+
+    def arrive(event: Any) -> None:
+        totals.deliveries += 1
+        totals.latency += world.now - event.value
+
+    def peer(times: list[int], delays: list[list[int]]) -> Iterator[Any]:
+        for time, links in zip(times, delays, strict=True):
+            yield world.timeout(time - world.now)
+            totals.messages += 1
+            for delay in links:
+                world.timeout(delay, time).callbacks.append(arrive)
+
+    for times, delays in zip(plan.times, plan.delays, strict=True):
+        world.process(peer(times, delays))
+    world.run()
+    totals.end = int(world.now)
+    return totals
+
+
+class _Message:
+    __slots__ = ("causes", "number", "origin", "sent")
+
+    def __init__(self, origin: int, number: int, sent: int, causes: dict[int, int]) -> None:
+        self.origin, self.number, self.sent, self.causes = origin, number, sent, causes
+
+
+class _Packet:
+    __slots__ = ("arrived", "message", "to")
+
+    def __init__(self, message: _Message, to: int) -> None:
+        self.message, self.to, self.arrived = message, to, 0
+
+
+class _Member:
+    """Delivers in causal order: what lacks a message waits in the list of that message."""
+
+    __slots__ = ("causes", "delivered", "peers", "waiting")
+
+    def __init__(self, peers: int) -> None:
+        self.peers = peers
+        self.delivered = [0] * peers
+        self.causes: dict[int, int] = {}
+        """What its next message immediately depends on, as in `protocols/mbcp.py`."""
+        self.waiting: dict[int, list[_Packet]] = {}
+
+    def receive(self, packet: _Packet, now: int, totals: Totals) -> None:
+        packet.arrived = now
+        ready = [packet]
+        delivered, causes, waiting, peers = self.delivered, self.causes, self.waiting, self.peers
+        while ready:
+            packet = ready.pop()
+            message = packet.message
+            origin, number = message.origin, message.number
+            lacks = -1
+            if delivered[origin] < number - 1:
+                lacks = (number - 1) * peers + origin
+            else:
+                for peer, count in message.causes.items():
+                    if delivered[peer] < count:
+                        lacks = count * peers + peer
+                        break
+            if lacks >= 0:
+                waiting.setdefault(lacks, []).append(packet)
+                continue
+            delivered[origin] = number
+            for peer, count in message.causes.items():
+                if causes.get(peer) == count:
+                    del causes[peer]
+            causes[origin] = number
+            took = now - message.sent
+            totals.deliveries += 1
+            totals.latency += took
+            if took > totals.latest:
+                totals.latest = took
+            if now > packet.arrived:
+                totals.held += 1
+                totals.hold += now - packet.arrived
+            ready += waiting.pop(number * peers + origin, ())
+
+
+def heapq_bare(plan: Sends) -> Totals:
+    return _heapq(plan, causal=False)
+
+
+def heapq_causal(plan: Sends) -> Totals:
+    return _heapq(plan, causal=True)
+
+
+def _heapq(plan: Sends, causal: bool) -> Totals:
+    totals = Totals()
+    members = [_Member(len(plan.times)) for _ in plan.times]
+    queue: list[tuple[int, int, Any]] = []
+    push, pop = heapq.heappush, heapq.heappop
+    for peer, times in enumerate(plan.times):
+        if times:
+            push(queue, (times[0], _FIRST_SEND + peer, 0))
+    now = packets = 0
+    while queue:
+        now, number, packet = pop(queue)
+        if number < _FIRST_SEND:
+            if causal:
+                members[packet.to].receive(packet, now, totals)
+            else:
+                totals.deliveries += 1
+                totals.latency += now - packet.message.sent
+            continue
+        me, place = number - _FIRST_SEND, packet
+        member = members[me]
+        message = _Message(me, place + 1, now, member.causes)
+        member.causes = {}
+        member.delivered[me] = place + 1
+        totals.messages += 1
+        for to, delay in zip(plan.others[me], plan.delays[me][place], strict=True):
+            push(queue, (now + delay, packets, _Packet(message, to)))
+            packets += 1
+        if place + 1 < len(plan.times[me]):
+            push(queue, (plan.times[me][place + 1], number, place + 1))
+    totals.end = now
+    return totals
+
+
+class _Load(ctypes.Structure):
+    """As in chance.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("peers", "until", "poisson", "interval", "jitter")),
+        *((name, ctypes.c_int64) for name in ("low", "high", "payload")),
+        ("seed", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class _Totals(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in Totals.__slots__]
+
+
+def compile_c(folder: Path) -> ctypes.CDLL | None:
+    """The rivals in C; nothing where there is no gcc."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return None
+    made = folder / "rivals.so"
+    sources = [_HERE / "events.c", _HERE / "recurrence.c"]
+    subprocess.run([gcc, *_FLAGS, "-o", made, *sources, "-lm"], check=True)
+    return ctypes.CDLL(str(made))
+
+
+def in_c(library: ctypes.CDLL, name: str, given: Scenario) -> Callable[[], Totals]:
+    """A run of one of them: bare, causal or recurrence."""
+    load, delay = given.load(), parse_delay(given.delay)
+    if not isinstance(load, Periodic | Poisson) or not isinstance(delay, Uniform):
+        raise TypeError("the rivals in C know periodic and Poisson senders, and uniform delays")
+    jitter = load.jitter if isinstance(load, Periodic) else 0
+    asked = _Load(
+        given.peers, round(given.seconds * SECOND), isinstance(load, Poisson), load.interval, jitter,
+        delay.low, delay.high, given.payload, given.seed,
+    )  # fmt: skip
+
+    def run() -> Totals:
+        found = _Totals()
+        if getattr(library, name)(ctypes.byref(asked), ctypes.byref(found)):
+            raise OverflowError(f"{name} in C has no room for this run")
+        return Totals(*(getattr(found, field) for field in Totals.__slots__))
+
+    return run
