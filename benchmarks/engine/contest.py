@@ -8,17 +8,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib.util
-import os
-import platform
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -155,23 +149,3 @@ def measure_others(those: Sequence[Scenario], repeats: int, say: Say) -> list[Ti
             mine.cpu_seconds.append(spent)
             say(f"{given.protocol} of {given.peers}, {repeat + 1} of {repeats}: {spent:.2f} s")
     return found
-
-
-def machine() -> dict[str, str]:
-    """What the figures depend on."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text().splitlines() if about.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    facts = {
-        "processor": names[0] if names else platform.processor(),
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "Python": platform.python_version(),
-    }
-    facts |= {name: version(name) for name in ("numba", "numpy", "simpy") if importlib.util.find_spec(name)}
-    gcc = shutil.which("gcc")
-    if gcc:
-        facts["gcc"] = subprocess.run(
-            [gcc, "-dumpfullversion"], capture_output=True, text=True
-        ).stdout.strip()
-    return facts

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 from chart import draw
-from results import Results, show
+from results import Results, machine, show
 
 _HERE = Path(__file__).parent
 
@@ -54,7 +54,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> Results:
     compiling = contest.warm_up(those, others)
     loads = [contest.workload(asked.workload, peers, asked.deliveries) for peers in asked.sizes]
     return Results(
-        machine=contest.machine(),
+        machine=machine(),
         workload=f"{asked.workload} senders, {loads[0].rate:g} messages/s each; delays {loads[0].delay}",
         left_out=left_out,
         compiling_cpu_seconds=compiling,

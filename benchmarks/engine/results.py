@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -77,6 +84,26 @@ class Results(msgspec.Struct):
 
     def sizes(self) -> list[int]:
         return sorted({each.peers for each in self.compared})
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    facts = {
+        "processor": names[0] if names else platform.processor(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+    }
+    facts |= {name: version(name) for name in ("numba", "numpy", "simpy") if importlib.util.find_spec(name)}
+    gcc = shutil.which("gcc")
+    if gcc:
+        facts["gcc"] = subprocess.run(
+            [gcc, "-dumpfullversion"], capture_output=True, text=True
+        ).stdout.strip()
+    return facts
 
 
 def show(found: Results) -> None:
