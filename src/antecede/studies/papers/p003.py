@@ -17,8 +17,8 @@ from statistics import fmean
 
 from antecede.sim.scenario import Scenario, scenario
 from antecede.studies.papers.board import Figure, Paper, Reading, Row, Runs, Scale, claim, interval, number
+from antecede.studies.papers.p003_open import OPEN_QUESTION, PAPER, open_figures, open_grid, open_score
 
-PAPER = "003"
 LAMBDAS = (100, 1000, 3000, 10_000, 30_000, 100_000, 300_000)
 """Figure 7's axis, in µs."""
 FIGURE_7_DELAYS = (100, 1000)
@@ -355,4 +355,15 @@ READINGS = [
     ),
 ]
 
-STUDY = Paper(PAPER, "Subgroups with different clocks, joined by gateways", grid, score, figures, READINGS)
+STUDY = Paper(
+    PAPER,
+    "Subgroups with different clocks, joined by gateways",
+    grid,
+    score,
+    figures,
+    READINGS,
+    OPEN_QUESTION,
+    open_grid,
+    open_score,
+    open_figures,
+)
