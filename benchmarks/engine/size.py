@@ -48,7 +48,7 @@ def measure(protocol: str, peers: int) -> Point:
 
 def measure_apart(protocol: str, peers: int) -> Point:
     command = [sys.executable, "-m", "benchmarks.engine.size", "--one", protocol, "--most", str(peers)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: Point = json.loads(done.stdout)
     return found
 
