@@ -20,7 +20,7 @@ from antecede.protocols.pc import Pc
 from antecede.sim import chance, record
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat, flat_events, flooding, hcg
+from antecede.sim.kernels import flat, flat_events, flooding, hcg, pc
 from antecede.sim.network import parse_delay
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
@@ -234,6 +234,33 @@ def test_the_event_kernels_measure_paper_002_as_the_reference_does(protocol: str
     here, there = Seen(), Seen()
     assert simulate(made, [here], "event") == simulate(made, [there], "reference")
     assert here.events == there.events
+
+
+def test_what_is_lost_with_its_link_does_not_make_a_run_longer() -> None:
+    """With these seeds the last of all copies under way is on a link that closes."""
+    for seed in (9, 42):
+        made = scenario(
+            protocol="pc", peers=3, seed=seed, seconds=1, workload="once", silent=(1, 2), churn=20,
+            delay="wild:10ms-100s", most_messages=1, layout={"overlay": "line"},
+        )  # fmt: skip
+        assert simulate(made, engine="event") == simulate(made, engine="reference")
+
+
+def test_what_the_kernel_of_pc_cannot_do() -> None:
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        (
+            {"network": {"model": "relayed", "behind": 2, "delay": "1ms"}},
+            "delays depend on what else is sent",
+        ),
+        ({"probes": ("costs", "queues")}, "probe queues is not compiled for pc"),
+        (
+            {"peers": 100_000, "churn": 1000, "silent": (*range(1, 100_000),)},
+            "too many peers have to remember the pings of too many others",
+        ),
+        ({"peers": 20_000}, "too many peers have to remember too many senders"),
+    )
+    for fields, why in cases:
+        assert pc.unfit(scenario(protocol="pc", **fields)) == why
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])
