@@ -3,9 +3,9 @@
 As that in `events`, but an arrival is one word: its time within its bucket, where it goes, where it is from
 and its number. So the order of words is the order of arrivals, and the heap of a bucket is the words
 themselves. A bucket is a chain of cache lines, each with seven words and the place of the line before: a
-quarter of the memory is touched for an arrival, and most of that in a row. It is for packets that are known by
-their source and number, with delays that are known when they are sent. Alarms, and whatever else happens, stay
-in `events`.
+quarter of the memory is touched for an arrival, and most of that in a row. It is for packets that are known
+by their source and number, with delays that are known when they are sent. Alarms, and whatever else happens,
+stay in `events`.
 """
 
 from __future__ import annotations
