@@ -17,7 +17,7 @@ from antecede.protocols import catalog
 from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat, flooding, hcg
+from antecede.sim.kernels import flat, flat_events, flooding, hcg
 from antecede.sim.network import parse_delay
 from antecede.sim.scenario import Scenario, scenario
 from antecede.studies.papers import p004_runs
@@ -207,6 +207,32 @@ def test_a_gateway_that_forgets(protocol: str) -> None:
     found = simulate(made, engine="event")
     assert found == simulate(made, engine="reference")
     assert found.messages > 2500
+
+
+@pytest.mark.parametrize("protocol", FLAT)
+def test_flat_protocols_with_many_peers_and_many_messages_of_one_under_way(protocol: str) -> None:
+    """More peers than are compared at once, and more messages of a sender than its ring has room for."""
+    many = {"peers": 70, "most_messages": 150, "reply": 0.02, "delay": "wild:1us-1s"}
+    burst = {"peers": 4, "workload": "rounds", "senders": 2, "burst": 50, "delay": "0-1s", "fifo": True}
+    for fields in (many, burst):
+        made = scenario(protocol=protocol, seconds=0.3, **fields)
+        here, there = Seen(), Seen()
+        assert simulate(made, [here], "event") == simulate(made, [there], "reference")
+        assert here.events == there.events
+
+
+def test_what_the_event_kernel_of_flat_protocols_cannot_do() -> None:
+    routed = {"model": "routed"}
+    cases: tuple[tuple[dict[str, object], str], ...] = (
+        (
+            {"network": {**routed, "bits_per_second": 1e12}},
+            "fragments take no time, so they do not keep their order",
+        ),
+        ({"probes": ("costs", "named")}, "probe named is not compiled for mbcp"),
+        ({"peers": 5001}, "there are more than 5,000 peers"),
+    )
+    for fields, why in cases:
+        assert flat_events.unfit(scenario(protocol="mbcp", **fields)) == why
 
 
 def test_what_the_kernel_of_hcg_cannot_do() -> None:

@@ -53,7 +53,9 @@ from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
-_SPREAD = 7
+_FIRST, _SECOND = 0x9E3779B1, 0x85EBCA6B
+_ITEM = (1 << 24) - 1
+"""Bits of a chain's word that say where it begins; the others are marks of what its items wait for."""
 _ONE, _63, _WIDE = (np.uint64(value) for value in (1, 63, LANES))
 
 
@@ -216,36 +218,48 @@ def lacking(state: Any, me: Any, message: Any, below: Any) -> Any:
 
 @step
 def chain_of(terms: Any, me: Any, origin: Any, number: Any) -> Any:
-    return me * terms.chains + (origin + number * _SPREAD & terms.chains - 1)
+    """Which chain what waits for a message is in, and the mark that the chain then has."""
+    mixed = origin * _FIRST + number * _SECOND
+    return me * terms.chains + (mixed >> 16 & terms.chains - 1), (_ITEM + 1) << (mixed >> 8 & 7)
 
 
 @step
 def file(state: Any, terms: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
     """Something waits until a message is delivered."""
-    waiting, chain = state.held.rows[item], chain_of(terms, me, origin, number)
+    waiting = state.held.rows[item]
+    chain, mark = chain_of(terms, me, origin, number)
     waiting.origin, waiting.number, waiting.place = origin, number, place
-    waiting.after = state.chains[chain]
-    state.chains[chain] = item
+    word = np.int64(state.chains[chain])
+    waiting.after = word & _ITEM
+    state.chains[chain] = word & ~_ITEM | mark | item
 
 
 @step
-def unfile(state: Any, chain: Any, origin: Any, number: Any) -> Any:
+def unfile(state: Any, terms: Any, me: Any, origin: Any, number: Any) -> Any:
     """Take off all that wait for a message: the first of them, each leading to the one that came after it."""
     rows = state.held.rows
-    item, before, found = np.int64(state.chains[chain]), np.int64(0), np.int64(0)
+    chain, mark = chain_of(terms, me, origin, number)
+    word, before, found = np.int64(state.chains[chain]), np.int64(0), np.int64(0)
+    if word & mark == 0:  # what is in the chain waits for others, and need not be looked at
+        return found
+    item, head, marks = word & _ITEM, np.int64(0), np.int64(0)
     while item:
         waiting = rows[item]
         after = np.int64(waiting.after)
         if waiting.number == number and waiting.origin == origin:
-            if before:
-                rows[before].after = after
-            else:
-                state.chains[chain] = after
             waiting.after = found
             found = item
         else:
+            marks |= chain_of(terms, me, np.int64(waiting.origin), np.int64(waiting.number))[1]
+            if before:
+                rows[before].after = item
+            else:
+                head = item
             before = item
         item = after
+    if before:
+        rows[before].after = 0
+    state.chains[chain] = marks | head
     return found
 
 
@@ -259,8 +273,7 @@ def deliver(run: Any, rules: Any, network: Any, state: Any, terms: Any, me: Any,
         origin, seq, sent_at = np.int64(row.origin), np.int64(row.seq), row.sent_at
         state.have[me, origin] = seq
         learn(run, state, terms, me, message, origin, seq)
-        chain = chain_of(terms, me, origin, seq)
-        item = unfile(state, chain, origin, seq) if state.chains[chain] else np.int64(0)
+        item = unfile(state, terms, me, origin, seq)
         while item:
             waiting = rows[item]
             after, other = np.int64(waiting.after), np.int64(waiting.message)

@@ -90,6 +90,7 @@ class State(NamedTuple):
     recent: np.ndarray
     """The message that is the i-th of its sender, i modulo a ring; 0 if it is no longer under way."""
     chains: np.ndarray
+    """Of what each peer holds: marks of what is waited for, and the first item."""
     held: Items
     ranks: np.ndarray
     chosen: np.ndarray
@@ -123,7 +124,7 @@ def fresh(given: Scenario, terms: Terms) -> State:
         np.empty((rows, width), np.int32), np.zeros((peers, width), np.int32),
         np.zeros((noted, width), np.int32), np.empty((clocks, width), np.int32),
         np.empty((rows if again else 0, peers + 63 >> 6), np.uint64), np.zeros(_MOST_RECENT, np.int32),
-        np.zeros(peers * terms.chains, np.int32), pools.items(_ITEM), np.arange(peers),
+        np.zeros(peers * terms.chains, np.uint32), pools.items(_ITEM), np.arange(peers),
         np.empty(peers, np.int64), np.zeros(peers, np.bool_), np.zeros(_SUMS, np.int64),
         queues.fresh(given),
     )  # fmt: skip
