@@ -290,8 +290,11 @@ def test_flat_protocols_with_many_peers_and_many_messages_of_one_under_way(proto
 def test_what_the_event_kernel_of_flat_protocols_cannot_do() -> None:
     routed = {"model": "routed"}
     cases: tuple[tuple[dict[str, object], str], ...] = (
-        ({"network": routed}, "packets go from hop to hop"),
-        ({"probes": ("costs", "queues")}, "probe queues is not compiled for mbcp"),
+        (
+            {"network": {**routed, "bits_per_second": 1e12}},
+            "fragments take no time, so they do not keep their order",
+        ),
+        ({"probes": ("costs", "named")}, "probe named is not compiled for mbcp"),
         ({"peers": 5001}, "there are more than 5,000 peers"),
     )
     for fields, why in cases:

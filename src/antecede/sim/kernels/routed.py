@@ -37,7 +37,10 @@ _THROUGH = np.int64(-1 << 63)
 """In the order of what passes through, so that it comes before arrivals."""
 _MOST_FRAGMENTS = 1 << 25
 _LATEST = 1 << 61
-_MADE, _VACANT, _NUMBERS, _FRAGMENTS, _BYTES, _HOPS, _LONGEST, _LONGEST_AT, _TIME = range(9)
+"""Nanoseconds: no fragment is on its way for longer, and sums of times are counted in pieces of that."""
+_MADE, _VACANT, _NUMBERS, _FRAGMENTS, _BYTES, _HOPS, _LONGEST, _LONGEST_AT, _TIME, _TIMES, _SCALARS = range(
+    11
+)
 _HEAD, _TAIL, _LEAVING, _WAITING, _BUSY, _LENGTH, _FROM, _TO = range(8)
 """Of a line: the first fragment on it and the last, 0 if there is none; the first that may not have left the
 near end yet, and how many follow from there; when the last will have; how long it is, and between whom."""
@@ -103,7 +106,7 @@ def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple
     lines[:, _FROM], lines[:, _TO] = np.repeat(np.arange(given.peers), np.diff(first)), others
     ways = np.full((given.peers, given.peers), -1, np.int32)
     _find_ways(first, others, ways, np.empty((2, given.peers), np.int32))
-    at = np.zeros(9, np.int64)
+    at = np.zeros(_SCALARS, np.int64)
     at[_MADE] = 1
     branches, roots = _grow(twin, ways, others, audiences() if twin._multicast else ())
     made = Routed(
@@ -182,7 +185,7 @@ def figures(network: Routed | None, twin: Any, duration: int) -> dict[str, float
         return {}
     counts = [int(value) for value in network.at[_FRAGMENTS:]]
     twin.fragments, twin.sent_bytes, twin.hops, twin.longest_queue, twin.longest_queue_at = counts[:5]
-    twin.time_on_links = counts[5]
+    twin.time_on_links = counts[5] + counts[6] * _LATEST
     found: dict[str, float] = twin.figures(duration)
     return found
 
@@ -279,8 +282,11 @@ def cross(
         busy = max(now, here[_BUSY]) + onto
         at[_HOPS] += 1
         at[_TIME] += busy - now
+        if at[_TIME] >= _LATEST:
+            at[_TIME] -= _LATEST
+            at[_TIMES] += 1
         at[_NUMBERS] += 1
-        if busy > _LATEST or at[_TIME] > _LATEST or at[_NUMBERS] >> _NUMBER_BITS:
+        if busy > _LATEST or at[_NUMBERS] >> _NUMBER_BITS:
             run.at[FULL] = 1
             return
         if net.multicast:

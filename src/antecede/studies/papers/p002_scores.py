@@ -49,8 +49,7 @@ _WHY_DEPENDS = (
 )
 _WHY_FULL = (
     "links are overloaded at every data size, so as many messages wait; Timestamp's are more fragments with "
-    "1000 bytes, but for 100 and 400 nodes: two from 118 and three from 485 nodes on, without data two from "
-    "368"
+    "1000 bytes, but for 100 and 400 nodes: two from 118 and three from 485 nodes on, else two from 368 on"
 )
 _WHY_SENDERS = (
     "in five runs that were looked at it was at a node with a link that is on the way of about three times "
