@@ -48,9 +48,9 @@ _EVENT = {
 """Protocols with an event kernel, and its module."""
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
-"""Deliveries that the reference does while code is being loaded, or on a new machine compiled."""
-_HOPS = 20
-"""How many times as long a delivery takes where packets are routed."""
+"""Packets that the reference does while code is being loaded, or on a new machine compiled."""
+_HOPS, _ACKS = 20, 10
+"""How many packets a delivery takes where they are routed, and where members of a subgroup acknowledge."""
 _STEPS = 20_000
 
 
@@ -69,9 +69,8 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     if engine == "auto":
         why = ""
         faster: tuple[Engine, ...] = ("recurrence", "event") if given.protocol in _RECURRENCE else ("event",)
-        hops = _HOPS if isinstance(given.network, RoutedModel) else 1
         for fitting in faster:
-            if given.messages_expected() * given.peers * hops < _SHORT[fitting]:
+            if _packets(given) < _SHORT[fitting]:
                 return "reference", "the run is short"
             why = _unfit(given, observed, fitting)
             if not why:
@@ -81,6 +80,18 @@ def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[En
     if unfit:
         raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")
     return engine, "it was asked for"
+
+
+def _packets(given: Scenario) -> float:
+    """About how many a run will send."""
+    each = {
+        "hcg": _ACKS,
+        "basic": _ACKS,
+        "flooding": given.peers.bit_length(),
+        "pc": given.peers.bit_length(),
+    }
+    hops = _HOPS if isinstance(given.network, RoutedModel) else each.get(given.protocol, 1)
+    return given.messages_expected() * given.peers * hops
 
 
 def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
@@ -107,10 +118,10 @@ def _kernel(given: Scenario, engine: Engine) -> ModuleType:
     return import_module(f"antecede.sim.kernels.{name}")
 
 
-def prepare(scenarios: Sequence[Scenario]) -> None:
+def prepare(scenarios: Sequence[Scenario], observed: bool = False) -> None:
     """Compile what these will need, so that tasks that run at the same time do not all do so."""
-    wanted = {(choose(given, observed=False)[0], given.protocol): given for given in scenarios}
-    for (engine, protocol), given in wanted.items():
+    wanted = {(choose(given, observed)[0], given.protocol, type(given.network)): given for given in scenarios}
+    for (engine, protocol, _), given in wanted.items():
         if engine != "reference":
             small = Scenario(protocol, peers=3, seconds=0.01, network=given.network, probes=given.probes)
             simulate(small, engine=engine)

@@ -98,7 +98,8 @@ class Sweep:
         self.folder.mkdir(parents=True, exist_ok=True)
         refuse_unshared(spark, self.folder)
         _clear_abandoned(self.folder / "runs")
-        prepare([self.scenarios[key] for key in todo if not self.traced[key]])
+        for traced in (False, True):
+            prepare([self.scenarios[key] for key in todo if self.traced[key] is traced], observed=traced)
         specs = [(msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key]) for key in todo]
         task = _task(str((self.folder / "runs").resolve()), specs)
         # A partition a run, so a task a run; the specifications travel with the task's code.
