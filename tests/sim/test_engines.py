@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as some
@@ -17,7 +17,7 @@ from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols import catalog
 from antecede.protocols.pc import Pc
-from antecede.sim import chance, record
+from antecede.sim import chance
 from antecede.sim.engines import Engine, choose, prepare, simulate
 from antecede.sim.kernels import chance as compiled
 from antecede.sim.kernels import flat, flat_events, flooding, hcg, pc
@@ -198,15 +198,17 @@ def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str
 
 
 @pytest.mark.parametrize("receives", [True, False])
-def test_every_engine_leaves_the_same_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receives: bool
-) -> None:
+@pytest.mark.parametrize("sample", [1, 3])
+def test_every_engine_leaves_the_same_trace(tmp_path: Path, receives: bool, sample: int) -> None:
     made = scenario(protocol="flooding", peers=21, seconds=1, rate=200)
-    for engine in ("reference", "event"):
-        monkeypatch.setattr(record, "simulate", partial(simulate, engine=engine))
-        simulate_to(tmp_path / engine, made, receives=receives)
-    here, there = (sorted((tmp_path / engine).iterdir()) for engine in ("reference", "event"))
+    engines: tuple[Engine, ...] = ("reference", "event")
+    for engine in engines:
+        simulate_to(tmp_path / engine, made, engine=engine, receives=receives, sample=sample)
+    here, there = (sorted((tmp_path / engine).iterdir()) for engine in engines)
     assert [file.read_bytes() for file in here] == [file.read_bytes() for file in there]
+    table = pq.read_table(tmp_path / "event" / "part-00000.parquet")
+    assert set(table.column("seq").to_numpy() % sample) == {1 % sample}
+    assert set(table.column("kind").to_pylist()) == {"send", "deliver"} | ({"receive"} if receives else set())
 
 
 @for_all(

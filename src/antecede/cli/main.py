@@ -143,7 +143,13 @@ def simulate(
         float, typer.Option(help="How long they send; what is under way then still arrives.")
     ] = 2.0,
     seed: Seed = 1,
-    workload: Annotated[str, typer.Option(help="periodic or poisson.")] = "periodic",
+    workload: Annotated[
+        str,
+        typer.Option(help="periodic, poisson, once, rounds or windows; docs/sweeps.md explains them."),
+    ] = "periodic",
+    senders: Annotated[
+        int | None, typer.Option(help="How many peers send, spread over all; by default all do.")
+    ] = None,
     rate: Annotated[float, typer.Option(help="Messages a second from each peer.")] = 10.0,
     jitter: Annotated[
         float, typer.Option(help="How late periodic sends may be, as a share of the interval.")
@@ -190,6 +196,9 @@ def simulate(
         Path | None, typer.Option(parser=_folder, metavar="FOLDER", help="Write the trace into this folder.")
     ] = None,
     metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Trace one in so many of each sender's messages, for large runs.")
+    ] = 1,
     engine: Annotated[
         str,
         typer.Option(help="reference, event or recurrence (compiled); auto takes the fastest that can."),
@@ -207,7 +216,7 @@ def simulate(
         protocol=protocol, peers=peers, seconds=seconds, seed=seed, workload=workload, rate=rate,
         jitter=jitter, reply=reply, delay=delay, fifo=fifo, faults=tuple(fault or ()), payload=payload,
         most_messages=most_messages, layout=_parsed("layout", layout), groups=_parsed("groups", groups),
-        local_delay=local_delay, skew=skew, churn=churn,
+        local_delay=local_delay, skew=skew, churn=churn, senders=senders,
     )  # fmt: skip
     trace = None if metrics_only else out
     chosen = engines.choose(given, trace is not None, engines.named(engine))
@@ -224,7 +233,7 @@ def simulate(
         else:
             from antecede.sim.record import simulate_to
 
-            metrics = simulate_to(trace, given, progress=progress)
+            metrics = simulate_to(trace, given, engine=chosen[0], progress=progress, sample=sample)
         spent = time.process_time() - start
     views.run(given, metrics, spent, chosen, trace, as_json)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from antecede.order import MessageId
-from antecede.sim.engines import Progress, simulate
+from antecede.sim.engines import Engine, Progress, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
@@ -28,12 +28,9 @@ _MOST_NAMES = 65_536
 
 
 class Recorder:
-    """Turns what happens in a run into rows of events, many at a time.
+    """Turns what happens in a run into rows of events, many at a time."""
 
-    Without `receives` only what was sent and delivered is kept, which is all that an audit needs.
-    """
-
-    def __init__(self, scenario: Scenario, writer: TraceWriter, receives: bool = True) -> None:
+    def __init__(self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int) -> None:
         self._run = pa.array([scenario.key()])
         self._names = pa.array(scenario.names())
         self._groups = {group: place for place, group in enumerate(scenario.audiences())}
@@ -42,7 +39,7 @@ class Recorder:
         self._payload = scenario.payload
         self._index = np.zeros(scenario.peers, np.int64)
         self._writer = writer
-        self._receives = receives
+        self._receives, self._sample = receives, sample
         self._pending: list[tuple[int, ...]] = []
 
     def send(
@@ -78,8 +75,9 @@ class Recorder:
         self._write(rows, np.zeros(len(rows), np.int64))
 
     def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
-        if not self._receives:
-            kept = rows[:, 0] != _RECEIVE
+        if not self._receives or self._sample > 1:
+            kept = (rows[:, 0] != _RECEIVE) | self._receives
+            kept &= (rows[:, 3] - 1) % self._sample == 0
             rows, group = rows[kept], group[kept]
         kind, process, origin, seq, time, link, control = np.ascontiguousarray(rows.T)
         sends = kind == _SEND
@@ -123,19 +121,25 @@ def simulate_to(
     scenario: Scenario,
     observers: Sequence[Observer] = (),
     progress: Progress | None = None,
+    engine: Engine = "auto",
     receives: bool = True,
+    sample: int = 1,
 ) -> Metrics:
-    """Run a scenario, showing it to `observers`, and write its trace into `folder`."""
+    """Run a scenario, showing it to `observers`, and write its trace into `folder`.
+
+    A trace without `receives` has only what was sent and delivered, which is all that an audit needs. One of
+    a `sample` has one in so many of each sender's messages, and all that happened to them.
+    """
     names = scenario.names()
     meta = Meta(
         run=scenario.key(),
         groups={group: [names[peer] for peer in members] for group, members in scenario.audiences().items()},
         protocol=scenario.protocol,
         seed=scenario.seed,
-        parameters=msgspec.to_builtins(scenario),
+        parameters=msgspec.to_builtins(scenario) | ({"sample": sample} if sample > 1 else {}),
     )
     with TraceWriter(folder, meta, _COLUMNS) as writer:
-        recorder = Recorder(scenario, writer, receives)
-        metrics = simulate(scenario, [recorder, *observers], progress=progress)
+        recorder = Recorder(scenario, writer, receives, sample)
+        metrics = simulate(scenario, [recorder, *observers], engine, progress)
         recorder.flush()
         return metrics
