@@ -6,34 +6,37 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 
-_SOURCES = ("jit.py", "sim/kernels/*.py", "sim/chance.py", "sim/workload.py", "trace/in_order.py")
-"""All that machine code is made from."""
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_settings: Any = numba.config
+_ELSEWHERE = bool(_settings.CACHE_DIR)
+"""Whether the user wants machine code to be kept somewhere else."""
 
-def _cache() -> Path:
-    """A folder for machine code of these very sources: numba looks only at the file that a function is in,
-    and would go on with what it has when another that it calls was changed."""
-    here = Path(__file__).parent
-    sources = [path for pattern in _SOURCES for path in here.glob(pattern)]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:12]
+_CONSTANTS = ("chance.py", "workload.py")
+"""Beside a package of kernels: what else is compiled into them."""
+
+
+@cache
+def _folder(sources: str) -> str:
+    """A folder for machine code of these very sources, a file or a package: numba looks only at the file that
+    a function is in, and would go on with what it has when another that it calls was changed."""
+    here = Path(sources)
+    files = sorted(here.glob("*.py")) if here.is_dir() else [here]
+    files += [path for name in _CONSTANTS if (path := here.parent / name).exists()]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
         root = Path(tempfile.gettempdir())
-    return root / "antecede" / f"kernels-{digest}"
+    return str(root / "antecede" / f"{here.stem}-{digest}")
 
-
-_settings: Any = numba.config
-if not _settings.CACHE_DIR:
-    _settings.CACHE_DIR = str(_cache())
 
 _PLAIN: dict[str, Any] = {"cache": True, "error_model": "numpy", "boundscheck": False}
 """C's arithmetic: integers wrap, and no index is checked."""
@@ -45,6 +48,9 @@ _INNER: dict[str, Any] = {**_HOT, "no_cpython_wrapper": True, "no_cfunc_wrapper"
 
 
 def _made(function: Function, options: dict[str, Any]) -> Function:
+    if not _ELSEWHERE:
+        file = Path(function.__code__.co_filename)
+        _settings.CACHE_DIR = _folder(str(file.parent if file.parent.name == "kernels" else file))
     made: Function = numba.njit(**options)(function)
     return made
 
