@@ -268,10 +268,17 @@ def test_an_orphan_may_come_from_a_process_nobody_knows() -> None:
     assert (verdict.orphans, verdict.messages, verdict.deliveries) == (1, 0, 1)
 
 
-def test_a_run_too_large_for_the_oracle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antecede.trace.judge.MOST_MESSAGES", 1)
-    with pytest.raises(InputError, match="has 2 messages"):
+def test_a_run_whose_pasts_would_take_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antecede.trace.judge.MOST_BYTES", 7)
+    with pytest.raises(InputError, match="has 2 messages in 1 streams"):
         judge_run("r", table_of(("a", 0, "send", "a", 1), ("a", 1, "send", "a", 2)), {})
+
+
+def test_pasts_go_into_a_file_if_they_are_many(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (before,) = judge_files(trace, trace_files(trace))
+    monkeypatch.setattr("antecede.trace.judge._IN_MEMORY", 0)
+    (after,) = judge_files(trace, trace_files(trace))
+    assert before == after
 
 
 def test_real_logs_are_clean(real_traces: Path) -> None:

@@ -1,8 +1,7 @@
 """Did anything arrive before its cause? DataFrames of events in, tables of verdicts out.
 
-Runs are judged in parallel, each by one task with the oracle; the driver sees sums and the few
-rows that it asks for. A run costs its task memory that grows with the square of its messages, and
-shuffles each of its rows once.
+Runs are judged in parallel, each by one task; the driver sees sums and the few rows that it asks for. A run
+costs its task memory for its rows, and shuffles each of them once.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ _FINDING = pa.struct(
         ("late", pa.bool_()),
         ("path", pa.list_(pa.string())),
         ("text", pa.string()),
+        ("consequences", pa.int64()),
     ]
 )
 _JUDGED = pa.schema(

@@ -70,6 +70,26 @@ class State(NamedTuple):
     """Whether a row passes nothing on: what the process had already, or has before it was sent."""
 
 
+class Root(NamedTuple):
+    """What a process did not have in time, and what came of it."""
+
+    process: int
+    cause: int
+    late: int
+    """1 if it came afterwards, 0 if it never came."""
+    effect: int
+    """The row of the first delivery that needed it."""
+    consequences: int
+    """How many did."""
+
+
+class Settled(NamedTuple):
+    state: State
+    impossible: int
+    roots: list[Root]
+    """In the order of processes, and in that of each's own rows."""
+
+
 def fresh(rows: Rows, streams: Streams) -> State:
     size, words = len(rows.process), (streams.messages >> 6) + 1
     counts = len(streams.origin)
@@ -83,8 +103,8 @@ def fresh(rows: Rows, streams: Streams) -> State:
     )
 
 
-def settle(rows: Rows, streams: Streams, vectors: np.ndarray) -> tuple[State, int]:
-    """All passes over the rows of all processes: counts, and how many deliveries are impossible."""
+def settle(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 0) -> Settled:
+    """All passes over the rows of all processes. `vectors` are zeros; in the end, every message's past."""
     state = fresh(rows, streams)
     stream_of = np.repeat(np.arange(len(streams.origin)), np.diff(streams.first)).astype(np.int32)
     gather(rows, streams, state)
@@ -94,8 +114,9 @@ def settle(rows: Rows, streams: Streams, vectors: np.ndarray) -> tuple[State, in
         impossible = cut_cycles(rows, streams, state, stream_of, vectors)
         vectors[:] = 0
         _agree(rows, streams, state, stream_of, vectors)
-    count(rows, streams, state, stream_of, vectors)
-    return state, impossible
+    roots = np.zeros((most_roots, len(Root._fields)), np.int64)
+    found = count(rows, streams, state, stream_of, vectors, roots)
+    return Settled(state, impossible, [Root(*root) for root in roots[: min(found, most_roots)].tolist()])
 
 
 def _agree(rows: Rows, streams: Streams, state: State, stream_of: np.ndarray, vectors: np.ndarray) -> None:
@@ -184,12 +205,14 @@ def cut_cycles(rows: Any, streams: Any, state: Any, stream_of: Any, vectors: Any
 
 
 @compiled
-def count(rows: Any, streams: Any, state: Any, stream_of: Any, vectors: Any) -> Any:
-    """What each delivery came before."""
+def count(rows: Any, streams: Any, state: Any, stream_of: Any, vectors: Any, roots: Any) -> Any:
+    """What each delivery came before; how many roots there are, of which as many are kept as fit."""
+    found, root_of = 0, np.full(len(vectors), -1, np.int64)
     first, counts = streams.first, state.counts
     width = len(streams.origin)
     for place in range(len(rows.process)):
         me, base = rows.process[place], state.base[place]
+        begun = found
         ever, so_far = state.ever[place], state.so_far[place]
         gaps = 0
         for stream in range(width):
@@ -223,14 +246,16 @@ def count(rows: Any, streams: Any, state: Any, stream_of: Any, vectors: Any) -> 
                         before = late
                         for number in range(base[other], vector[other]):
                             one = first[other] + number
-                            bit = np.uint64(one & 63)
-                            late += (ever[one >> 6] & ~so_far[one >> 6]) >> bit & _1
+                            if (ever[one >> 6] & ~so_far[one >> 6]) >> np.uint64(one & 63) & _1:
+                                late += 1
+                                found = noted(roots, root_of, found, place, one, 1, row)
                         fifo |= late > before and streams.origin[other] == streams.origin[stream]
                 lost = 0
                 for gap in range(gaps):
                     other = stream_of[never[gap]]
                     if vector[other] > never[gap] - first[other]:
                         lost += 1
+                        found = noted(roots, root_of, found, place, never[gap], 0, row)
                         fifo |= streams.origin[other] == streams.origin[stream]
                 if late or lost:
                     counts[CAUSAL] += 1
@@ -241,6 +266,54 @@ def count(rows: Any, streams: Any, state: Any, stream_of: Any, vectors: Any) -> 
             so_far[message >> 6] |= _1 << np.uint64(message & 63)
             if base[stream] != _EVERYTHING:
                 base[stream] = advanced(first, stream, ever, so_far, base[stream])
+        for root in range(begun, min(found, len(roots))):
+            root_of[roots[root, 1]] = -1
+    return found
+
+
+@compiled
+def noted(roots: Any, root_of: Any, found: Any, process: Any, cause: Any, late: Any, row: Any) -> Any:
+    """A delivery needed what the process has not: one more, or one that is known."""
+    root = root_of[cause]
+    if root >= 0:
+        roots[root, 4] += 1
+        return found
+    if found < len(roots):
+        root_of[cause] = found
+        roots[found, 0], roots[found, 1], roots[found, 2], roots[found, 3] = process, cause, late, row
+        roots[found, 4] = 1
+        return found + 1
+    return found
+
+
+def chain(rows: Rows, state: State, cause: int, effect: int, messages: int) -> list[int]:
+    """A shortest chain of messages from cause to effect, each sent by a process that had the one before."""
+    level, parent = np.full(messages, -1, np.int32), np.full(messages, -1, np.int64)
+    level[cause], step = 0, 0
+    while level[effect] < 0 and carry(rows, state.aside, level, parent, step):
+        step += 1
+    found = [effect]
+    while found[-1] != cause:
+        found.append(int(parent[found[-1]]))
+    return found[::-1]
+
+
+@compiled
+def carry(rows: Any, aside: Any, level: Any, parent: Any, step: Any) -> Any:
+    """Who has a message of this level says so with all that it sends afterwards: how many are new."""
+    reached = 0
+    for place in range(len(rows.process)):
+        has = np.int64(-1)
+        for row in range(rows.start[place], rows.start[place + 1]):
+            message = rows.message[row]
+            if message < 0 or aside[row]:
+                continue
+            if has >= 0 and rows.kind[row] == SEND and level[message] < 0:
+                level[message], parent[message] = step + 1, has
+                reached += 1
+            if has < 0 and level[message] == step:
+                has = message
+    return reached
 
 
 @compiled

@@ -29,7 +29,7 @@ def execution(rows: pa.Table, members: Members) -> Execution:
             raise InputError(f"field {name} is empty in {rows.column(name).null_count:,} rows")
     rows = rows.sort_by([("process", "ascending"), ("index", "ascending")])
     columns = [rows.column(name).to_pylist() for name in _COLUMNS]
-    addressed = _destinations(rows)
+    addressed = destinations(rows)
     names = sorted({*columns[0]}.union(*members.values(), *addressed.values()))
     ranks = {name: rank for rank, name in enumerate(names)}
     histories: list[list[Step]] = [[] for _ in names]
@@ -65,7 +65,7 @@ def execution(rows: pa.Table, members: Members) -> Execution:
     return Execution(histories, audiences, list(ranks))
 
 
-def _destinations(rows: pa.Table) -> dict[tuple[str, int], list[str]]:
+def destinations(rows: pa.Table) -> dict[tuple[str, int], list[str]]:
     """Where sends say whom they go to."""
     if "destinations" not in rows.column_names:
         return {}

@@ -1,34 +1,53 @@
 """Judging a trace, one run at a time: what Spark does in its tasks, and what small traces need only.
 
-Each run is judged whole by the oracle, in memory that grows with the square of its messages; a run
-beyond `MOST_MESSAGES` is refused rather than begun.
+Each run is judged whole by compiled passes (`causality`); its messages' pasts are in a file if they are many.
+Violations are told by their roots: what a process did not have in time, and how many deliveries needed it.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.order import Judgement, Verdict, Violation, judge
-from antecede.trace.executions import Members, execution
+from antecede.order import Verdict
+from antecede.trace.causality import (
+    CAUSAL,
+    CAUSAL_LATE,
+    DELIVERIES,
+    DUPLICATES,
+    FIFO,
+    MISSING,
+    PAIRS_LATE,
+    PAIRS_NEVER,
+    Root,
+    State,
+    chain,
+    settle,
+)
+from antecede.trace.coded import Coded, coded
+from antecede.trace.executions import Members
 from antecede.trace.reader import metas, read_batches
 from antecede.trace.schema import Meta
 
-MOST_MESSAGES = 100_000
+MOST_BYTES = 16 << 30
+_IN_MEMORY = 1 << 28
 MOST_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A causal violation and its witness: who, what, and the chain of messages that says why."""
+    """A cause that was not there in time, and its witness: who, what, and the chain of messages why."""
 
     run: str
     process: str
@@ -37,6 +56,8 @@ class Finding(msgspec.Struct, frozen=True):
     late: bool
     path: list[str]
     text: str
+    consequences: int
+    """How many deliveries of that process needed the cause and did not have it; `effect` was the first."""
 
 
 class RunAudit(msgspec.Struct, frozen=True):
@@ -48,28 +69,69 @@ class RunAudit(msgspec.Struct, frozen=True):
 
 
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLATIONS) -> RunAudit:
-    """Judge one run's rows; at most `most` violations are written out, all are counted."""
-    messages = pc.sum(pc.equal(rows.column("kind"), "send")).as_py() or 0
-    if messages > MOST_MESSAGES:
-        raise InputError(f"run {run} has {messages:,} messages; up to {MOST_MESSAGES:,} a run can be judged")
+    """Judge one run's rows; of what was not there in time at most `most` are written out, all are counted."""
     try:
-        judgement = judge(execution(rows, members))
+        log = coded(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    found = islice(judgement.violations(), most)
-    return RunAudit(run, judgement.verdict, [_finding(run, judgement, each) for each in found])
+    with _vectors(run, log) as vectors:
+        found = settle(log.rows, log.streams, vectors, most)
+    counts = found.state.counts
+    verdict = Verdict(
+        processes=len(log.names),
+        messages=log.streams.messages,
+        deliveries=int(counts[DELIVERIES]),
+        causal_deliveries=int(counts[CAUSAL]),
+        causal_late_deliveries=int(counts[CAUSAL_LATE]),
+        causal_pairs_late=int(counts[PAIRS_LATE]),
+        causal_pairs_never=int(counts[PAIRS_NEVER]),
+        fifo_deliveries=int(counts[FIFO]),
+        missing=int(counts[MISSING]),
+        duplicates=int(counts[DUPLICATES]) + log.repeated_orphans,
+        orphans=log.orphans,
+        impossible=found.impossible,
+    )
+    worst = sorted(found.roots, key=lambda root: (-root.late, -root.consequences))
+    return RunAudit(run, verdict, [_finding(run, log, found.state, root) for root in worst])
 
 
-def _finding(run: str, judgement: Judgement, violation: Violation) -> Finding:
-    show = judgement.execution.show
+@contextmanager
+def _vectors(run: str, log: Coded) -> Iterator[np.ndarray]:
+    """Room for the past of every message: in memory, or in a file of its own if it is much."""
+    shape = (log.streams.messages, len(log.streams.origin))
+    size = 4 * shape[0] * shape[1]
+    if size > MOST_BYTES:
+        raise InputError(
+            f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
+            f"{size >> 30:,} GiB; up to {MOST_BYTES >> 30} GiB can be judged"
+        )
+    if size <= _IN_MEMORY:
+        yield np.zeros(shape, np.int32)
+    else:
+        with tempfile.TemporaryFile() as file:
+            yield np.memmap(file, np.int32, "w+", shape=shape)
+
+
+def _finding(run: str, log: Coded, state: State, root: Root) -> Finding:
+    effect = int(log.rows.message[root.effect])
+    path = chain(log.rows, state, root.cause, effect, log.streams.messages)
+    process, cause = log.names[root.process], log.show(root.cause)
+    links = []
+    for before, after in pairwise(path):
+        had = "sent" if log.origins[before] == log.origins[after] else "delivered"
+        who = log.names[log.origins[after]]
+        links.append(f"{who} {had} {log.show(before)} and then sent {log.show(after)}")
+    fault = "before its cause" if root.late else "and never its cause"
+    more = f" {root.consequences - 1:,} more of its deliveries needed it." if root.consequences > 1 else ""
     return Finding(
         run=run,
-        process=judgement.execution.name(violation.process),
-        cause=show(violation.cause),
-        effect=show(violation.effect),
-        late=violation.late,
-        path=[show(message) for message in judgement.path(violation)],
-        text=judgement.explain(violation),
+        process=process,
+        cause=cause,
+        effect=log.show(effect),
+        late=bool(root.late),
+        path=[log.show(message) for message in path],
+        text=f"{process} delivered {log.show(effect)} {fault} {cause}: {'; '.join(links)}.{more}",
+        consequences=root.consequences,
     )
 
 

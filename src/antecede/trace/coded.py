@@ -1,0 +1,170 @@
+"""From the rows of a run to numbers that compiled passes take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antecede.errors import InputError
+from antecede.trace.causality import DELIVER, SEND, Rows, Streams
+from antecede.trace.executions import Members, destinations
+from antecede.trace.schema import KINDS, REQUIRED
+
+_SEND, _RECEIVE, _DELIVER = range(len(KINDS))
+
+
+class Coded(NamedTuple):
+    """A run in numbers."""
+
+    names: list[str]
+    """Of the processes, by rank."""
+    rows: Rows
+    times: np.ndarray
+    """Of each row."""
+    streams: Streams
+    origins: np.ndarray
+    seqs: np.ndarray
+    """Of each message, by number."""
+    orphans: int
+    repeated_orphans: int
+
+    def show(self, message: int) -> str:
+        """A message as people write it: ana:3."""
+        return f"{self.names[self.origins[message]]}:{self.seqs[message]}"
+
+
+def coded(rows: pa.Table, members: Members) -> Coded:
+    """The rows of one run, in whatever order they come. Whom messages are meant for is as in `execution`."""
+    for name in REQUIRED:
+        if rows.column(name).null_count:
+            raise InputError(f"field {name} is empty in {rows.column(name).null_count:,} rows")
+    addressed = destinations(rows)
+    present = rows.column("process").unique().to_pylist()
+    names = sorted({*present}.union(*members.values(), *addressed.values()))
+    strangers = sorted({*rows.column("origin").unique().to_pylist()} - {*names})
+    process = _ranks(rows.column("process"), names)
+    origin = _ranks(rows.column("origin"), names + strangers)
+    kind = _ranks(rows.column("kind"), KINDS, rows)
+    index, seq, time = (rows.column(name).to_numpy() for name in ("index", "seq", "time"))
+    groups = rows.column("group").unique().to_pylist()
+    group = _ranks(rows.column("group"), groups)
+    order = np.lexsort((index, process))
+    process, index, kind, origin, seq, group, time = (
+        column[order] for column in (process, index, kind, origin, seq, group, time)
+    )
+    _check(names + strangers, process, index, kind, origin, seq)
+    seen = np.zeros((len(groups), len(names)), np.bool_)
+    seen[group, process] = True
+    audiences: list[frozenset[int]] = []
+    rank = {name: place for place, name in enumerate(names)}
+    for place, name in enumerate(groups):
+        those = [rank[each] for each in members[name]] if name in members else np.flatnonzero(seen[place])
+        audiences.append(frozenset(int(each) for each in those))
+    kept = kind != _RECEIVE
+    process, kind, origin, seq, group, time = (
+        column[kept] for column in (process, kind, origin, seq, group, time)
+    )
+    return _numbered(names, process, kind, origin, seq, time, group, audiences, addressed, rank)
+
+
+def _numbered(
+    names: list[str],
+    process: np.ndarray,
+    kind: np.ndarray,
+    origin: np.ndarray,
+    seq: np.ndarray,
+    time: np.ndarray,
+    group: np.ndarray,
+    audiences: list[frozenset[int]],
+    addressed: dict[tuple[str, int], list[str]],
+    rank: dict[str, int],
+) -> Coded:
+    sends = np.flatnonzero(kind == _SEND)
+    audience = group[sends].copy()
+    for place, send in enumerate(sends) if addressed else ():
+        those = addressed.get((names[origin[send]], int(seq[send])))
+        if those is not None:
+            audiences.append(frozenset(rank[name] for name in those))
+            audience[place] = len(audiences) - 1
+    known: dict[frozenset[int], int] = {}
+    same = np.array([known.setdefault(those, len(known)) for those in audiences], np.int64)
+    audience = same[audience]
+    # Stream by stream, each in its sender's order, in which the rows are.
+    in_order = np.lexsort((np.arange(len(sends)), audience, origin[sends]))
+    sends, audience = sends[in_order], audience[in_order]
+    new = np.ones(len(sends), np.bool_)
+    new[1:] = (np.diff(origin[sends]) != 0) | (np.diff(audience) != 0)
+    firsts = np.flatnonzero(new)
+    meant = np.zeros((len(names), len(firsts)), np.bool_)
+    sets = list(known)
+    for stream, first in enumerate(firsts):
+        meant[list(sets[audience[first]]), stream] = True
+    streams = Streams(
+        np.append(firsts, len(sends)).astype(np.int64), origin[sends[firsts]].astype(np.int32), meant
+    )
+    by_key = np.lexsort((seq[sends], origin[sends]))
+    message = _found(origin[sends][by_key], seq[sends][by_key], origin, seq)
+    message = np.where(message >= 0, by_key[message], -1) if len(sends) else np.full(len(seq), -1)
+    lost = message < 0
+    distinct = len({*zip(process[lost].tolist(), origin[lost].tolist(), seq[lost].tolist(), strict=True)})
+    start = np.searchsorted(process, np.arange(len(names) + 1))
+    own = Rows(np.arange(len(names)), start, np.where(kind == _SEND, SEND, DELIVER).astype(np.int8), message)
+    return Coded(names, own, time, streams, origin[sends], seq[sends], distinct, int(lost.sum()) - distinct)
+
+
+def _found(origins: np.ndarray, seqs: np.ndarray, origin: np.ndarray, seq: np.ndarray) -> np.ndarray:
+    """Where each (origin, seq) is among pairs in their order; -1 if it is not."""
+    every = np.concatenate([np.stack([origins, seqs]), np.stack([origin, seq])], axis=1).astype(np.int64)
+    order = np.lexsort((np.arange(every.shape[1]), every[1], every[0]))
+    known = order < len(origins)
+    last = np.maximum.accumulate(np.where(known, np.arange(len(order)), -1))
+    place = np.where(last >= 0, order[np.maximum(last, 0)], -1)
+    found = np.empty(len(order), np.int64)
+    same = (place >= 0) & (every[:, order] == every[:, np.maximum(place, 0)]).all(axis=0)
+    found[order] = np.where(same, place, -1)
+    return found[len(origins) :]
+
+
+def _ranks(column: pa.ChunkedArray, names: Sequence[str], rows: pa.Table | None = None) -> np.ndarray:
+    """Each name's place among `names`; the rows are given where a name may be none of them."""
+    places = pc.index_in(column, pa.array(names, pa.string()))
+    if rows is not None and places.null_count:
+        row = rows.slice(places.is_null().to_pylist().index(True), 1).to_pylist()[0]
+        expected = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        raise InputError(
+            f"process {row['process']}, index {row['index']}: kind '{row['kind']}' is not {expected}"
+        )
+    ranks: np.ndarray = places.to_numpy().astype(np.int64)
+    return ranks
+
+
+def _check(
+    names: list[str],
+    process: np.ndarray,
+    index: np.ndarray,
+    kind: np.ndarray,
+    origin: np.ndarray,
+    seq: np.ndarray,
+) -> None:
+    """What no log can say."""
+    twice = np.flatnonzero((np.diff(process) == 0) & (np.diff(index) == 0))
+    if len(twice):
+        row = twice[0]
+        raise InputError(f"process {names[process[row]]} has two events with index {index[row]}")
+    for row in np.flatnonzero(seq < 1)[:1]:
+        raise InputError(
+            f"process {names[process[row]]}, index {index[row]}: seq {seq[row]} is not 1 or more"
+        )
+    sends = np.flatnonzero(kind == _SEND)
+    for row in sends[origin[sends] != process[sends]][:1]:
+        raise InputError(
+            f"process {names[process[row]]}, index {index[row]}: it sends a message of {names[origin[row]]}"
+        )
+    by_key = sends[np.lexsort((index[sends], seq[sends], origin[sends]))]
+    again = (np.diff(origin[by_key]) == 0) & (np.diff(seq[by_key]) == 0)
+    for row in by_key[1:][again][:1]:
+        raise InputError(f"{names[origin[row]]}:{seq[row]} is sent twice, again at index {index[row]}")
