@@ -288,7 +288,7 @@ def test_alone_it_shows_its_help() -> None:
 
 def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
     script = (
-        "import sys, antecede.trace.judge as judge; judge.judge = None; sys.argv = ['antecede', 'audit', "
+        "import sys, antecede.trace.judge as judge; judge.settle = None; sys.argv = ['antecede', 'audit', "
         f"{str(trace)!r}]; from antecede.cli.main import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
