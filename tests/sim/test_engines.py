@@ -18,7 +18,7 @@ from antecede.order import MessageId
 from antecede.protocols import catalog
 from antecede.protocols.pc import Pc
 from antecede.sim import chance
-from antecede.sim.engines import Engine, choose, prepare, simulate
+from antecede.sim.engines import Engine, choose, compile_for, simulate
 from antecede.sim.kernels import chance as compiled
 from antecede.sim.kernels import flat, flat_events, flooding, hcg, pc
 from antecede.sim.network import parse_delay
@@ -377,8 +377,13 @@ def test_what_a_sweep_needs_is_compiled_before(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("antecede.sim.engines.simulate", note)
     large = [scenario(protocol=name, peers=500, seconds=2) for name in ("mbcp", "freescale", "multigroup")]
-    prepare([*large, *large, scenario(protocol="flooding", peers=10)])
+    short, tiny = (scenario(protocol="freescale", peers=peers) for peers in (50, 5))
+    assert compile_for([*large, scenario(protocol="flooding", peers=10), short, tiny]) == [
+        True, True, True, False, True, False,
+    ]  # fmt: skip
     assert made == [("mbcp", "recurrence"), ("freescale", "event")]
+    assert choose(short, observed=False) == ("reference", "the run is short")
+    assert choose(short, observed=False, long=True)[0] == "event"
 
 
 def test_progress_is_told_by_either_engine(monkeypatch: pytest.MonkeyPatch) -> None:

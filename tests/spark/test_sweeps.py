@@ -162,7 +162,7 @@ def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
     (given,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
     text = msgspec.json.encode(given).decode()
     with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda _: _run(tmp_path, text, True), range(8)))
+        outcomes = list(pool.map(lambda _: _run(tmp_path, text, True, False), range(8)))
     assert [outcome["error"] for outcome in outcomes] == [None] * 8
     assert [folder.name for folder in tmp_path.iterdir()] == [given.key()]
     assert sorted(file.name for file in (tmp_path / given.key()).iterdir()) == [

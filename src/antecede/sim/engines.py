@@ -49,6 +49,8 @@ _EVENT = {
 _RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
 """Packets that the reference does while code is being loaded, or on a new machine compiled."""
+_TINY = 20_000
+"""Packets of a run that is not worth it even if code is loaded already."""
 _HOPS, _ACKS = 20, 10
 """How many packets a delivery takes where they are routed, and where members of a subgroup acknowledge."""
 _STEPS = 20_000
@@ -62,15 +64,20 @@ def named(text: str) -> Engine:
     return cast(Engine, text)
 
 
-def choose(given: Scenario, observed: bool, engine: Engine = "auto") -> tuple[Engine, str]:
-    """The engine for a run, and why. An engine that was asked for and cannot do it is an `InputError`."""
+def choose(
+    given: Scenario, observed: bool, engine: Engine = "auto", long: bool = False
+) -> tuple[Engine, str]:
+    """The engine for a run, and why. An engine that was asked for and cannot do it is an `InputError`.
+
+    A `long` run is worth compiled code, whatever it looks like.
+    """
     if engine == "reference":
         return engine, "it was asked for"
     if engine == "auto":
         why = ""
         faster: tuple[Engine, ...] = ("recurrence", "event") if given.protocol in _RECURRENCE else ("event",)
         for fitting in faster:
-            if _packets(given) < _SHORT[fitting]:
+            if not long and _packets(given) < _SHORT[fitting]:
                 return "reference", "the run is short"
             why = _unfit(given, observed, fitting)
             if not why:
@@ -118,13 +125,26 @@ def _kernel(given: Scenario, engine: Engine) -> ModuleType:
     return import_module(f"antecede.sim.kernels.{name}")
 
 
-def prepare(scenarios: Sequence[Scenario], observed: bool = False) -> None:
-    """Compile what these will need, so that tasks that run at the same time do not all do so."""
-    wanted = {(choose(given, observed)[0], given.protocol, type(given.network)): given for given in scenarios}
+def compile_for(scenarios: Sequence[Scenario], observed: bool = False) -> list[bool]:
+    """Compile what these will need, so that those who run them do not all do so; which of them are `long`.
+
+    Compiled code is loaded once for all runs of a kind, so many short ones are worth it too.
+    """
+    packets: dict[tuple[str, type], float] = {}
+    for given in scenarios:
+        kind = (given.protocol, type(given.network))
+        packets[kind] = packets.get(kind, 0) + _packets(given)
+    many = {kind for kind, count in packets.items() if count >= max(_SHORT.values())}
+    long = [(given.protocol, type(given.network)) in many and _packets(given) >= _TINY for given in scenarios]
+    wanted: dict[tuple[Engine, str, type], Scenario] = {}
+    for given, worth_it in zip(scenarios, long, strict=True):
+        engine, _ = choose(given, observed, long=worth_it)
+        wanted.setdefault((engine, given.protocol, type(given.network)), given)
     for (engine, protocol, _), given in wanted.items():
         if engine != "reference":
             small = Scenario(protocol, peers=3, seconds=0.01, network=given.network, probes=given.probes)
             simulate(small, engine=engine)
+    return long
 
 
 def simulate(
@@ -132,9 +152,10 @@ def simulate(
     observers: Sequence[Observer] = (),
     engine: Engine = "auto",
     progress: Progress | None = None,
+    long: bool = False,
 ) -> Metrics:
-    """Run a scenario, showing it to `observers`."""
-    chosen, _ = choose(given, bool(observers), engine)
+    """Run a scenario, showing it to `observers`; for `long` see `choose`."""
+    chosen, _ = choose(given, bool(observers), engine, long)
     if chosen != "reference":
         from antecede.sim.kernels.events import Full
 

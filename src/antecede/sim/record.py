@@ -122,6 +122,7 @@ def simulate_to(
     observers: Sequence[Observer] = (),
     progress: Progress | None = None,
     engine: Engine = "auto",
+    long: bool = False,
     receives: bool = True,
     sample: int = 1,
 ) -> Metrics:
@@ -140,6 +141,6 @@ def simulate_to(
     )
     with TraceWriter(folder, meta, _COLUMNS) as writer:
         recorder = Recorder(scenario, writer, receives, sample)
-        metrics = simulate(scenario, [recorder, *observers], engine, progress)
+        metrics = simulate(scenario, [recorder, *observers], engine, progress, long)
         recorder.flush()
         return metrics

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.errors import AntecedeError, InputError
 from antecede.order import Verdict
-from antecede.sim.engines import prepare, simulate
+from antecede.sim.engines import compile_for, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
@@ -98,9 +98,14 @@ class Sweep:
         self.folder.mkdir(parents=True, exist_ok=True)
         refuse_unshared(spark, self.folder)
         _clear_abandoned(self.folder / "runs")
+        long: dict[str, bool] = {}
         for traced in (False, True):
-            prepare([self.scenarios[key] for key in todo if self.traced[key] is traced], observed=traced)
-        specs = [(msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key]) for key in todo]
+            keys = [key for key in todo if self.traced[key] is traced]
+            found = compile_for([self.scenarios[key] for key in keys], traced)
+            long |= dict(zip(keys, found, strict=True))
+        specs = [
+            (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo
+        ]
         task = _task(str((self.folder / "runs").resolve()), specs)
         # A partition a run, so a task a run; the specifications travel with the task's code.
         numbers = spark.range(0, len(todo), 1, len(todo))
@@ -183,7 +188,7 @@ def _read(file: Path, kind: type[T]) -> T:
 
 
 def _task(
-    runs: str, specs: list[tuple[str, bool]]
+    runs: str, specs: list[tuple[str, bool, bool]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -213,7 +218,7 @@ def _check(folder: Path) -> dict[str, str | None]:
     return {"key": folder.name, "error": None}
 
 
-def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
+def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
     """One run, made in a folder of its own attempt and put in place when it is whole."""
     scenario = msgspec.json.decode(text, type=Scenario)
     key = scenario.key()
@@ -221,7 +226,10 @@ def _run(runs: Path, text: str, traced: bool) -> dict[str, str | None]:
     aside.mkdir(parents=True)
     try:
         start = time.process_time()
-        metrics = simulate_to(aside, scenario, receives=_small(scenario)) if traced else simulate(scenario)
+        if traced:
+            metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario))
+        else:
+            metrics = simulate(scenario, long=long)
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
