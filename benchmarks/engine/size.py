@@ -1,6 +1,4 @@
-"""How one group's time and memory grow with its peers, up to a million.
-
-    python -m benchmarks.engine.size [--most 1000000] [--json FILE] [--chart FILE]
+"""How one group's time and memory grow with its peers, up to a million: size.json and size.svg.
 
 Twenty peers, spread over all, send one message each within a second; every peer delivers all of them. Each
 point is a process of its own, which says what it needed; code is compiled before.
@@ -47,7 +45,7 @@ def measure(protocol: str, peers: int) -> Point:
 
 
 def measure_apart(protocol: str, peers: int) -> Point:
-    command = [sys.executable, "-m", "benchmarks.engine.size", "--one", protocol, "--most", str(peers)]
+    command = [sys.executable, __file__, "--one", protocol, "--most", str(peers)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: Point = json.loads(done.stdout)
     return found
@@ -77,8 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="the largest group")
     parser.add_argument("--one", choices=PROTOCOLS, help="only this point, as JSON")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--chart", type=Path, help="draw them there, as SVG")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", default=Path(__file__).parent)
     asked = parser.parse_args()
     if asked.one:
         print(json.dumps(measure(asked.one, asked.most)))
@@ -91,10 +88,8 @@ def main() -> None:
             if peers <= asked.most:
                 points.append(measure_apart(protocol, peers))
                 print(shown(points[-1]), flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(points, indent=1) + "\n")
-    if asked.chart:
-        asked.chart.write_text(alone(chart(points)))
+    (asked.out / "size.json").write_text(json.dumps(points, indent=1) + "\n")
+    (asked.out / "size.svg").write_text(alone(chart(points)))
 
 
 if __name__ == "__main__":
