@@ -27,6 +27,7 @@ def write_results(sweep: Sweep) -> pa.Table:
         | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent", "probes")}
         | {"measured": _as_json(run.metrics.measured)}
         | {name: getattr(verdict, name, None) for name in _VERDICT}
+        | {"audited": getattr(verdict, "deliveries", None)}
         for key, run, verdict in sweep.runs()
     ]
     if not rows:
@@ -52,8 +53,8 @@ def _in_words(groups: dict[str, tuple[int, ...]] | None) -> str:
 def summarise(results: pa.Table) -> pa.Table:
     """A row for each setting: means over its runs, sums of what was audited."""
     settings = ["protocol", "peers", *_varying(results)]
-    measures = {"runs": ("run", "count")}
-    for name in ("messages", "deliveries", "held", "stuck", *_VERDICT):
+    measures = {"runs": ("run", "count"), "audited_runs": ("audited", "count")}
+    for name in ("messages", "deliveries", "audited", "held", "stuck", *_VERDICT):
         measures[name] = (name, "sum")
     for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns"):
         measures[name] = (name, "mean")
