@@ -16,8 +16,8 @@ from functools import partial
 from typing import Literal, TypeVar
 
 import msgspec
-from results import C_BARE, C_CAUSAL, C_RECURRENCE, EVENT, RECURRENCE, SIMPY, Timed
-from rivals import Totals, heapq_bare, heapq_causal, in_c, sends, simpy_bare, totals_of
+from results import C_BARE, C_CAUSAL, C_RECURRENCE, EVENT, RECURRENCE, SIMPY, SIMPY_GUIDE, Timed
+from rivals import Totals, heapq_bare, heapq_causal, in_c, sends, simpy_bare, simpy_cables, totals_of
 
 from antecede.errors import InputError
 from antecede.sim.engines import Engine, choose, simulate
@@ -62,6 +62,7 @@ def contestants(library: ctypes.CDLL | None) -> tuple[list[Contestant], list[str
 
     those = [
         Contestant(SIMPY, partial(in_python, simpy_bare), causal=False),
+        Contestant(SIMPY_GUIDE, partial(in_python, simpy_cables), causal=False, share=0.2),
         Contestant("heapq, bare dispatch", partial(in_python, heapq_bare), causal=False),
         Contestant(C_BARE, partial(compiled, "bare"), causal=False),
         Contestant(C_CAUSAL, partial(compiled, "causal")),

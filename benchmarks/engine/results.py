@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 SIMPY = "SimPy, bare dispatch"
+SIMPY_GUIDE = "SimPy, as in its guide"
 C_BARE = "C, bare dispatch"
 C_CAUSAL = "C, causal delivery"
 C_RECURRENCE = "C, recurrence"
@@ -25,6 +26,7 @@ EVENT = "Antecede, event kernel"
 RECURRENCE = "Antecede, recurrence"
 PEER_IN_C = {
     SIMPY: C_BARE,
+    SIMPY_GUIDE: C_BARE,
     "heapq, bare dispatch": C_BARE,
     "heapq, causal delivery": C_CAUSAL,
     "Antecede, reference": C_CAUSAL,
@@ -46,8 +48,10 @@ class Aim(NamedTuple):
 
 AIMS = (
     Aim(RECURRENCE, 150, SIMPY),
+    Aim(RECURRENCE, 150, SIMPY_GUIDE),
     Aim(RECURRENCE, 0.7, C_RECURRENCE),
     Aim(EVENT, 30, SIMPY, (100,)),
+    Aim(EVENT, 30, SIMPY_GUIDE, (100,)),
     Aim(EVENT, 0.7, C_CAUSAL),
 )
 

@@ -126,6 +126,39 @@ def simpy_bare(plan: Sends) -> Totals:
     return totals
 
 
+def simpy_cables(plan: Sends) -> Totals:
+    """As SimPy's own guide has messages with a latency: a process a packet, and a store for each receiver."""
+    simpy: Any = import_module("simpy")
+    world = simpy.Environment()
+    totals = Totals()
+    stores = [simpy.Store(world) for _ in plan.times]
+
+    def latency(store: Any, delay: int, sent: int) -> Iterator[Any]:
+        yield world.timeout(delay)
+        store.put(sent)
+
+    def sender(me: int, times: list[int], delays: list[list[int]]) -> Iterator[Any]:
+        others = [store for peer, store in enumerate(stores) if peer != me]
+        for time, links in zip(times, delays, strict=True):
+            yield world.timeout(time - world.now)
+            totals.messages += 1
+            for store, delay in zip(others, links, strict=True):
+                world.process(latency(store, delay, time))
+
+    def receiver(store: Any) -> Iterator[Any]:
+        while True:
+            sent = yield store.get()
+            totals.deliveries += 1
+            totals.latency += world.now - sent
+
+    for me, (times, delays) in enumerate(zip(plan.times, plan.delays, strict=True)):
+        world.process(sender(me, times, delays))
+        world.process(receiver(stores[me]))
+    world.run()
+    totals.end = int(world.now)
+    return totals
+
+
 class _Message:
     __slots__ = ("causes", "number", "origin", "sent")
 
