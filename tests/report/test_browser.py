@@ -62,6 +62,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["causal_deliveries", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
              "fifo_deliveries", "missing", "duplicates", "orphans", "impossible"], 0
         )  # fmt: skip
+        verdict["audited"] = metrics.deliveries
         rows.append(
             {"run": given.key(), **msgspec.to_builtins(given), **msgspec.to_builtins(metrics), **verdict}
         )
