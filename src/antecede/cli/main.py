@@ -14,7 +14,9 @@ import typer
 from rich.markup import escape
 
 from antecede import __version__
-from antecede.cli import show, views
+from antecede.cli import foreign, show, views
+from antecede.cli.options import Json
+from antecede.cli.options import folder as _folder
 from antecede.errors import AntecedeError
 
 app = typer.Typer(
@@ -27,7 +29,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Master = Annotated[
     str | None,
     typer.Option(
@@ -40,12 +41,6 @@ Seed = Annotated[
         min=0, max=2**64 - 1, help="Decides everything that is random; the same seed replays the same run."
     ),
 ]
-
-
-def _folder(text: str | Path) -> Path:
-    if "://" in str(text):
-        raise typer.BadParameter(f"{text} is a URL; results go into a local or commonly mounted folder")
-    return Path(text)
 
 
 def _parsed(option: str, text: str | None) -> object:
@@ -275,6 +270,15 @@ def audit(
         str,
         typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
     ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="OURS=THEIRS,…",
+            help="What our columns are called there: process=host; one id instead of origin and seq: "
+            "message=msg; their words for kinds: kind.send=PUB. May be repeated; see docs/traces.md.",
+        ),
+    ] = None,
     engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
     limit: Annotated[
         int, typer.Option(min=0, max=100_000, help="How many violations to write out; all are counted.")
@@ -285,12 +289,16 @@ def audit(
     """Was anything delivered before its cause? Exit code 0 if not, 1 if so, 2 if it cannot be told.
 
     Small local traces are judged in this process; larger ones, and URLs, on Spark. The answer is the same.
+
+    Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
     """
     _need("antecede.trace", "sim")
     from antecede.studies.auditing import audit_path
+    from antecede.studies.foreign import refuse_without_deliveries, renamed
 
-    with show.progress() as progress:
-        verdict, findings, chosen = audit_path(trace, engine, limit, master, progress)
+    with show.progress() as progress, renamed(trace, columns or [], progress) as ours:
+        verdict, findings, chosen = audit_path(ours, engine, limit, master, progress)
+        refuse_without_deliveries(ours, verdict)
     views.audit(trace, verdict, findings, chosen, as_json)
     if not verdict.clean:
         raise typer.Exit(1)
@@ -367,6 +375,10 @@ def explain(
     from antecede.trace.waits import RunEvents
 
     views.explanation(RunEvents(read_run(trace, run)).explain(message), as_json)
+
+
+app.command("import")(foreign.import_)
+app.command("export")(foreign.export)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from antecede.errors import InputError
 from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, read_meta
 from antecede.trace.writer import META
 
-_BATCH_ROWS = 65_536
+BATCH_ROWS = 65_536
 _CODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
@@ -33,7 +33,10 @@ def trace_files(path: Path) -> list[Path]:
         raise InputError(f"{path} does not exist")
     if path.is_file():
         if path.suffix not in _SUFFIXES:
-            raise InputError(f"{path}: a trace is a folder or a file ending in {_list(_SUFFIXES)}")
+            raise InputError(
+                f"{path}: a trace is a folder or a file ending in {_list(_SUFFIXES)}; "
+                "other programs' logs are read by antecede import"
+            )
         return [path]
     files = [file for file in _walk(path) if file.suffix in _SUFFIXES]
     if not files:
@@ -106,23 +109,23 @@ def open_parquet(file: Path) -> pq.ParquetFile:
     try:
         opened = pq.ParquetFile(file)
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is {_why_not_parquet(file)} ({_first_line(error)})") from error
+        raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
     names = opened.schema_arrow.names
     check_columns(names, str(file))
-    _refuse_twice(names, file)
+    refuse_twice(names, file)
     for name in opened.schema_arrow.names:
         if name in FIELDS:
             _check_type(opened.schema_arrow.field(name), file)
     return opened
 
 
-def _refuse_twice(names: list[str], file: Path) -> None:
+def refuse_twice(names: list[str], file: Path) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{file}: it has two columns {name}")
 
 
-def _why_not_parquet(file: Path) -> str:
+def why_not_parquet(file: Path) -> str:
     with file.open("rb") as stream:
         head = stream.read(4)
     if not head:
@@ -154,7 +157,7 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
         yield schema.empty_table()
     before = 0
     try:
-        for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):
+        for batch in opened.iter_batches(BATCH_ROWS, columns=columns):
             table = pa.Table.from_batches([batch])
             table.validate(full=True)
             table = _cast(table, schema, file)
@@ -162,7 +165,7 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
             before += table.num_rows
             yield table
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
+        raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
 
 
 def read_coded(file: Path, names: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -179,7 +182,7 @@ def read_coded(file: Path, names: Sequence[str], numbers: Sequence[str]) -> Iter
             before += batch.num_rows
             yield from _cast(table.select([*names, *numbers]), schema, file).to_batches()
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is a damaged Parquet file ({_first_line(error)})") from error
+        raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
 
 
 def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
@@ -187,7 +190,7 @@ def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
         try:
             column = table.column(field.name).cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"{file}, column {field.name}: {_first_line(error)}") from error
+            raise InputError(f"{file}, column {field.name}: {first_line(error)}") from error
         table = table.set_column(table.column_names.index(field.name), field, column)
     return table
 
@@ -209,7 +212,7 @@ def _in_batches(rows: Iterator[Row], file: Path) -> Iterator[pa.Table]:
     for row in rows:
         seen = True
         batch.append(row)
-        if len(batch) >= _BATCH_ROWS:
+        if len(batch) >= BATCH_ROWS:
             yield pa.Table.from_pylist(batch, schema=SCHEMA)
             batch = []
     if not seen:
@@ -218,6 +221,16 @@ def _in_batches(rows: Iterator[Row], file: Path) -> Iterator[pa.Table]:
 
 
 def _read_json_lines(file: Path) -> Iterator[Row]:
+    for number, row in json_rows(file):
+        yield {
+            name: _checked(row.get(name), name, file, number)
+            for name in FIELDS
+            if name in row or name in REQUIRED
+        }
+
+
+def json_rows(file: Path) -> Iterator[tuple[int, Row]]:
+    """The objects of a file of JSON lines, each with its line's number."""
     decoder = msgspec.json.Decoder()
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -229,32 +242,34 @@ def _read_json_lines(file: Path) -> Iterator[Row]:
                 raise InputError(f"{file}, row {number}: not JSON: {error}") from error
             if not isinstance(row, dict):
                 raise InputError(f"{file}, row {number}: expected an object with named fields")
-            yield {
-                name: _checked(row.get(name), name, file, number)
-                for name in FIELDS
-                if name in row or name in REQUIRED
-            }
+            yield number, row
 
 
 def _read_csv(file: Path) -> Iterator[Row]:
+    for number, row in csv_rows(file, lambda names: check_columns(names, str(file))):
+        yield {
+            name: _checked(_from_text(row[name], name), name, file, number) for name in FIELDS if name in row
+        }
+
+
+def csv_rows(
+    file: Path, check: Callable[[list[str]], None] = lambda _: None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file, numbered from 1, by the names in its header, which `check` may refuse."""
     with file.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
             names = list(reader.fieldnames)
-            check_columns(names, str(file))
-            _refuse_twice(names, file)
+            check(names)
+            refuse_twice(names, file)
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
                     raise InputError(
-                        f"{file}, row {number}: it does not have the header's {len(reader.fieldnames)} fields"
+                        f"{file}, row {number}: it does not have the header's {len(names)} fields"
                     )
-                yield {
-                    name: _checked(_from_text(row[name], name), name, file, number)
-                    for name in FIELDS
-                    if name in row
-                }
+                yield number, row
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
         except csv.Error as error:
@@ -293,7 +308,7 @@ def _checked(value: Any, name: str, file: Path, number: int) -> Any:
     return value
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 

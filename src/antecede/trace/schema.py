@@ -73,8 +73,14 @@ def refuse_newer(meta: Meta, where: str) -> None:
 def check_columns(found: list[str], where: str) -> None:
     """Whether a table has the columns that every trace has."""
     missing = [name for name in REQUIRED if name not in found]
+    if {"node", "parents"} <= {*found} and "kind" in missing:
+        raise InputError(
+            f"{where} says what depends on what, but not who delivered what and in which order, so no "
+            "delivery can be judged; antecede graph shows what it does say"
+        )
     if missing:
         columns = "column" if len(missing) == 1 else "columns"
         raise InputError(
-            f"{where} has no {columns} {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}"
+            f"{where} has no {columns} {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}, under "
+            "these names or as --map tells"
         )

@@ -17,7 +17,7 @@ from antecede.trace.schema import FIELDS, Meta, read_meta
 META = "meta.json"
 _BATCH_ROWS = 65_536
 _PART_ROWS = 1_048_576
-_ASIDE = ".writing"
+ASIDE = ".writing"
 _PART = re.compile(r"part-\d{5,}\.parquet")
 
 
@@ -80,7 +80,7 @@ class TraceWriter:
             self._parts += 1
 
     def _aside(self) -> Path:
-        return self.folder / f".part-{self._parts:05}.parquet{_ASIDE}"
+        return self.folder / f".part-{self._parts:05}.parquet{ASIDE}"
 
     def close(self) -> None:
         """Write out what is left. A trace without events still has one (empty) part."""
@@ -126,7 +126,7 @@ def _make_room(folder: Path) -> None:
         ours = [file for file in there if _is_ours(file)]
     else:
         # An unfinished file is ours in any case: a writer was stopped before it could say so.
-        ours = [file for file in there if file.suffix == _ASIDE]
+        ours = [file for file in there if file.suffix == ASIDE]
     if len(ours) < len(there) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
     # The meta.json goes last: as long as it is there, what is left is known to be ours.
@@ -135,11 +135,11 @@ def _make_room(folder: Path) -> None:
 
 
 def _is_ours(file: Path) -> bool:
-    return file.name == META or file.suffix == _ASIDE or bool(_PART.fullmatch(file.name))
+    return file.name == META or file.suffix == ASIDE or bool(_PART.fullmatch(file.name))
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole or not at all."""
-    aside = path.with_name(f".{path.name}{_ASIDE}")
+    aside = path.with_name(f".{path.name}{ASIDE}")
     aside.write_bytes(data)
     aside.rename(path)

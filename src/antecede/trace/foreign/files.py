@@ -1,0 +1,55 @@
+"""Opening files of other programs: plain or compressed, and text or not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from antecede.errors import InputError
+
+MOST_BYTES = 2 << 30
+"""Of a file that has to be read whole, after decompression."""
+
+_GZIP = b"\x1f\x8b"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file as bytes, decompressed if it begins as gzip does."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    with path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        try:
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path} is damaged gzip: {error}") from error
+
+
+def read_whole(path: Path) -> bytes:
+    """All of a file, if it is not beyond measure."""
+    with opened(path) as stream:
+        data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path} has more than {MOST_BYTES >> 30} GiB; split it")
+    if not data.strip():
+        raise InputError(f"{path} is empty")
+    return data
+
+
+@contextmanager
+def opened_text(path: Path) -> Iterator[IO[str]]:
+    """A file as lines of UTF-8."""
+    with opened(path) as stream:
+        try:
+            yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not text in UTF-8: {error.reason}") from error

@@ -1,0 +1,30 @@
+"""From a format's name to its reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from antecede.errors import InputError
+from antecede.trace.foreign.graphs import read_editing, read_git, read_table
+from antecede.trace.foreign.shiviz import read_shiviz
+from antecede.trace.foreign.table import About, DependencyWriter
+
+FORMATS = ("shiviz", "editing", "dependencies", "git")
+
+
+def import_path(form: str, path: Path, folder: Path, regex: str | None = None, strict: bool = False) -> About:
+    """Read what another program left at `path`; leave a dependency table in `folder`."""
+    if form not in FORMATS:
+        raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")
+    if regex is not None and form != "shiviz":
+        raise InputError(f"--regex is for shiviz logs, not for {form}")
+    into = DependencyWriter(str(path), form, strict)
+    if form == "shiviz":
+        read_shiviz(path, into, regex)
+    elif form == "editing":
+        read_editing(path, into)
+    elif form == "dependencies":
+        read_table(path, into)
+    else:
+        read_git(path, into)
+    return into.write(folder)

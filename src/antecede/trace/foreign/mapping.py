@@ -1,0 +1,61 @@
+"""What our columns are called in somebody else's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.trace.schema import FIELDS, KINDS
+
+MESSAGE, SKIP = "message", "skip"
+COLUMNS = (*FIELDS, MESSAGE)
+_EXAMPLE = "--map process=host,index=idx,message=msg,kind.send=SEND"
+
+
+class ColumnMap(msgspec.Struct, frozen=True):
+    """Theirs for ours: columns, and the words for kinds of events."""
+
+    columns: dict[str, str]
+    """By our name; empty for one that they do not have, even if there is one of that name."""
+    kinds: dict[str, str]
+    """Our kind by their word; `skip` for events that are none of ours."""
+    first_seq: int = 1
+    """The number of their senders' first messages."""
+
+
+def parse_map(texts: Sequence[str]) -> ColumnMap:
+    """What people write after --map: pairs of our name and theirs, separated by commas.
+
+    >>> parse_map(["process=host,message=msg", "kind.send=SEND,kind.send=PUBLISH"]).kinds
+    {'SEND': 'send', 'PUBLISH': 'send'}
+    """
+    columns: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    first_seq = 1
+    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+        name, equals, theirs = (part.strip() for part in pair.partition("="))
+        kind = name.removeprefix("kind.")
+        if not equals:
+            raise InputError(f"--map: '{pair}' is no pair; write our name and theirs, as in {_EXAMPLE}")
+        if name == "seq.first":
+            if theirs not in ("0", "1"):
+                raise InputError(f"--map: seq.first is 0 or 1, not '{theirs}'")
+            first_seq = int(theirs)
+        elif kind != name:
+            if kind not in (*KINDS, SKIP):
+                raise InputError(
+                    f"--map: no kind '{kind}'; there are {', '.join(KINDS)}, and {SKIP} for others"
+                )
+            if kinds.setdefault(theirs, kind) != kind:
+                raise InputError(f"--map: {theirs} is said to be both {kinds[theirs]} and {kind}")
+        elif name not in COLUMNS:
+            raise InputError(f"--map: no column '{name}' of ours; there are {', '.join(COLUMNS)}")
+        elif name in columns:
+            raise InputError(f"--map: {name} is there twice")
+        else:
+            columns[name] = theirs
+    if columns.get(MESSAGE) and (columns.get("origin") or columns.get("seq")):
+        raise InputError("--map: a message is one id (message=…) or origin and seq, not both")
+    return ColumnMap(columns, kinds, first_seq)

@@ -1,0 +1,184 @@
+"""Logs of events with vector clocks, as GoVector writes them and ShiViz draws them.
+
+An event is the n-th of its host, n being the host's own entry in the clock. It comes after the host's event
+before, and after those that its clock newly tells of. Of these, one that another of them tells of already
+is no parent: what is left are the messages' sends.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.trace.foreign.files import read_whole
+from antecede.trace.foreign.table import DependencyWriter, brief
+
+FORMS = {
+    "GoVector": r"^(?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
+    "GoVector for TSViz": r"^(?<timestamp>\d+) (?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
+    "event first": r"^(?<event>.*)\n(?<host>\S*) (?<clock>\{.*\})[ \t]*$",
+    "akka": r"^(?:\[[^\]\n]*\] )*\[akka://[^\]\n]*/(?<host>[^\]/\s]+)\] (?<clock>\{[^}\n]*\})(?<event>.*)",
+    "one line": r"^(?<host>\S*) (?<clock>\{[^}\n]*\}) (?<event>.*)",
+}
+"""Known forms of logs, as regular expressions; they are tried on a log for which none is given."""
+
+_GUESSED_FROM = 1 << 20
+_LARGEST = 2**63
+_clock = msgspec.json.Decoder(dict[str, int])
+
+
+class _Event(NamedTuple):
+    line: int
+    host: str
+    clock: dict[str, int]
+
+
+def compiled(form: str) -> re.Pattern[str]:
+    """A regular expression as ShiViz takes it: JavaScript's (?<name>…) or Python's (?P<name>…)."""
+    try:
+        pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
+    except re.error as error:
+        raise InputError(f"--regex is no regular expression: {error}") from error
+    for name in ("host", "clock"):
+        if name not in pattern.groupindex:
+            raise InputError(
+                f"--regex has no group (?<{name}>…); it needs host and clock, and may have event"
+            )
+    return pattern
+
+
+def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) -> None:
+    """A log of events with vector clocks; without a regular expression, the known form that fits it best."""
+    data = read_whole(path)
+    if b"\0" in data[:4096]:
+        raise InputError(f"{path} is not text in UTF-8")
+    # What an event says is not kept, so a strange letter in it does no harm.
+    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    pattern = compiled(regex) if regex else _guessed(text, path)
+    events = list(_events(pattern, text, into))
+    if not events:
+        raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
+    _relate(events, into)
+
+
+def _guessed(text: str, path: Path) -> re.Pattern[str]:
+    head = text[: text.rfind("\n", 0, _GUESSED_FROM) + 1] if len(text) > _GUESSED_FROM else text
+    best, most = None, (0, 0)
+    for form in FORMS.values():
+        pattern, events, covered = compiled(form), 0, 0
+        for match in pattern.finditer(head):
+            if _decoded(match["host"], match["clock"]):
+                events += 1
+                covered += match.end() - match.start()
+        if (events, covered) > most:
+            best, most = pattern, (events, covered)
+    if best is None:
+        raise InputError(
+            f"{path} is in none of the known forms ({', '.join(FORMS)}); give yours as "
+            r"--regex '(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'"
+        )
+    return best
+
+
+def _decoded(host: str, text: str) -> dict[str, int] | None:
+    """A host's clock, if it is one."""
+    try:
+        clock = _clock.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    if any(not 0 <= entry < _LARGEST for entry in clock.values()) or not clock.get(host):
+        return None
+    return clock
+
+
+def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_Event]:
+    done, line = 0, 1
+    for match in pattern.finditer(text):
+        _skipped(text[done : match.start()], line, into)
+        line += text.count("\n", done, match.start())
+        here = line + text.count("\n", match.start(), match.start("clock"))
+        host, clock = match["host"], _decoded(match["host"], match["clock"])
+        if clock is None:
+            into.bad(
+                "events whose clock cannot be read or lacks its host, left out",
+                f"line {here}: {host} {match['clock']}",
+            )
+        else:
+            yield _Event(here, host, clock)
+        line += text.count("\n", match.start(), match.end())
+        done = match.end()
+    _skipped(text[done:], line, into)
+
+
+def _skipped(text: str, line: int, into: DependencyWriter) -> None:
+    for number, each in enumerate(text.split("\n"), start=line):
+        if each.strip():
+            into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
+
+
+def _relate(events: list[_Event], into: DependencyWriter) -> None:
+    hosts: dict[str, dict[int, _Event]] = {}
+    last: dict[str, int] = {}
+    for each in events:
+        own = each.clock[each.host]
+        mine = hosts.setdefault(each.host, {})
+        if own in mine:
+            where = f"line {each.line}: {each.host} {own}, as in line {mine[own].line}"
+            into.bad("events whose clock was there already, left out", where)
+            continue
+        if own < last.get(each.host, 0):
+            where = f"line {each.line}: {each.host} {own} after {last[each.host]}"
+            into.bad("events out of order, put where their clocks say", where)
+        mine[own] = each
+        last[each.host] = own
+    logged = {host: sorted(mine) for host, mine in hosts.items()}
+    for host, numbers in logged.items():
+        known: dict[str, int] = {}
+        before = 0
+        for own in numbers:
+            each = hosts[host][own]
+            if own != before + 1:
+                what = "places where a host's own clock skips, taken as they are"
+                into.bad(what, f"line {each.line}: {host} {own} after {before}")
+            parents = [f"{host}:{before}"] if before else []
+            parents += _learned(each, known, logged, hosts, into)
+            into.add(f"{host}:{own}", host, own, parents, f"line {each.line}")
+            before = own
+
+
+def _learned(
+    event: _Event,
+    known: dict[str, int],
+    logged: dict[str, list[int]],
+    hosts: dict[str, dict[int, _Event]],
+    into: DependencyWriter,
+) -> list[str]:
+    """The events of other hosts that this one tells of and the host's earlier ones did not."""
+    for host, entry in known.items():
+        if event.clock.get(host, 0) < entry:
+            where = f"line {event.line}: {event.host} {event.clock[event.host]} on {brief(host)}"
+            into.bad("clocks that forget what the host knew before", where)
+            break
+    news: dict[str, int] = {}
+    for host, entry in event.clock.items():
+        if host == event.host or entry <= known.get(host, 0):
+            continue
+        numbers = logged.get(host, [])
+        place = bisect_right(numbers, entry) - 1
+        if place < 0 or numbers[place] != entry:
+            where = f"line {event.line}: {brief(host)} {entry}"
+            into.bad("entries of events that are not in the log, taken as the last one before", where)
+        if place >= 0 and numbers[place] > known.get(host, 0):
+            news[host] = numbers[place]
+        known[host] = entry
+    for host in list(news):
+        others = (hosts[other][number].clock for other, number in news.items() if other != host)
+        if any(clock.get(host, 0) >= news[host] for clock in others):
+            del news[host]
+    return [f"{host}:{number}" for host, number in news.items()]

@@ -1,0 +1,88 @@
+"""A run of a trace as a log that ShiViz draws and `shiviz.read_shiviz` reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.trace.reader import read_run
+from antecede.trace.waits import message_of
+from antecede.trace.writer import write_whole
+
+REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
+"""What to type into ShiViz."""
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What was written."""
+
+    file: str
+    processes: int
+    events: int
+    regex: str = REGEX
+
+
+def export_shiviz(trace: Path, file: Path, run: str | None = None) -> Exported:
+    """Every send and delivery of a run, each with its vector clock; what only arrived is left out."""
+    rows = [row for row in read_run(trace, run) if row["kind"] != "receive"]
+    if not rows:
+        raise InputError(f"{trace} has no send and no delivery")
+    hosts = _hosts(rows)
+    entries = list(_entries(rows, hosts, trace))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, "".join(entries).encode())
+    return Exported(str(file), len(hosts), len(entries))
+
+
+def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Each process's name without spaces, which end a host's name in such logs."""
+    names = sorted({row["process"] for row in rows})
+    hosts = {name: "_".join(name.split()) or "_" for name in names}
+    if len(set(hosts.values())) < len(names):
+        raise InputError(
+            "two processes have names that differ in spaces only, which ShiViz cannot tell apart"
+        )
+    return hosts
+
+
+def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> Iterator[str]:
+    """In an order that could have happened: a delivery waits for its send."""
+    own: dict[str, list[dict[str, Any]]] = {name: [] for name in hosts}
+    for row in sorted(rows, key=lambda row: row["index"]):
+        own[row["process"]].append(row)
+    sent = {message_of(row) for row in rows if row["kind"] == "send"}
+    clocks: dict[str, dict[str, int]] = {name: {} for name in hosts}
+    carried: dict[str, dict[str, int]] = {}
+    waiting: dict[str, list[str]] = {}
+    at = dict.fromkeys(hosts, 0)
+    ready = list(hosts)[::-1]
+    while ready:
+        name = ready.pop()
+        clock = clocks[name]
+        while at[name] < len(own[name]):
+            row = own[name][at[name]]
+            message = message_of(row)
+            if row["kind"] == "deliver" and message in sent and message not in carried:
+                waiting.setdefault(message, []).append(name)
+                break
+            if row["kind"] == "deliver":
+                for other, entry in carried.get(message, {}).items():
+                    clock[other] = max(entry, clock.get(other, 0))
+            at[name] += 1
+            clock[hosts[name]] = at[name]
+            if row["kind"] == "send":
+                carried[message] = dict(clock)
+                ready += waiting.pop(message, [])
+            said = "" if message in sent else ", which nobody sent"
+            shown = " ".join(message.split())
+            yield f"{hosts[name]} {json.dumps(clock, sort_keys=True)}\n{row['kind']} {shown}{said}\n"
+    for message, names in waiting.items():
+        raise InputError(
+            f"{trace}: {names[0]} delivers {message} before it was sent, for which there is no clock; "
+            "see antecede audit"
+        )

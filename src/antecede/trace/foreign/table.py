@@ -1,0 +1,241 @@
+"""Dependency tables: what depends on what, without who delivered it when.
+
+A folder with `dependencies.parquet` (`node`, `process`, `seq`, `parents`; parents come before their children)
+and `dependencies.json`, which says where it is from and what was wrong with it. Rows that cannot be taken as
+they are get counted, the first of each kind with its place; a strict import refuses them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antecede.errors import InputError
+from antecede.trace.writer import ASIDE, META, write_whole
+
+VERSION = 1
+TABLE, ABOUT = "dependencies.parquet", "dependencies.json"
+SCHEMA = pa.schema(
+    [
+        ("node", pa.string()),
+        ("process", pa.string()),
+        ("seq", pa.int64()),
+        ("parents", pa.list_(pa.string())),
+    ]
+)
+_BATCH_ROWS = 65_536
+_MOST_EXAMPLES = 5
+_MOST_ON_CYCLE = 6
+_MOST_CHARACTERS = 120
+
+
+class Bad(msgspec.Struct):
+    """Something that is wrong in several places."""
+
+    what: str
+    rows: int
+    examples: list[str]
+    """The first places, in words."""
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a dependency folder says of itself."""
+
+    source: str
+    format: str
+    rows: int
+    processes: int
+    parents: int
+    """How many in all."""
+    parents_of_others: int
+    """Of those, how many belong to another process than their child: messages, in a log of events."""
+    parents_mean: float
+    parents_most: int
+    bad_rows: int
+    bad: list[Bad]
+    schema_version: int = VERSION
+
+
+class DependencyWriter:
+    """Gathers rows in whatever order, then writes them with parents first. It holds them all in memory."""
+
+    def __init__(self, source: str, form: str, strict: bool = False) -> None:
+        self.source, self.form, self.strict = source, form, strict
+        self._place: dict[str, int] = {}
+        self._processes: dict[str, int] = {}
+        self._process, self._seq = array("q"), array("q")
+        self._named = array("q")
+        self._named_end = array("q", [0])
+        self._names: dict[str, int] = {}
+        self._bad: dict[str, Bad] = {}
+
+    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
+        """A row, found `where` in the source. Its parents may come later."""
+        if not node or not process:
+            self.bad(f"rows without a {'process' if node else 'node'}, left out", where)
+            return
+        if node in self._place:
+            self.bad("nodes that are there already, left out", f"{where}: {node}")
+            return
+        if not -(2**63) <= seq < 2**63:
+            self.bad("rows whose seq is too large, left out", f"{where}: {str(seq)[:30]}")
+            return
+        self._place[node] = len(self._seq)
+        self._process.append(self._processes.setdefault(process, len(self._processes)))
+        self._seq.append(seq)
+        self._named.extend(self._names.setdefault(each, len(self._names)) for each in dict.fromkeys(parents))
+        self._named_end.append(len(self._named))
+
+    def bad(self, what: str, example: str) -> None:
+        """Count something that is wrong; a strict import ends here."""
+        example = brief(example)
+        if self.strict:
+            raise InputError(f"{self.source}, {example} ({what}); without --strict it is only counted")
+        found = self._bad.setdefault(what, Bad(what, 0, []))
+        found.rows += 1
+        if len(found.examples) < _MOST_EXAMPLES:
+            found.examples.append(example)
+
+    def write(self, folder: Path) -> About:
+        """Leave the table in a folder of its own; an older one in it is written over."""
+        if not self._seq:
+            examples = [each.examples[0] for each in self._bad.values()]
+            why = f"; the first row that is wrong: {examples[0]}" if examples else ""
+            raise InputError(f"{self.source} has no row that could be taken{why}")
+        nodes = list(self._place)
+        parents, ends = self._resolved(nodes)
+        order = _parents_first(parents, ends, nodes, self.source)
+        counts = np.diff(ends)
+        process = np.frombuffer(self._process, np.int64)
+        others = process[parents] != process[np.repeat(np.arange(len(nodes)), counts)]
+        bad = list(self._bad.values())
+        about = About(
+            source=self.source,
+            format=self.form,
+            rows=len(nodes),
+            processes=len(self._processes),
+            parents=len(parents),
+            parents_of_others=int(others.sum()),
+            parents_mean=len(parents) / len(nodes),
+            parents_most=int(counts.max()),
+            bad_rows=sum(each.rows for each in bad),
+            bad=bad,
+        )
+        _make_room(folder)
+        aside = folder / f".{TABLE}{ASIDE}"
+        names, processes = pa.array(nodes, pa.string()), pa.array(list(self._processes), pa.string())
+        seq = np.frombuffer(self._seq, np.int64)
+        with pq.ParquetWriter(aside, SCHEMA, compression="zstd") as writer:
+            for start in range(0, len(nodes), _BATCH_ROWS):
+                rows = order[start : start + _BATCH_ROWS]
+                flat = [parents[ends[row] : ends[row + 1]] for row in rows]
+                offsets = np.concatenate([[0], np.cumsum(counts[rows])]).astype(np.int32)
+                columns = [
+                    names.take(rows),
+                    processes.take(process[rows]),
+                    pa.array(seq[rows]),
+                    pa.ListArray.from_arrays(offsets, names.take(np.concatenate(flat))),
+                ]
+                writer.write_table(pa.table(columns, schema=SCHEMA))
+        write_whole(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+        aside.rename(folder / TABLE)
+        return about
+
+    def _resolved(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's parents by place, one row after the other, and where each row's end."""
+        named = np.frombuffer(self._named, np.int64) if self._named else np.empty(0, np.int64)
+        ends = np.frombuffer(self._named_end, np.int64)
+        place = np.array([self._place.get(name, -1) for name in self._names], np.int64)
+        parents = place[named] if len(named) else named
+        unknown = np.flatnonzero(parents < 0)
+        if len(unknown):
+            names = list(self._names)
+            for one in unknown:
+                child = nodes[int(np.searchsorted(ends, one, side="right")) - 1]
+                said = f"{child}: {names[named[one]]}"
+                self.bad("parents that are no node, left out", f"the parents of {said}")
+            left_out = np.concatenate([[0], np.cumsum(parents < 0)])
+            ends = ends - left_out[ends]
+            parents = parents[parents >= 0]
+        return parents, ends
+
+
+def _parents_first(parents: np.ndarray, ends: np.ndarray, nodes: Sequence[str], source: str) -> np.ndarray:
+    """An order of the rows in which parents come first: as they are, but for those that come too early."""
+    size = len(ends) - 1
+    child = np.repeat(np.arange(size), np.diff(ends))
+    if (parents < child).all():
+        return np.arange(size)
+    by_parent = np.argsort(parents, kind="stable")
+    children, starts = child[by_parent].tolist(), np.searchsorted(parents[by_parent], np.arange(size + 1))
+    waits = np.diff(ends).tolist()
+    ready = [row for row, count in enumerate(waits) if not count]
+    order = []
+    while ready:
+        row = heapq.heappop(ready)
+        order.append(row)
+        for place in range(starts[row], starts[row + 1]):
+            other = children[place]
+            waits[other] -= 1
+            if not waits[other]:
+                heapq.heappush(ready, other)
+    if len(order) < size:
+        raise InputError(f"{source}: {_cycle(parents, ends, waits, nodes)}; no order can be made of that")
+    return np.array(order)
+
+
+def _cycle(parents: np.ndarray, ends: np.ndarray, waits: list[int], nodes: Sequence[str]) -> str:
+    """Some nodes that depend on themselves, in words. Whoever waits for ever has a parent that does."""
+    at = next(row for row, count in enumerate(waits) if count)
+    seen: dict[int, None] = {}
+    while at not in seen:
+        seen[at] = None
+        at = next(int(one) for one in parents[ends[at] : ends[at + 1]] if waits[one])
+    path = list(seen)
+    around = [brief(nodes[row]) for row in path[path.index(at) :]]
+    shown = [*around[:_MOST_ON_CYCLE], "…"] if len(around) > _MOST_ON_CYCLE else [*around, around[0]]
+    return f"{len(around):,} nodes depend on themselves: {' on '.join(shown)}" if len(around) > 1 else (
+        f"node {around[0]} depends on itself"
+    )  # fmt: skip
+
+
+def brief(text: str) -> str:
+    """A text of a file's own, short enough for a message."""
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+def _make_room(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a dependency table goes into a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    there = [file for file in folder.iterdir() if file.suffix != ASIDE]
+    if not there:
+        return
+    if not (folder / ABOUT).exists():
+        what = "holds a trace" if (folder / META).exists() else "has something else in it"
+        raise InputError(f"{folder} {what}; a dependency table goes into a folder of its own")
+    read_about(folder)
+    # The note is replaced first and in one step: as long as it is there, the folder is known to be ours.
+    (folder / TABLE).unlink(missing_ok=True)
+
+
+def read_about(folder: Path) -> About:
+    """What a dependency folder says of itself."""
+    file = folder / ABOUT
+    try:
+        about = msgspec.json.decode(file.read_bytes(), type=About)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file} does not describe a dependency table: {error}") from error
+    if about.schema_version > VERSION:
+        raise InputError(
+            f"{file}: the table has schema version {about.schema_version}, this Antecede reads up to "
+            f"{VERSION}; upgrade it"
+        )
+    return about

@@ -1,0 +1,101 @@
+"""import, export and audit --map as a person types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+LOG = 'a {"a": 1}\nhello\nb {"a": 1, "b": 1}\nheard\nnothing of note\n'
+
+
+def antecede(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+def test_help_teaches_the_formats(tmp_path: Path) -> None:
+    told = antecede(tmp_path, "import", "--help").stdout
+    for word in ("shiviz", "editing", "dependencies", "git", "--regex", "--strict", "--json", "?<host>"):
+        assert word in told
+    assert "shiviz" in antecede(tmp_path, "export", "--help").stdout
+    assert "message=msg" in antecede(tmp_path, "audit", "--help").stdout
+
+
+def test_import_shows_what_it_found_and_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "it.log").write_text(LOG)
+    done = antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "2 of 2 processes",
+        "1 of another process",
+        "lines without a clock, left out: 1",
+        "nothing of note",
+    ):
+        assert words in done.stdout
+    shown = json.loads(antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out", "--json").stdout)
+    assert (shown["rows"], shown["parents_of_others"], shown["bad_rows"]) == (2, 1, 1)
+    assert json.loads((tmp_path / "out" / "dependencies.json").read_text())["schema_version"] == 1
+    refused = antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out", "--strict")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "line 5: nothing of note" in refused.stderr
+    audited = antecede(tmp_path, "audit", "out")
+    assert (audited.returncode, audited.stdout) == (2, "")
+    assert "no delivery can be judged; antecede graph" in audited.stderr
+
+
+def test_export_and_import_again(tmp_path: Path) -> None:
+    simulate_to(tmp_path / "trace", scenario(protocol="mbcp", peers=3, seconds=0.3))
+    shown = json.loads(antecede(tmp_path, "export", "shiviz", "trace", "--out", "run.log", "--json").stdout)
+    assert "(?<host>" in antecede(tmp_path, "export", "shiviz", "trace", "--out", "run.log").stdout
+    again = json.loads(
+        antecede(tmp_path, "import", "shiviz", "run.log", "--out", "out", "--strict", "--json").stdout
+    )
+    assert (again["rows"], again["processes"]) == (shown["events"], shown["processes"])
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "it.csv").write_text("who,what,msg\na,PUB,7\nb,SUB,7\nb,SUB,8\n")
+    words = [
+        "audit",
+        "it.csv",
+        "--map",
+        "process=who,kind=what,message=msg",
+        "--map",
+        "kind.send=PUB,kind.deliver=SUB",
+    ]
+    done = antecede(tmp_path, *words, "--engine", engine, "--json")
+    assert done.returncode == 1, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["trace"], shown["orphans"], shown["messages"], shown["engine"]) == ("it.csv", 1, 1, engine)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["import", "yaml", "it.log", "--out", "out"], "no format 'yaml'"),
+        (["import", "shiviz", "nowhere", "--out", "out"], "nowhere does not exist"),
+        (["import", "shiviz", "it.log"], "--out"),
+        (["import", "shiviz", "it.log", "--out", "s3a://bucket/out"], "is a URL"),
+        (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to write"),
+        (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
+        (["audit", "it.log"], "other programs' logs are read by antecede import"),
+        (["audit", "it.csv"], "under these names or as --map tells"),
+        (["audit", "it.csv", "--map", "process=who"], "no column kind"),
+        (["audit", "s3a://bucket/t", "--map", "process=who"], "--map is for local files"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "it.log").write_text(LOG)
+    (tmp_path / "it.csv").write_text("who,msg\na,7\n")
+    done = antecede(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr

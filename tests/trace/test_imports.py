@@ -1,0 +1,476 @@
+"""Logs and graphs of other programs as dependency tables: what they say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antecede.errors import InputError
+from antecede.order import CausalOrder
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.trace.executions import execution
+from antecede.trace.foreign.imports import import_path
+from antecede.trace.foreign.shiviz import FORMS
+from antecede.trace.foreign.shiviz_log import REGEX, export_shiviz
+from antecede.trace.foreign.table import ABOUT, TABLE, About, DependencyWriter, read_about
+
+
+def imported(form: str, path: Path, **options: Any) -> tuple[About, list[dict[str, Any]]]:
+    """What an import says and leaves; whatever it is, parents come first."""
+    folder = (
+        path.parent / f"{path.name}.imported" if os.access(path.parent, os.W_OK) else options.pop("folder")
+    )
+    about = import_path(form, path, folder, **options)
+    assert read_about(folder) == about
+    rows = pq.read_table(folder / TABLE).to_pylist()
+    seen: set[str] = set()
+    for row in rows:
+        assert seen.issuperset(row["parents"])
+        assert row["node"] not in seen
+        seen.add(row["node"])
+    assert len(rows) == about.rows
+    return about, rows
+
+
+def wrote(folder: Path, content: str | bytes, name: str = "it") -> Path:
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("name", "processes", "nodes", "parents", "mean", "most"),
+    [
+        ("clownschool", 3, 23_136, 26_763, 1.157, 2),
+        ("git_makefile_A2", 375, 3_210, 6_721, 2.094, 9),
+        ("postgres_25x400", 25, 10_000, 40_093, 4.009, 9),
+        ("antidote_git", 57, 2_260, 2_676, 1.184, 2),
+    ],
+)
+def test_real_graphs_are_what_their_notes_say(
+    real_traces: Path,
+    tmp_path: Path,
+    name: str,
+    processes: int,
+    nodes: int,
+    parents: int,
+    mean: float,
+    most: int,
+) -> None:
+    file = wrote(tmp_path, (real_traces / f"{name}.dag.csv").read_bytes())
+    about, _ = imported("dependencies", file, strict=True)
+    assert (about.processes, about.rows, about.parents, about.parents_most) == (
+        processes,
+        nodes,
+        parents,
+        most,
+    )
+    assert round(about.parents_mean, 3) == mean
+
+
+def test_a_real_editing_trace_says_the_same_as_its_graph(real_traces: Path, tmp_path: Path) -> None:
+    _, graph = imported(
+        "dependencies", wrote(tmp_path, (real_traces / "clownschool.dag.csv").read_bytes(), "graph")
+    )
+    raw = wrote(tmp_path, (real_traces / "clownschool.json.gz").read_bytes())
+    about, rows = imported("editing", raw, strict=True)
+    assert (about.processes, about.rows, about.parents, about.parents_most) == (3, 23_136, 26_763, 2)
+    assert [(row["node"], row["parents"]) for row in rows] == [(row["node"], row["parents"]) for row in graph]
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts", "events", "messages", "bad"),
+    [
+        ("chord", 8, 1_235, 541, {"events out of order, put where their clocks say": 2}),
+        ("reliable-broadcast", 4, 116, 48, {"lines without a clock, left out": 1}),
+        ("simple-reliable-broadcast", 3, 39, 16, {}),
+    ],
+)
+def test_real_logs_of_clocks_are_what_their_notes_say(
+    real_traces: Path, tmp_path: Path, name: str, hosts: int, events: int, messages: int, bad: dict[str, int]
+) -> None:
+    file = wrote(tmp_path, (real_traces / f"shiviz_{name}.log").read_bytes())
+    about, _ = imported("shiviz", file)
+    assert (about.processes, about.rows, about.parents_of_others) == (hosts, events, messages)
+    assert about.parents == events - hosts + messages
+    assert {each.what: each.rows for each in about.bad} == bad
+    assert about.bad_rows == sum(bad.values())
+    if name == "chord":
+        places = about.bad[0].examples
+        assert ["kv-node-60 25 after 26" in places[0], "kv-node-60 136 after 137" in places[1]] == [
+            True,
+            True,
+        ]
+    if bad:
+        with pytest.raises(InputError, match="without --strict it is only counted"):
+            import_path("shiviz", file, tmp_path / "strict", strict=True)
+        assert not (tmp_path / "strict").exists()
+
+
+def clocked(*events: tuple[str, dict[str, int]], form: str = "{host} {clock}\nit happened\n") -> str:
+    return "".join(form.format(host=host, clock=json.dumps(clock)) for host, clock in events)
+
+
+EVENTS = (
+    ("a", {"a": 1}),
+    ("b", {"b": 1, "a": 1}),
+    ("c", {"c": 1, "b": 1, "a": 1}),
+    ("a", {"a": 2, "c": 1, "b": 1}),
+)
+EXPECTED = {"a:1": [], "b:1": ["a:1"], "c:1": ["b:1"], "a:2": ["a:1", "c:1"]}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{host} {clock}\nit {{happened}}\n",
+        "{host} {clock}\r\nit happened\r\n",
+        "1234567 {host} {clock}\nit happened\n",
+        "it happened\n{host} {clock}\n",
+        "[INFO] [10/13/2014 04:23:20] [system-2] [akka://System/user/{host}] {clock} it happened\n",
+        "{host} {clock} it happened\n",
+    ],
+)
+def test_known_forms_of_logs_are_found(tmp_path: Path, form: str) -> None:
+    for content in (clocked(*EVENTS, form=form), clocked(*EVENTS, form=form).rstrip("\n")):
+        about, rows = imported("shiviz", wrote(tmp_path, content))
+        assert {row["node"]: row["parents"] for row in rows} == EXPECTED
+        assert [row["seq"] for row in rows if row["process"] == "a"] == [1, 2]
+        assert about.bad == []
+    packed = wrote(tmp_path, gzip.compress(clocked(*EVENTS, form=form).encode()), "it.gz")
+    assert imported("shiviz", packed)[0].rows == 4
+
+
+def test_a_form_of_one_s_own_is_given(tmp_path: Path) -> None:
+    log = wrote(tmp_path, clocked(*EVENTS, form="<{clock}> at {host}: it happened\n"))
+    with pytest.raises(InputError, match="none of the known forms"):
+        imported("shiviz", log)
+    for regex in (
+        r"^<(?<clock>.*)> at (?<host>\w+): (?<event>.*)$",
+        r"<(?P<clock>.*)> at (?P<host>\w+)(?!x).*",
+    ):
+        _, rows = imported("shiviz", log, regex=regex)
+        assert {row["node"]: row["parents"] for row in rows} == EXPECTED
+    for regex, says in {
+        "(": "no regular expression",
+        "(?<host>.*)": "no group",
+        "x(?<host>.)(?<clock>.)": "in the form",
+    }.items():
+        with pytest.raises(InputError, match=says):
+            imported("shiviz", log, regex=regex)
+
+
+@pytest.mark.parametrize(
+    ("events", "what", "parents"),
+    [
+        ([("a", {"a": 1}), ("a", {"a": 1}), ("a", {"a": 2})], "there already", {"a:1": [], "a:2": ["a:1"]}),
+        ([("a", {"a": 2}), ("a", {"a": 1})], "out of order", {"a:1": [], "a:2": ["a:1"]}),
+        ([("a", {"a": 1}), ("a", {"a": 7})], "skips", {"a:1": [], "a:7": ["a:1"]}),
+        ([("a", {"a": 1}), ("b", {"b": 1, "a": 5})], "not in the log", {"a:1": [], "b:1": ["a:1"]}),
+        ([("b", {"b": 1, "ghost": 5})], "not in the log", {"b:1": []}),
+        (
+            [("a", {"a": 1}), ("b", {"b": 1, "a": 1}), ("b", {"b": 2})],
+            "forget",
+            {"a:1": [], "b:1": ["a:1"], "b:2": ["b:1"]},
+        ),
+        ([("a", {"a": 1}), ("b", {"a": 1})], "lacks its host", {"a:1": []}),
+        ([("a", {"a": 1}), ("b", {"b": 2**63})], "cannot be read", {"a:1": []}),
+        ([("a", {"a": 1}), ("b", {"b": -1})], "cannot be read", {"a:1": []}),
+    ],
+)
+def test_what_is_wrong_with_clocks_is_counted(
+    tmp_path: Path, events: list[tuple[str, dict[str, int]]], what: str, parents: dict[str, list[str]]
+) -> None:
+    about, rows = imported("shiviz", wrote(tmp_path, clocked(*events)))
+    assert {row["node"]: row["parents"] for row in rows} == parents
+    (bad,) = about.bad
+    assert (what in bad.what, bad.rows) == (True, 1)
+    assert bad.examples[0].startswith("line ")
+
+
+def test_a_strange_letter_in_what_an_event_says_does_no_harm(tmp_path: Path) -> None:
+    assert imported("shiviz", wrote(tmp_path, b'\xef\xbb\xbfa {"a": 1}\n\xff\xfe\n'))[0].rows == 1
+
+
+DEPENDENCIES = "node,process,seq,parents\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("0,q,5,", "nodes that are there already"),
+        ("1,q,5", "do not have the header's fields"),
+        ("1,q,5,,,", "do not have the header's fields"),
+        ("1,q,five,", "seq is no whole number"),
+        (f"1,q,{'9' * 5000},", "seq is no whole number"),
+        (f"1,q,{2**63},", "seq is too large"),
+        (",q,5,", "rows without a node"),
+        ("1,,5,", "rows without a process"),
+    ],
+)
+def test_bad_rows_are_left_out_and_counted(tmp_path: Path, row: str, what: str) -> None:
+    file = wrote(tmp_path, f"{DEPENDENCIES}0,p,1,\n{row}\n2,p,2,0 0\n")
+    about, rows = imported("dependencies", file)
+    assert [(each["node"], each["parents"]) for each in rows] == [("0", []), ("2", ["0"])]
+    assert (what in about.bad[0].what, about.bad_rows) == (True, 1)
+    assert "row 2" in about.bad[0].examples[0]
+    with pytest.raises(InputError, match="it, row 2"):
+        imported("dependencies", file, strict=True)
+
+
+def test_parents_that_are_no_node_are_left_out_and_counted(tmp_path: Path) -> None:
+    file = wrote(tmp_path, f"{DEPENDENCIES}2,p,2,1 ghost 0\n1,p,1,0\n0,p,0,spirit\n")
+    about, rows = imported("dependencies", file)
+    assert {each["node"]: each["parents"] for each in rows} == {"0": [], "1": ["0"], "2": ["1", "0"]}
+    assert about.bad_rows == 2
+    assert "the parents of 2: ghost" in about.bad[0].examples[0]
+    with pytest.raises(InputError, match="ghost"):
+        imported("dependencies", file, strict=True)
+
+
+def test_examples_are_few_and_short(tmp_path: Path) -> None:
+    file = wrote(
+        tmp_path, DEPENDENCIES + "0,p,0,\n" + f"0,p,0,{'x' * 1000}\n" * 1000 + f"{'y' * 1000},p,x,\n"
+    )
+    about, _ = imported("dependencies", file)
+    assert about.bad_rows == 1001
+    assert [len(each.examples) for each in about.bad] == [5, 1]
+    assert all(len(example) <= 200 for each in about.bad for example in each.examples)
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "says"),
+    [
+        ("dependencies", "", "it is empty"),
+        ("dependencies", "node,process\n", "it has no column seq"),
+        ("dependencies", DEPENDENCIES, "no row that could be taken"),
+        ("dependencies", DEPENDENCIES + "x\n", "no row that could be taken; the first row that is wrong: "),
+        ("dependencies", DEPENDENCIES + "0,p,0,0\n", "node 0 depends on itself"),
+        ("dependencies", DEPENDENCIES + "0,p,0,1\n1,p,1,2\n2,p,2,0\n", "nodes depend on themselves: 0 on 1"),
+        ("dependencies", DEPENDENCIES.encode() + b"0,\xff,0,\n", "not text in UTF-8"),
+        ("dependencies", DEPENDENCIES.encode("utf-16"), "not text in UTF-8"),
+        ("dependencies", DEPENDENCIES + '0,"p', "unexpected end of data"),
+        ("dependencies", gzip.compress(b"node,")[:-9], "damaged gzip"),
+        ("editing", "", "it is empty"),
+        ("editing", "{", "is not an editing trace"),
+        ("editing", "[" * 100_000, "is not an editing trace"),
+        ("editing", '{"txns": 5}', "is not an editing trace: Expected `array`, got `int` - at `$.txns`"),
+        ("editing", '{"txns": []}', "it has no transaction"),
+        ("editing", '{"txns": [{"agent": 0, "parents": ["x"]}]}', "$.txns[0].parents[0]"),
+        ("editing", '{"txns": [{"parents": [1]}, {"parents": [0]}]}', "themselves: 0 on 1 on 0"),
+        ("editing", b'{"txns": [{"agent": "\xff"}]}', "is not an editing trace"),
+        ("editing", gzip.compress(b'{"txns": []}')[:-6], "damaged gzip"),
+        ("shiviz", "", "it is empty"),
+        ("shiviz", "once upon a time\n", "none of the known forms"),
+        ("shiviz", 'a {"a": 1\nbroken\n', "none of the known forms"),
+        ("shiviz", 'a {"a": 1}\nx\n'.encode("utf-16"), "not text in UTF-8"),
+        ("shiviz", clocked(("a", {"a": 1, "b": 1}), ("b", {"b": 1, "a": 1})), "2 nodes depend on themselves"),
+        ("git", "", "is not a folder"),
+        ("yaml", "", "no format 'yaml'; there are shiviz, editing"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named(tmp_path: Path, form: str, content: str | bytes, says: str) -> None:
+    file = wrote(tmp_path, content)
+    with pytest.raises(InputError) as error:
+        imported(form, file)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "it.imported").exists()
+
+
+def test_a_missing_file_and_an_option_that_does_not_fit(tmp_path: Path) -> None:
+    for form in ("shiviz", "editing", "dependencies"):
+        with pytest.raises(InputError, match="nowhere does not exist"):
+            import_path(form, tmp_path / "nowhere", tmp_path / "out")
+        with pytest.raises(InputError, match="is not a file"):
+            import_path(form, tmp_path, tmp_path / "out")
+    with pytest.raises(InputError, match="--regex is for shiviz logs"):
+        import_path("editing", tmp_path, tmp_path / "out", regex="x")
+
+
+def test_an_editing_trace_of_one_author_is_a_chain(tmp_path: Path) -> None:
+    about, rows = imported(
+        "editing", wrote(tmp_path, '{"startContent": "", "txns": [{"patches": []}, {"patches": []}]}')
+    )
+    assert [row["parents"] for row in rows] == [[], ["0"]]
+    assert about.processes == 1
+
+
+def test_parents_in_an_editing_trace_may_be_out_of_all_bounds(tmp_path: Path) -> None:
+    trace = (
+        '{"txns": [{"agent": "ana", "parents": [-1, 7]}, {"agent": 1, "parents": [0, 12345678901234567890]}]}'
+    )
+    about, rows = imported("editing", wrote(tmp_path, trace))
+    assert [(row["process"], row["parents"]) for row in rows] == [("ana", []), ("1", ["0"])]
+    assert about.bad_rows == 3
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    return folder
+
+
+def git(folder: Path, *words: str, author: str = "Ana") -> str:
+    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in
+           (("NAME", author), ("EMAIL", f"{author.lower()}@example.org"))}  # fmt: skip
+    alone = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": str(folder)}
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=os.environ | who | alone, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_repository_s_commits(repository: Path) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "one")
+    git(repository, "branch", "side")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "two", author="Bea\u00e9")
+    git(repository, "checkout", "-q", "side")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "three")
+    git(repository, "merge", "-q", "-m", "four", "main")
+    git(repository, "notes", "add", "-m", "a note", "HEAD")
+    (repository / "work").write_text("unfinished")
+    git(repository, "add", "work")
+    git(repository, "stash", "-q")
+    # A repository's own settings run nothing.
+    git(repository, "config", "log.showSignature", "true")
+    git(repository, "config", "gpg.program", "touch harm")
+    about, rows = imported("git", repository)
+    assert (about.rows, about.parents, about.parents_most, about.processes) == (4, 4, 2, 2)
+    assert rows[-1]["node"] == git(repository, "rev-parse", "side")
+    assert rows[-1]["parents"] == git(repository, "log", "-1", "--format=%P", "side").split()
+    assert {row["process"] for row in rows} == {"Ana <ana@example.org>", "Bea\u00e9 <bea\u00e9@example.org>"}
+    assert [row["seq"] for row in rows if row["process"].startswith("Ana")] == [1, 2, 3]
+    assert not (repository / "harm").exists()
+
+
+def test_a_folder_that_is_no_repository_and_an_empty_one(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="no row that could be taken"):
+        imported("git", repository)
+    (repository / "inside").mkdir()
+    with pytest.raises(InputError, match=r"git cannot read .*not a git repository"):
+        imported("git", repository / "inside")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="the program git"):
+        imported("git", repository)
+
+
+def test_a_table_replaces_a_table_and_nothing_else(tmp_path: Path) -> None:
+    file = wrote(tmp_path, f"{DEPENDENCIES}0,p,0,\n")
+    imported("dependencies", file)
+    imported("dependencies", file)
+    for name in ("precious", "meta.json", TABLE):
+        folder = tmp_path / f"with {name}"
+        folder.mkdir()
+        (folder / name).write_text("years of work")
+        with pytest.raises(InputError, match="a folder of its own"):
+            import_path("dependencies", file, folder)
+        assert (folder / name).read_text() == "years of work"
+    for text, says in {"{}": "does not describe", '{"schema_version": 99}': "does not describe"}.items():
+        folder = tmp_path / f"with {len(text)}"
+        folder.mkdir()
+        (folder / ABOUT).write_text(text)
+        with pytest.raises(InputError, match=says):
+            import_path("dependencies", file, folder)
+    with pytest.raises(InputError, match="is a file"):
+        import_path("dependencies", file, file)
+    newer = (
+        (tmp_path / "it.imported" / ABOUT).read_text().replace('"schema_version": 1', '"schema_version": 99')
+    )
+    (tmp_path / "it.imported" / ABOUT).write_text(newer)
+    with pytest.raises(InputError, match="schema version 99"):
+        imported("dependencies", file)
+
+
+@given(st.permutations(range(30)), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=80))
+def test_rows_in_any_order_get_one_in_which_parents_come_first(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], pairs: list[tuple[int, int]]
+) -> None:
+    parents: dict[int, list[int]] = {node: [] for node in order}
+    for one, other in pairs:
+        if one != other:
+            parents[max(one, other)].append(min(one, other))
+    into = DependencyWriter("here", "dependencies", strict=True)
+    for node in order:
+        into.add(str(node), str(node % 3), node, map(str, parents[node]), "here")
+    folder = tmp_path_factory.mktemp("order")
+    into.write(folder)
+    seen: set[str] = set()
+    for row in pq.read_table(folder / TABLE).to_pylist():
+        assert seen.issuperset(row["parents"])
+        assert {*row["parents"]} == {*map(str, parents[int(row["node"])])}
+        seen.add(row["node"])
+    assert len(seen) == 30
+
+
+@pytest.mark.parametrize("protocol", ["basic", "mbcp", "multigroup"])
+def test_an_exported_run_is_read_back_with_the_same_order(tmp_path: Path, protocol: str) -> None:
+    """What happened before what in the log is what the oracle says of the trace."""
+    extra = {"groups": {"a": [0, 1, 2], "b": [2, 3]}} if protocol == "multigroup" else {"peers": 5}
+    simulate_to(tmp_path / "t", scenario(protocol=protocol, seconds=1, delay="wild:1us-1s", **extra))
+    made = export_shiviz(tmp_path / "t", tmp_path / "run.log")
+    about, rows = imported("shiviz", tmp_path / "run.log", strict=True)
+    assert (about.rows, about.processes) == (made.events, made.processes)
+    table = pq.read_table(tmp_path / "t" / "part-00000.parquet")
+    whole = execution(table, {})
+    order = CausalOrder(whole)
+    events = [row for row in table.sort_by("index").to_pylist() if row["kind"] != "receive"]
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for event in events:
+        counts[event["process"]] = counts.get(event["process"], 0) + 1
+        if event["kind"] == "send":
+            names[f"{event['process']}:{counts[event['process']]}"] = f"{event['origin']}:{event['seq']}"
+    pasts: dict[str, set[str]] = {}
+    for row in rows:
+        pasts[row["node"]] = {*row["parents"]}.union(*(pasts[parent] for parent in row["parents"]))
+    shown = {message: whole.show(message) for message in order.messages}
+    for message in order.messages:
+        before = {shown[other] for other in order.messages if order.happened_before(other, message)}
+        (node,) = [node for node, name in names.items() if name == shown[message]]
+        assert {names[other] for other in pasts[node] if other in names} == before
+
+
+def test_the_form_of_exported_logs_is_the_one_that_is_said(tmp_path: Path) -> None:
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.3))
+    export_shiviz(tmp_path / "t", tmp_path / "run.log")
+    given, _ = imported("shiviz", tmp_path / "run.log", regex=REGEX, strict=True)
+    guessed, _ = imported("shiviz", tmp_path / "run.log", strict=True)
+    assert given == guessed
+    assert next(iter(FORMS)) == "GoVector"
+
+
+def lines(*rows: tuple[str, int, str, str, int]) -> str:
+    names = ("process", "index", "kind", "origin", "seq")
+    whole = {"run": "r", "group": "g", "time": 0}
+    return "".join(json.dumps(whole | dict(zip(names, row, strict=True))) + "\n" for row in rows)
+
+
+def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> None:
+    rows = [("ana b", 0, "send", "ana b", 1), ("c", 0, "deliver", "ana b", 1), ("c", 1, "deliver", "x", 4)]
+    export_shiviz(wrote(tmp_path, lines(*rows), "t.jsonl"), tmp_path / "deep" / "run.log")
+    text = (tmp_path / "deep" / "run.log").read_text()
+    assert text.splitlines()[0] == 'ana_b {"ana_b": 1}'
+    assert "deliver x:4, which nobody sent" in text
+    twins = wrote(tmp_path, lines(("a b", 0, "send", "a b", 1), ("a\tb", 0, "send", "a\tb", 1)), "u.jsonl")
+    with pytest.raises(InputError, match="differ in spaces only"):
+        export_shiviz(twins, tmp_path / "u.log")
+    early = wrote(tmp_path, lines(("a", 0, "deliver", "a", 1), ("a", 1, "send", "a", 1)), "v.jsonl")
+    with pytest.raises(InputError, match="a delivers a:1 before it was sent"):
+        export_shiviz(early, tmp_path / "v.log")
+    nothing = wrote(tmp_path, lines(("a", 0, "receive", "a", 1)), "w.jsonl")
+    with pytest.raises(InputError, match="no send and no delivery"):
+        export_shiviz(nothing, tmp_path / "w.log")
