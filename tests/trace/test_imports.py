@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from importing import imported, wrote
 
 from antecede.errors import InputError
-from antecede.order import CausalOrder
-from antecede.sim.record import simulate_to
-from antecede.sim.scenario import scenario
-from antecede.trace.executions import execution
 from antecede.trace.foreign.imports import import_path
-from antecede.trace.foreign.shiviz import FORMS
-from antecede.trace.foreign.shiviz_log import REGEX, export_shiviz
-from antecede.trace.foreign.table import ABOUT, TABLE, About, DependencyWriter, read_about
-
-
-def imported(form: str, path: Path, **options: Any) -> tuple[About, list[dict[str, Any]]]:
-    """What an import says and leaves; whatever it is, parents come first."""
-    folder = (
-        path.parent / f"{path.name}.imported" if os.access(path.parent, os.W_OK) else options.pop("folder")
-    )
-    about = import_path(form, path, folder, **options)
-    assert read_about(folder) == about
-    rows = pq.read_table(folder / TABLE).to_pylist()
-    seen: set[str] = set()
-    for row in rows:
-        assert seen.issuperset(row["parents"])
-        assert row["node"] not in seen
-        seen.add(row["node"])
-    assert len(rows) == about.rows
-    return about, rows
-
-
-def wrote(folder: Path, content: str | bytes, name: str = "it") -> Path:
-    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder / name
+from antecede.trace.foreign.table import ABOUT, TABLE, DependencyWriter
 
 
 @pytest.mark.parametrize(
@@ -85,120 +56,6 @@ def test_a_real_editing_trace_says_the_same_as_its_graph(real_traces: Path, tmp_
     about, rows = imported("editing", raw, strict=True)
     assert (about.processes, about.rows, about.parents, about.parents_most) == (3, 23_136, 26_763, 2)
     assert [(row["node"], row["parents"]) for row in rows] == [(row["node"], row["parents"]) for row in graph]
-
-
-@pytest.mark.parametrize(
-    ("name", "hosts", "events", "messages", "bad"),
-    [
-        ("chord", 8, 1_235, 541, {"events out of order, put where their clocks say": 2}),
-        ("reliable-broadcast", 4, 116, 48, {"lines without a clock, left out": 1}),
-        ("simple-reliable-broadcast", 3, 39, 16, {}),
-    ],
-)
-def test_real_logs_of_clocks_are_what_their_notes_say(
-    real_traces: Path, tmp_path: Path, name: str, hosts: int, events: int, messages: int, bad: dict[str, int]
-) -> None:
-    file = wrote(tmp_path, (real_traces / f"shiviz_{name}.log").read_bytes())
-    about, _ = imported("shiviz", file)
-    assert (about.processes, about.rows, about.parents_of_others) == (hosts, events, messages)
-    assert about.parents == events - hosts + messages
-    assert {each.what: each.rows for each in about.bad} == bad
-    assert about.bad_rows == sum(bad.values())
-    if name == "chord":
-        places = about.bad[0].examples
-        assert ["kv-node-60 25 after 26" in places[0], "kv-node-60 136 after 137" in places[1]] == [
-            True,
-            True,
-        ]
-    if bad:
-        with pytest.raises(InputError, match="without --strict it is only counted"):
-            import_path("shiviz", file, tmp_path / "strict", strict=True)
-        assert not (tmp_path / "strict").exists()
-
-
-def clocked(*events: tuple[str, dict[str, int]], form: str = "{host} {clock}\nit happened\n") -> str:
-    return "".join(form.format(host=host, clock=json.dumps(clock)) for host, clock in events)
-
-
-EVENTS = (
-    ("a", {"a": 1}),
-    ("b", {"b": 1, "a": 1}),
-    ("c", {"c": 1, "b": 1, "a": 1}),
-    ("a", {"a": 2, "c": 1, "b": 1}),
-)
-EXPECTED = {"a:1": [], "b:1": ["a:1"], "c:1": ["b:1"], "a:2": ["a:1", "c:1"]}
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        "{host} {clock}\nit {{happened}}\n",
-        "{host} {clock}\r\nit happened\r\n",
-        "1234567 {host} {clock}\nit happened\n",
-        "it happened\n{host} {clock}\n",
-        "[INFO] [10/13/2014 04:23:20] [system-2] [akka://System/user/{host}] {clock} it happened\n",
-        "{host} {clock} it happened\n",
-    ],
-)
-def test_known_forms_of_logs_are_found(tmp_path: Path, form: str) -> None:
-    for content in (clocked(*EVENTS, form=form), clocked(*EVENTS, form=form).rstrip("\n")):
-        about, rows = imported("shiviz", wrote(tmp_path, content))
-        assert {row["node"]: row["parents"] for row in rows} == EXPECTED
-        assert [row["seq"] for row in rows if row["process"] == "a"] == [1, 2]
-        assert about.bad == []
-    packed = wrote(tmp_path, gzip.compress(clocked(*EVENTS, form=form).encode()), "it.gz")
-    assert imported("shiviz", packed)[0].rows == 4
-
-
-def test_a_form_of_one_s_own_is_given(tmp_path: Path) -> None:
-    log = wrote(tmp_path, clocked(*EVENTS, form="<{clock}> at {host}: it happened\n"))
-    with pytest.raises(InputError, match="none of the known forms"):
-        imported("shiviz", log)
-    for regex in (
-        r"^<(?<clock>.*)> at (?<host>\w+): (?<event>.*)$",
-        r"<(?P<clock>.*)> at (?P<host>\w+)(?!x).*",
-    ):
-        _, rows = imported("shiviz", log, regex=regex)
-        assert {row["node"]: row["parents"] for row in rows} == EXPECTED
-    for regex, says in {
-        "(": "no regular expression",
-        "(?<host>.*)": "no group",
-        "x(?<host>.)(?<clock>.)": "in the form",
-    }.items():
-        with pytest.raises(InputError, match=says):
-            imported("shiviz", log, regex=regex)
-
-
-@pytest.mark.parametrize(
-    ("events", "what", "parents"),
-    [
-        ([("a", {"a": 1}), ("a", {"a": 1}), ("a", {"a": 2})], "there already", {"a:1": [], "a:2": ["a:1"]}),
-        ([("a", {"a": 2}), ("a", {"a": 1})], "out of order", {"a:1": [], "a:2": ["a:1"]}),
-        ([("a", {"a": 1}), ("a", {"a": 7})], "skips", {"a:1": [], "a:7": ["a:1"]}),
-        ([("a", {"a": 1}), ("b", {"b": 1, "a": 5})], "not in the log", {"a:1": [], "b:1": ["a:1"]}),
-        ([("b", {"b": 1, "ghost": 5})], "not in the log", {"b:1": []}),
-        (
-            [("a", {"a": 1}), ("b", {"b": 1, "a": 1}), ("b", {"b": 2})],
-            "forget",
-            {"a:1": [], "b:1": ["a:1"], "b:2": ["b:1"]},
-        ),
-        ([("a", {"a": 1}), ("b", {"a": 1})], "lacks its host", {"a:1": []}),
-        ([("a", {"a": 1}), ("b", {"b": 2**63})], "cannot be read", {"a:1": []}),
-        ([("a", {"a": 1}), ("b", {"b": -1})], "cannot be read", {"a:1": []}),
-    ],
-)
-def test_what_is_wrong_with_clocks_is_counted(
-    tmp_path: Path, events: list[tuple[str, dict[str, int]]], what: str, parents: dict[str, list[str]]
-) -> None:
-    about, rows = imported("shiviz", wrote(tmp_path, clocked(*events)))
-    assert {row["node"]: row["parents"] for row in rows} == parents
-    (bad,) = about.bad
-    assert (what in bad.what, bad.rows) == (True, 1)
-    assert bad.examples[0].startswith("line ")
-
-
-def test_a_strange_letter_in_what_an_event_says_does_no_harm(tmp_path: Path) -> None:
-    assert imported("shiviz", wrote(tmp_path, b'\xef\xbb\xbfa {"a": 1}\n\xff\xfe\n'))[0].rows == 1
 
 
 DEPENDENCIES = "node,process,seq,parents\n"
@@ -273,7 +130,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("shiviz", "once upon a time\n", "none of the known forms"),
         ("shiviz", 'a {"a": 1\nbroken\n', "none of the known forms"),
         ("shiviz", 'a {"a": 1}\nx\n'.encode("utf-16"), "not text in UTF-8"),
-        ("shiviz", clocked(("a", {"a": 1, "b": 1}), ("b", {"b": 1, "a": 1})), "2 nodes depend on themselves"),
+        ("shiviz", 'a {"a": 1, "b": 1}\nx\nb {"b": 1, "a": 1}\nx\n', "2 nodes depend on themselves"),
         ("git", "", "is not a folder"),
         ("yaml", "", "no format 'yaml'; there are shiviz, editing"),
     ],
@@ -414,63 +271,3 @@ def test_rows_in_any_order_get_one_in_which_parents_come_first(
         assert {*row["parents"]} == {*map(str, parents[int(row["node"])])}
         seen.add(row["node"])
     assert len(seen) == 30
-
-
-@pytest.mark.parametrize("protocol", ["basic", "mbcp", "multigroup"])
-def test_an_exported_run_is_read_back_with_the_same_order(tmp_path: Path, protocol: str) -> None:
-    """What happened before what in the log is what the oracle says of the trace."""
-    extra = {"groups": {"a": [0, 1, 2], "b": [2, 3]}} if protocol == "multigroup" else {"peers": 5}
-    simulate_to(tmp_path / "t", scenario(protocol=protocol, seconds=1, delay="wild:1us-1s", **extra))
-    made = export_shiviz(tmp_path / "t", tmp_path / "run.log")
-    about, rows = imported("shiviz", tmp_path / "run.log", strict=True)
-    assert (about.rows, about.processes) == (made.events, made.processes)
-    table = pq.read_table(tmp_path / "t" / "part-00000.parquet")
-    whole = execution(table, {})
-    order = CausalOrder(whole)
-    events = [row for row in table.sort_by("index").to_pylist() if row["kind"] != "receive"]
-    names: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    for event in events:
-        counts[event["process"]] = counts.get(event["process"], 0) + 1
-        if event["kind"] == "send":
-            names[f"{event['process']}:{counts[event['process']]}"] = f"{event['origin']}:{event['seq']}"
-    pasts: dict[str, set[str]] = {}
-    for row in rows:
-        pasts[row["node"]] = {*row["parents"]}.union(*(pasts[parent] for parent in row["parents"]))
-    shown = {message: whole.show(message) for message in order.messages}
-    for message in order.messages:
-        before = {shown[other] for other in order.messages if order.happened_before(other, message)}
-        (node,) = [node for node, name in names.items() if name == shown[message]]
-        assert {names[other] for other in pasts[node] if other in names} == before
-
-
-def test_the_form_of_exported_logs_is_the_one_that_is_said(tmp_path: Path) -> None:
-    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.3))
-    export_shiviz(tmp_path / "t", tmp_path / "run.log")
-    given, _ = imported("shiviz", tmp_path / "run.log", regex=REGEX, strict=True)
-    guessed, _ = imported("shiviz", tmp_path / "run.log", strict=True)
-    assert given == guessed
-    assert next(iter(FORMS)) == "GoVector"
-
-
-def lines(*rows: tuple[str, int, str, str, int]) -> str:
-    names = ("process", "index", "kind", "origin", "seq")
-    whole = {"run": "r", "group": "g", "time": 0}
-    return "".join(json.dumps(whole | dict(zip(names, row, strict=True))) + "\n" for row in rows)
-
-
-def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> None:
-    rows = [("ana b", 0, "send", "ana b", 1), ("c", 0, "deliver", "ana b", 1), ("c", 1, "deliver", "x", 4)]
-    export_shiviz(wrote(tmp_path, lines(*rows), "t.jsonl"), tmp_path / "deep" / "run.log")
-    text = (tmp_path / "deep" / "run.log").read_text()
-    assert text.splitlines()[0] == 'ana_b {"ana_b": 1}'
-    assert "deliver x:4, which nobody sent" in text
-    twins = wrote(tmp_path, lines(("a b", 0, "send", "a b", 1), ("a\tb", 0, "send", "a\tb", 1)), "u.jsonl")
-    with pytest.raises(InputError, match="differ in spaces only"):
-        export_shiviz(twins, tmp_path / "u.log")
-    early = wrote(tmp_path, lines(("a", 0, "deliver", "a", 1), ("a", 1, "send", "a", 1)), "v.jsonl")
-    with pytest.raises(InputError, match="a delivers a:1 before it was sent"):
-        export_shiviz(early, tmp_path / "v.log")
-    nothing = wrote(tmp_path, lines(("a", 0, "receive", "a", 1)), "w.jsonl")
-    with pytest.raises(InputError, match="no send and no delivery"):
-        export_shiviz(nothing, tmp_path / "w.log")

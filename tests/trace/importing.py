@@ -1,0 +1,31 @@
+"""Importing in tests: what an import says and leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from antecede.trace.foreign.imports import import_path
+from antecede.trace.foreign.table import TABLE, About, read_about
+
+
+def imported(form: str, path: Path, **options: Any) -> tuple[About, list[dict[str, Any]]]:
+    """What an import says and leaves; whatever it is, parents come first."""
+    folder = path.parent / f"{path.name}.imported"
+    about = import_path(form, path, folder, **options)
+    assert read_about(folder) == about
+    rows = pq.read_table(folder / TABLE).to_pylist()
+    seen: set[str] = set()
+    for row in rows:
+        assert seen.issuperset(row["parents"])
+        assert row["node"] not in seen
+        seen.add(row["node"])
+    assert len(rows) == about.rows
+    return about, rows
+
+
+def wrote(folder: Path, content: str | bytes, name: str = "it") -> Path:
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder / name
