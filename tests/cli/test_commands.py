@@ -51,6 +51,7 @@ def test_help_lists_the_commands() -> None:
         "simulate",
         "sweep",
         "audit",
+        "graph",
         "verify",
         "report",
         "doctor",
@@ -121,6 +122,51 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
     assert "before its cause" in told.stdout
 
 
+def test_graph_writes_the_oracle_s_edges_here_and_on_spark(trace: Path, tmp_path: Path) -> None:
+    order = CausalOrder(execution(pq.read_table(trace / "part-00000.parquet"), {}))
+    show = order.execution.show
+    expected = {(show(c), show(e)) for e, causes in order.dependency_graph().items() for c in causes}
+    told = {}
+    for engine in ("local", "spark"):
+        shown = document("graph", str(trace), "--out", str(tmp_path / "graph"), "--engine", engine)
+        assert shown["engine"] == engine
+        rows = pq.read_table(tmp_path / "graph" / "edges.parquet").to_pylist()
+        assert {(row["cause"], row["effect"]) for row in rows} == expected
+        assert len(rows) == len(expected)
+        assert json.loads((tmp_path / "graph" / "summary.json").read_text())["runs"] == shown["runs"]
+        told[engine] = shown["runs"]
+    (found,) = told["local"]
+    assert told["spark"] == told["local"]
+    assert (found["messages"], found["dependencies"]) == (len(order.messages), len(expected))
+    assert "largest antichain" in antecede("graph", str(trace)).stdout
+
+
+def test_graph_of_a_table_of_dependencies(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("node,process,parents\n[/]c,p,a b\na,q,\nb,r,a\n")
+    shown = document("graph", str(tmp_path / "t.csv"))
+    (found,) = shown["runs"]
+    assert (found["run"], found["stated"], found["dependencies"], found["antichain"]) == ("t", 3, 2, 1)
+    done = antecede("graph", "t.csv", "--out", "g", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "g" / "precious").touch()
+    refused = antecede("graph", "t.csv", "--out", "g", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "has something else in it" in refused.stderr
+    (tmp_path / "t.csv").write_text("node,process,parents\na,p,b\nb,p,a\n")
+    wrong = antecede("graph", "t.csv", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+    assert "a cycle of 2 nodes" in wrong.stderr
+
+
+def test_graphs_of_several_runs_are_a_row_each(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3, seconds=0.5, seed=seed))
+    shown = document("graph", str(tmp_path))
+    assert len(shown["runs"]) == 2
+    lines = antecede("graph", str(tmp_path)).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", *(each["run"] for each in shown["runs"])]
+
+
 def _id(row: dict[str, Any], names: Any) -> Any:
     from antecede.order import MessageId
 
@@ -172,6 +218,10 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["audit", "nowhere"], "nowhere does not exist"),
+        (["graph", "nowhere"], "nowhere does not exist"),
+        (["graph", "."], "holds no trace"),
+        (["graph", "nowhere", "--out", "s3a://bucket/graph"], "is a URL"),
+        (["graph", "s3a://bucket/t", "--engine", "local"], "Spark only"),
         (["audit", "nowhere", "--engine", "quantum"], "no engine 'quantum'"),
         (["audit"], "Missing argument"),
         (["audit", "s3a://bucket/t", "--engine", "local"], "Spark only"),

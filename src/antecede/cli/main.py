@@ -305,6 +305,35 @@ def audit(
 
 
 @app.command()
+def graph(
+    trace: Annotated[
+        str,
+        typer.Argument(
+            help="A trace as for audit; or a table of dependencies (node, process, parents): .csv, .parquet "
+            "or a folder with dependencies.parquet."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=_folder, metavar="FOLDER", help="Write edges.parquet and summary.json there."),
+    ] = None,
+    exact_width: Annotated[
+        int, typer.Option(min=0, help="Find the largest antichain of runs with fewer messages than this.")
+    ] = 50_000,
+    engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """What depends on what immediately: the edges, and how many, how deep, how wide; see docs/graph.md."""
+    _need("antecede.trace", "sim")
+    from antecede.studies.graphing import graph_path
+
+    with show.progress() as progress:
+        found, chosen = graph_path(trace, out, engine, master, progress, exact_width)
+    views.graph(trace, found, chosen, out, as_json)
+
+
+@app.command()
 def verify(
     protocol: Annotated[str, typer.Argument(help="A protocol's name, all, or your own as module:Class.")],
     runs: Annotated[int, typer.Option(min=1, help="How many random executions.")] = 1000,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.markup import escape
 
 from antecede.cli import show
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from antecede.sim.verify import Report
     from antecede.studies.pipeline import Outcome
     from antecede.studies.scoreboard import Reproduction
+    from antecede.trace.graph import Figures
     from antecede.trace.judge import Finding
     from antecede.trace.waits import Explanation
 
@@ -148,6 +150,75 @@ def audit(trace: str, verdict: Verdict, findings: list[Finding], engine: str, as
     for finding in findings:
         where = f"{finding.run}: " if many else ""
         show.out.print(f"• {where}{finding.text}", soft_wrap=True, markup=False)
+
+
+def graph(trace: str, found: list[Figures], engine: str, out: Path | None, as_json: bool) -> None:
+    if as_json:
+        show.json({"trace": trace, "engine": engine, "out": str(out) if out else None, "runs": found})
+        return
+    if len(found) == 1:
+        show.table(escape(found[0].run), ["", ""], _graph_rows(found[0]), left=2)
+    else:
+        header = [
+            "run",
+            "processes",
+            "messages",
+            "dependencies",
+            "mean",
+            "most",
+            "depth",
+            "frontier",
+            "width",
+        ]
+        rows = [
+            [
+                escape(each.run),
+                *(f"{count:,}" for count in (each.processes, each.messages, each.dependencies)),
+                f"{each.dependencies_mean:.2f}",
+                *(f"{count:,}" for count in (each.dependencies_most, each.depth, each.frontier)),
+                "" if each.antichain is None else f"{each.antichain:,}",
+            ]
+            for each in found[:_SHOWN_RUNS]
+        ]
+        show.table(None, header, rows)
+        if len(found) > _SHOWN_RUNS:
+            show.out.print(f"[dim]and {len(found) - _SHOWN_RUNS:,} runs more; --json has all[/]")
+    if out:
+        show.out.print(f"Graph: {out}", soft_wrap=True, markup=False)
+
+
+_SHOWN_RUNS = 50
+_SHOWN_COUNTS = 12
+
+
+def _graph_rows(one: Figures) -> list[list[str]]:
+    rows = [["messages", f"{one.messages:,} of {one.processes:,} processes"]]
+    if one.stated is not None:
+        stated = f"{one.stated:,}, at most {one.stated_most:,} a message"
+        rows.append(["stated dependencies", stated])
+    rows += [
+        ["immediate dependencies", f"{one.dependencies:,}"],
+        [
+            "  a message",
+            f"{one.dependencies_mean:.3f} on average, at most {one.dependencies_most:,}",
+        ],
+    ]
+    histogram = list(one.dependencies_histogram.items())
+    for many, messages in histogram[:_SHOWN_COUNTS]:
+        share = messages / one.messages
+        rows.append([f"  {many:,}", f"{messages:,} messages ({share:.1%})"])
+    if rest := sum(messages for _, messages in histogram[_SHOWN_COUNTS:]):
+        rows.append(["  more", f"{rest:,} messages ({rest / one.messages:.1%})"])
+    widest = "too many messages to find out" if one.antichain is None else f"{one.antichain:,}"
+    rows += [
+        ["longest chain", f"{one.depth:,} messages"],
+        ["largest frontier", f"{one.frontier:,} messages"],
+        ["largest antichain", widest if one.antichain is None else f"{widest} messages"],
+    ]
+    if one.busiest:
+        busiest = ", ".join(f"{escape(each.message)} ({each.effects:,})" for each in one.busiest[:5])
+        rows.append(["most immediate effects", busiest])
+    return rows
 
 
 def verification(reports: list[Report], seed: int, as_json: bool) -> None:

@@ -1,8 +1,9 @@
 """Spark: sweeps of simulations, and everything that reads traces in bulk.
 
-from antecede.spark import audit
+from antecede.spark import audit, graph
 result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
 result.verdicts.show()
+graph(events).edges.show()         # what depends on what, immediately
 """
 
 from antecede.errors import require
@@ -10,6 +11,7 @@ from antecede.errors import require
 require("pyspark", "spark")
 
 from antecede.spark.audit import Audit, audit, read_events, read_members  # noqa: E402
+from antecede.spark.graph import DependencyGraphs, graph  # noqa: E402
 from antecede.spark.session import connect  # noqa: E402
 
-__all__ = ["Audit", "audit", "connect", "read_events", "read_members"]
+__all__ = ["Audit", "DependencyGraphs", "audit", "connect", "graph", "read_events", "read_members"]

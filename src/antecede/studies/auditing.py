@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from antecede.errors import InputError, require
 from antecede.order import Verdict
 from antecede.trace.judge import Finding, judge_files, total
 from antecede.trace.reader import check_files, estimate_rows, metas, read_batches, trace_files
-from antecede.trace.schema import Meta
 from antecede.trace.writer import write_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SMALL_ROWS = 1_000_000
 """Below this, judging a trace takes no longer than starting Spark."""
@@ -26,6 +30,25 @@ def audit_path(
     path: str, engine: str, limit: int, master: str | None, progress: Progress = lambda *_: None
 ) -> Outcome:
     """Audit a local trace, or one at a URL that Spark reads."""
+    local = local_path(path, engine)
+    if local is not None:
+        files = trace_files(local)
+        check_files(files)
+        if not wants_spark(files, engine, master):
+            progress("judging", 0, 0)
+            audits = list(judge_files(local, files, limit))
+            findings = [finding for each in audits for finding in each.findings]
+            findings.sort(key=lambda finding: not finding.late)
+            return total([each.verdict for each in audits]), findings[:limit], "local"
+    with events_on_spark(path, local, "auditing", master, progress) as (events, members):
+        from antecede.spark.audit import audit
+
+        audited = audit(events, members, limit)
+        return audited.total(), audited.first(limit), "spark"
+
+
+def local_path(path: str, engine: str) -> Path | None:
+    """Where a trace lies on this machine; None if it is at a URL that only Spark reads."""
     if engine not in ("auto", "local", "spark"):
         raise InputError(f"no engine '{engine}'; there are auto, local and spark")
     if not path:
@@ -34,53 +57,41 @@ def audit_path(
     if is_url and scheme != "file":
         if engine == "local":
             raise InputError(f"{path} can be read by Spark only; leave out --engine local")
-        return _on_spark(path, None, limit, master, progress)
+        return None
     local = Path(rest if is_url else path)
     if (local / "runs").is_dir() and (local / "results.parquet").exists():
         local = local / "runs"  # a sweep's folder: its traces, not its tables
-    files = trace_files(local)
-    check_files(files)
+    return local
+
+
+def wants_spark(files: list[Path], engine: str, master: str | None) -> bool:
+    """Whether a local trace goes to Spark: by choice, because there is a cluster, or by its size."""
     cluster = master or os.environ.get("SPARK_REMOTE")
-    if engine == "spark" or (engine == "auto" and (cluster or estimate_rows(files) > SMALL_ROWS)):
-        return _local_on_spark(local, files, limit, master, progress)
-    progress("judging", 0, 0)
-    audits = list(judge_files(local, files, limit))
-    findings = [finding for each in audits for finding in each.findings]
-    findings.sort(key=lambda finding: not finding.late)
-    return total([each.verdict for each in audits]), findings[:limit], "local"
+    return engine == "spark" or (engine == "auto" and bool(cluster or estimate_rows(files) > SMALL_ROWS))
 
 
-def _local_on_spark(
-    path: Path, files: list[Path], limit: int, master: str | None, progress: Progress
-) -> Outcome:
-    about = metas(path)
-    if all(file.suffix == ".parquet" for file in files):
-        return _on_spark(path, about, limit, master, progress, files[0])
-    progress("reading", 0, 0)
-    with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
-        write_parts(Path(folder), (table for file in files for table in read_batches(file)))
-        return _on_spark(Path(folder), about, limit, master, progress)
-
-
-def _on_spark(
-    path: str | Path,
-    about: list[Meta] | None,
-    limit: int,
-    master: str | None,
-    progress: Progress,
-    file: Path | None = None,
-) -> Outcome:
+@contextmanager
+def events_on_spark(
+    path: str, local: Path | None, what: str, master: str | None, progress: Progress
+) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """The events of a trace and its groups' members on Spark; `what` is done with them."""
     require("antecede.spark", "spark")
-    from antecede.spark.audit import audit, members_frame, read_events, read_members
+    from antecede.spark.audit import members_frame, read_events, read_members
     from antecede.spark.session import connect, refuse_unshared, spark_path
 
-    progress("starting Spark", 0, 0)
-    with connect(master) as spark:
-        if isinstance(path, Path):
-            refuse_unshared(spark, path, file)
-        progress("auditing", 0, 0)
-        where = spark_path(path) if isinstance(path, Path) else path
-        events = read_events(spark, where)
-        members = read_members(spark, where) if about is None else members_frame(spark, about)
-        audited = audit(events, members, limit)
-        return audited.total(), audited.first(limit), "spark"
+    with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
+        if local is not None:
+            files, about = trace_files(local), metas(local)
+            one: Path | None = files[0]
+            if any(file.suffix != ".parquet" for file in files):
+                progress("reading", 0, 0)
+                write_parts(Path(folder), (table for file in files for table in read_batches(file)))
+                local, one = Path(folder), None
+            path = spark_path(local)
+        progress("starting Spark", 0, 0)
+        with connect(master) as spark:
+            if local is not None:
+                refuse_unshared(spark, local, one)
+            progress(what, 0, 0)
+            events = read_events(spark, path)
+            yield events, read_members(spark, path) if local is None else members_frame(spark, about)

@@ -105,8 +105,16 @@ def fresh(rows: Rows, streams: Streams) -> State:
 
 def settle(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 0) -> Settled:
     """All passes over the rows of all processes. `vectors` are zeros; in the end, every message's past."""
+    state, impossible = find_pasts(rows, streams, vectors)
+    roots = np.zeros((most_roots, len(Root._fields)), np.int64)
+    found = count(rows, streams, state, _stream_of(streams), vectors, roots)
+    return Settled(state, impossible, [Root(*root) for root in roots[: min(found, most_roots)].tolist()])
+
+
+def find_pasts(rows: Rows, streams: Streams, vectors: np.ndarray) -> tuple[State, int]:
+    """Every message's past, into `vectors`, which are zeros; and how many deliveries were impossible."""
     state = fresh(rows, streams)
-    stream_of = np.repeat(np.arange(len(streams.origin)), np.diff(streams.first)).astype(np.int32)
+    stream_of = _stream_of(streams)
     gather(rows, streams, state)
     _agree(rows, streams, state, stream_of, vectors)
     impossible = 0
@@ -114,9 +122,11 @@ def settle(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 
         impossible = cut_cycles(rows, streams, state, stream_of, vectors)
         vectors[:] = 0
         _agree(rows, streams, state, stream_of, vectors)
-    roots = np.zeros((most_roots, len(Root._fields)), np.int64)
-    found = count(rows, streams, state, stream_of, vectors, roots)
-    return Settled(state, impossible, [Root(*root) for root in roots[: min(found, most_roots)].tolist()])
+    return state, impossible
+
+
+def _stream_of(streams: Streams) -> np.ndarray:
+    return np.repeat(np.arange(len(streams.origin)), np.diff(streams.first)).astype(np.int32)
 
 
 def _agree(rows: Rows, streams: Streams, state: State, stream_of: np.ndarray, vectors: np.ndarray) -> None:

@@ -74,7 +74,7 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
         log = coded(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with _vectors(run, log) as vectors:
+    with room_for_pasts(run, log) as vectors:
         found = settle(log.rows, log.streams, vectors, most)
     counts = found.state.counts
     verdict = Verdict(
@@ -96,7 +96,7 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
 
 
 @contextmanager
-def _vectors(run: str, log: Coded) -> Iterator[np.ndarray]:
+def room_for_pasts(run: str, log: Coded) -> Iterator[np.ndarray]:
     """Room for the past of every message: in memory, or in a file of its own if it is much."""
     shape = (log.streams.messages, len(log.streams.origin))
     size = 4 * shape[0] * shape[1]

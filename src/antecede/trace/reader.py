@@ -106,17 +106,22 @@ def read_run(path: Path, run: str | None = None) -> list[dict[str, Any]]:
 
 def open_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer and columns are in order."""
-    try:
-        opened = pq.ParquetFile(file)
-    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
+    opened = any_parquet(file)
     names = opened.schema_arrow.names
     check_columns(names, str(file))
     refuse_twice(names, file)
-    for name in opened.schema_arrow.names:
+    for name in names:
         if name in FIELDS:
             _check_type(opened.schema_arrow.field(name), file)
     return opened
+
+
+def any_parquet(file: Path) -> pq.ParquetFile:
+    """A Parquet file whose footer is in order, whatever it holds."""
+    try:
+        return pq.ParquetFile(file)
+    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
 
 
 def refuse_twice(names: list[str], file: Path) -> None:

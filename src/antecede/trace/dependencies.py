@@ -1,0 +1,229 @@
+"""Tables of dependencies without deliveries: `node`, `process`, `parents`, a row a message.
+
+As CSV (parents separated by spaces), as Parquet (parents are lists) or as a folder with a
+`dependencies.parquet`; other columns are not looked at. Rows may come in any order.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from antecede.errors import InputError
+from antecede.jit import compiled
+from antecede.trace.reader import any_parquet, first_line, refuse_twice
+from antecede.trace.schema import read_meta
+from antecede.trace.writer import META
+
+DEPENDENCIES = "dependencies.parquet"
+COLUMNS = ("node", "process", "parents")
+_MARK = "parents"
+"""The column that tells such a table from a trace."""
+_BLOCK = 1 << 24
+_SHOWN = 8
+
+
+class Dependencies(NamedTuple):
+    """A table in numbers: a message is its row."""
+
+    run: str
+    names: pa.Array
+    """Of each message."""
+    process: np.ndarray
+    """A number for who sent each."""
+    start: np.ndarray
+    """Where each message's causes begin; one more at the end."""
+    cause: np.ndarray
+    order: np.ndarray
+    """All messages, causes first."""
+
+
+def dependency_file(path: Path) -> Path | None:
+    """The table of dependencies at `path`, if that is what lies there."""
+    if path.is_dir():
+        return path / DEPENDENCIES if (path / DEPENDENCIES).is_file() else None
+    if not path.is_file():
+        return None
+    if path.suffix == ".parquet":
+        return path if _MARK in any_parquet(path).schema_arrow.names else None
+    return path if path.suffix == ".csv" and _MARK in _header(path) else None
+
+
+def read_dependencies(path: Path) -> Dependencies:
+    """The table at `path`: a .csv or .parquet file, or a folder with a dependencies.parquet."""
+    file = path / DEPENDENCIES if path.is_dir() else path
+    if not file.exists():
+        raise InputError(f"{file} does not exist")
+    table = _read_csv(file) if file.suffix == ".csv" else _read_parquet(file)
+    return dependencies(table, _run(file), str(file))
+
+
+def dependencies(table: pa.Table, run: str, where: str = "the table") -> Dependencies:
+    """A table with the columns node, process and parents, in numbers; `where` is what errors call it."""
+    _check_columns(table.column_names, where)
+    columns = {}
+    for name in COLUMNS:
+        kind = pa.list_(pa.string()) if name == "parents" else pa.string()
+        try:
+            columns[name] = table.column(name).cast(kind).combine_chunks()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{where}, column {name}: expected {kind}: {first_line(error)}") from error
+    nodes, processes, parents = columns.values()
+    for name in ("node", "process"):
+        empty = pc.fill_null(pc.equal(columns[name], ""), True)
+        for row in np.flatnonzero(empty.to_numpy(zero_copy_only=False))[:1]:
+            raise InputError(f"{where}, row {row + 1}, field {name}: it is empty")
+    _refuse_repeated(nodes, where)
+    start, cause = _causes(nodes, parents, where)
+    order = _in_order(nodes, start, cause, where)
+    process = processes.dictionary_encode().indices.to_numpy()
+    return Dependencies(run, nodes, process, start, cause, order)
+
+
+def _read_csv(file: Path) -> pa.Table:
+    header = _header(file)
+    _check_columns(header, str(file))
+    refuse_twice(header, file)
+    try:
+        table = pa.csv.read_csv(
+            file,
+            # One thread: only then errors say which row it is.
+            read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(COLUMNS), column_types=dict.fromkeys(COLUMNS, pa.string())
+            ),
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file}: {first_line(error)}") from error
+    parents = pc.ascii_split_whitespace(table.column("parents"))
+    return table.set_column(table.column_names.index("parents"), "parents", parents)
+
+
+def _header(file: Path) -> list[str]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            names = next(csv.reader([stream.readline(_BLOCK)], strict=True), None)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
+    except csv.Error as error:
+        raise InputError(f"{file}, line 1: {error}") from error
+    if not names:
+        raise InputError(f"{file} is empty; a table needs a header and rows")
+    return names
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    opened = any_parquet(file)
+    names = opened.schema_arrow.names
+    _check_columns(names, str(file))
+    refuse_twice(names, file)
+    try:
+        table = opened.read(columns=list(COLUMNS))
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
+    return table
+
+
+def _check_columns(found: list[str], where: str) -> None:
+    missing = [name for name in COLUMNS if name not in found]
+    if missing:
+        columns = "column" if len(missing) == 1 else "columns"
+        raise InputError(
+            f"{where} has no {columns} {', '.join(missing)}; "
+            f"a table of dependencies needs {', '.join(COLUMNS)}"
+        )
+
+
+def _run(file: Path) -> str:
+    """What the table is called: as its folder's meta.json says, or as its folder or file is named."""
+    if file.name != DEPENDENCIES:
+        return file.stem
+    meta = file.parent / META
+    return read_meta(meta.read_bytes(), str(meta)).run if meta.exists() else file.resolve().parent.name
+
+
+def _refuse_repeated(nodes: pa.Array, where: str) -> None:
+    codes = nodes.dictionary_encode().indices.to_numpy()
+    # Codes are given in the order of first sight: the first that is lower than its row was seen before.
+    for row in np.flatnonzero(codes != np.arange(len(codes)))[:1]:
+        raise InputError(f"{where}, row {row + 1}: node {nodes[row]} is in row {codes[row] + 1} already")
+
+
+def _causes(nodes: pa.Array, parents: pa.Array, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row's causes begin, and which rows they are."""
+    effect, named = pc.list_parent_indices(parents), pc.list_flatten(parents)
+    rows = effect.to_numpy()
+    if named.null_count:
+        row = rows[named.is_null().to_numpy(zero_copy_only=False)][0]
+        raise InputError(f"{where}, row {row + 1}, field parents: there is an empty one among them")
+    given = pc.not_equal(named, "").to_numpy(zero_copy_only=False)
+    rows, named = rows[given], named.filter(pa.array(given))
+    found = pc.index_in(named, nodes)
+    for place in np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[:1]:
+        row = rows[place]
+        raise InputError(
+            f"{where}, row {row + 1}: parent {named[place]} of node {nodes[row]} is no node of the table"
+        )
+    start = np.zeros(len(nodes) + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=len(nodes)), out=start[1:])
+    return start, found.to_numpy().astype(np.int64)
+
+
+def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str) -> np.ndarray:
+    """The rows, causes first: as they come, if that is such an order."""
+    size = len(nodes)
+    effect = np.repeat(np.arange(size), np.diff(start))
+    if (cause < effect).all():
+        return np.arange(size)
+    by_cause = np.argsort(cause, kind="stable")
+    after = np.searchsorted(cause[by_cause], np.arange(size + 1))
+    order, placed = causes_first(start, after, effect[by_cause])
+    if placed == size:
+        ordered: np.ndarray = order
+        return ordered
+    raise InputError(f"{where}: {_cycle(nodes, start, cause, order[:placed])}")
+
+
+@compiled
+def causes_first(start: Any, after: Any, effects: Any) -> Any:
+    """Messages whose causes are all placed, in turn; and how many could be placed."""
+    size = len(start) - 1
+    order, lacking = np.empty(size, np.int64), np.diff(start)
+    placed = 0
+    for message in range(size):
+        if lacking[message] == 0:
+            order[placed] = message
+            placed += 1
+    done = 0
+    while done < placed:
+        message = order[done]
+        done += 1
+        for link in range(after[message], after[message + 1]):
+            lacking[effects[link]] -= 1
+            if lacking[effects[link]] == 0:
+                order[placed] = effects[link]
+                placed += 1
+    return order, placed
+
+
+def _cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray) -> str:
+    """One cycle in words. Whatever could not be placed has a cause that could not be either."""
+    stuck = np.ones(len(nodes), np.bool_)
+    stuck[placed] = False
+    seen: dict[int, int] = {}
+    at = int(np.flatnonzero(stuck)[0])
+    while at not in seen:
+        seen[at] = len(seen)
+        at = next(int(each) for each in cause[start[at] : start[at + 1]] if stuck[each])
+    cycle = [str(nodes[each]) for each in list(seen)[seen[at] :]]
+    if len(cycle) == 1:
+        return f"node {cycle[0]} is its own parent"
+    shown = cycle[:_SHOWN] + (["…"] if len(cycle) > _SHOWN else []) + cycle[:1]
+    return f"a cycle of {len(cycle):,} nodes, each with the next as a parent: {', '.join(shown)}"

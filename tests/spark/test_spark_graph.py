@@ -1,0 +1,44 @@
+"""Dependency graphs on Spark: the same as here, run by run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from antecede.errors import InputError
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import scenario
+from antecede.spark import graph, read_events
+from antecede.trace.graph import edges, figures, graph_files
+from antecede.trace.reader import trace_files
+
+
+def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path) -> None:
+    for seed in range(3):
+        simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3 + seed, seconds=1, seed=seed))
+    here = list(graph_files(tmp_path, trace_files(tmp_path)))
+    found = graph(read_events(spark, str(tmp_path)))
+    assert list(found.by_run()) == [figures(each) for each in here]
+    expected = [tuple(row.values()) for each in here for row in edges(each).to_pylist()]
+    assert sorted(tuple(row) for row in found.edges.collect()) == sorted(expected)
+    assert found.edges.columns == ["run", "cause", "effect"]
+    found.release()
+
+
+def test_too_many_messages_have_no_exact_width(spark: SparkSession, tmp_path: Path) -> None:
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.5))
+    (found,) = graph(read_events(spark, str(tmp_path)), exact_width=1).by_run()
+    assert (found.antichain, found.stated) == (None, None)
+    assert found.frontier
+
+
+def test_bad_rows_and_missing_columns_are_named(spark: SparkSession) -> None:
+    columns = "run string, group string, process string, kind string, origin string"
+    schema = f"{columns}, index bigint, seq bigint, time bigint"
+    events = spark.createDataFrame([("r", "g", "a", "sned", "a", 0, 1, 0)], schema)
+    with pytest.raises(InputError, match="run r: process a, index 0: kind 'sned'"):
+        graph(events)
+    with pytest.raises(InputError, match="no columns run, group"):
+        graph(spark.range(3).toDF("seq"))
