@@ -34,8 +34,9 @@ def spark() -> Iterator[SparkSession]:
     """A real Spark, embedded, with the Java that comes in a wheel."""
     from antecede.spark.session import connect
 
-    # Workers load the tests' own protocols by name.
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent / "spark")
+    # Workers load the tests' own protocols by name, and Antecede from where the tests do.
+    mine = str(Path(__file__).parent / "spark")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (mine, os.environ.get("PYTHONPATH"))))
     with connect() as session:
         yield session
 
