@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from antecede.errors import InputError
 from antecede.trace.foreign.mapping import COLUMNS, MESSAGE, SKIP, ColumnMap
 from antecede.trace.foreign.table import brief
-from antecede.trace.reader import BATCH_ROWS, csv_rows, first_line, json_rows, why_not_parquet
+from antecede.trace.reader import BATCH_ROWS, any_parquet, csv_rows, first_line, json_rows
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 
 TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {MESSAGE: pa.string()}
@@ -33,10 +33,7 @@ _NEITHER = "there is neither an id of messages (message) nor origin and seq"
 def column_names(file: Path) -> list[str]:
     """What a table's columns are called; of JSON lines, the first row's fields."""
     if file.suffix == ".parquet":
-        try:
-            return list(pq.ParquetFile(file).schema_arrow.names)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
+        return list(any_parquet(file).schema_arrow.names)
     if file.suffix == ".csv":
         header: list[str] = []
         next(csv_rows(file, header.extend), None)
