@@ -17,7 +17,7 @@ from random_executions import any_execution, as_rows
 
 from antecede.errors import InputError
 from antecede.order import CausalOrder
-from antecede.trace.causality import find_pasts
+from antecede.trace.causality import find_pasts, sends_of
 from antecede.trace.coded import coded
 from antecede.trace.dependencies import Dependencies, dependencies, dependency_file, read_dependencies
 from antecede.trace.executions import execution
@@ -106,7 +106,7 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
     table, members = as_rows(source, any_execution(source))
     log = coded(table, members)
     vectors = np.zeros((log.streams.messages, len(log.streams.origin)), np.int32)
-    find_pasts(log.rows, log.streams, vectors)
+    find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
     previous = np.full(log.streams.messages, -1)
     for place in range(len(log.names)):
         mine = slice(log.rows.start[place], log.rows.start[place + 1])

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.trace.causality import DELIVER, SEND, Rows, Streams
+from antecede.trace.causality import DELIVER, SEND, TIMES, Rows, Streams
 from antecede.trace.executions import Members, destinations
 from antecede.trace.schema import KINDS, REQUIRED
 
 _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
+_LATEST = (1 << 63) - 1
 
 
 class Coded(NamedTuple):
@@ -23,8 +24,9 @@ class Coded(NamedTuple):
     names: list[str]
     """Of the processes, by rank."""
     rows: Rows
-    times: np.ndarray
-    """Of each row."""
+    began: int
+    """When the first of all happened, and how long a stretch of time is."""
+    stretch: int
     streams: Streams
     origins: np.ndarray
     seqs: np.ndarray
@@ -102,7 +104,7 @@ def _numbered(
     meant = np.zeros((len(names), len(firsts)), np.bool_)
     sets = list(known)
     for stream, first in enumerate(firsts):
-        meant[list(sets[audience[first]]), stream] = True
+        meant[[*sets[audience[first]], origin[sends[first]]], stream] = True
     streams = Streams(
         np.append(firsts, len(sends)).astype(np.int64), origin[sends[firsts]].astype(np.int32), meant
     )
@@ -112,8 +114,27 @@ def _numbered(
     lost = message < 0
     distinct = len({*zip(process[lost].tolist(), origin[lost].tolist(), seq[lost].tolist(), strict=True)})
     start = np.searchsorted(process, np.arange(len(names) + 1))
-    own = Rows(np.arange(len(names)), start, np.where(kind == _SEND, SEND, DELIVER).astype(np.int8), message)
-    return Coded(names, own, time, streams, origin[sends], seq[sends], distinct, int(lost.sum()) - distinct)
+    began, stretch = stretches(int(time.min(initial=_LATEST)), int(time.max(initial=-1 - _LATEST)))
+    own = Rows(
+        np.arange(len(names)),
+        start,
+        np.where(kind == _SEND, SEND, DELIVER).astype(np.int8),
+        message,
+        stretch_of(time, began, stretch),
+    )
+    repeated = int(lost.sum()) - distinct
+    return Coded(names, own, began, stretch, streams, origin[sends], seq[sends], distinct, repeated)
+
+
+def stretches(earliest: int, latest: int) -> tuple[int, int]:
+    """When the first stretch of time begins, and how long each is."""
+    return (earliest, (latest - earliest) // TIMES + 1) if latest >= earliest else (0, 1)
+
+
+def stretch_of(time: np.ndarray, began: int, stretch: int) -> np.ndarray:
+    """In which stretch each time lies; unsigned, because times may be as far apart as numbers can be."""
+    since = time.view(np.uint64) - np.uint64(began % (1 << 64))
+    return (since // np.uint64(stretch)).astype(np.int8)
 
 
 def _found(origins: np.ndarray, seqs: np.ndarray, origin: np.ndarray, seq: np.ndarray) -> np.ndarray:

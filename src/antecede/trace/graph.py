@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.trace.causality import find_pasts
+from antecede.trace.causality import find_pasts, sends_of
 from antecede.trace.coded import Coded, coded
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.judge import room_for_pasts
@@ -84,8 +84,8 @@ def graph_of_run(run: str, rows: pa.Table) -> Graph:
         log = coded(_to_all(rows), {})
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log) as vectors:
-        find_pasts(log.rows, log.streams, vectors)
+    with room_for_pasts(run, log.streams.messages, len(log.streams.origin)) as vectors:
+        find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
         sizes = past_sizes(vectors)
         start, cause = immediate(log.streams.first, _previous(log), vectors, sizes, 0, len(vectors))
     origins = pa.DictionaryArray.from_arrays(log.origins, pa.array(log.names, pa.string()))

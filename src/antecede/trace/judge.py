@@ -31,13 +31,13 @@ from antecede.trace.causality import (
     PAIRS_NEVER,
     Root,
     State,
-    chain,
     settle,
 )
 from antecede.trace.coded import Coded, coded
 from antecede.trace.executions import Members
 from antecede.trace.reader import metas, read_batches
 from antecede.trace.schema import Meta
+from antecede.trace.tally import ByOrigin, ByProcess, OverTime, Tally
 
 MOST_BYTES = 16 << 30
 _IN_MEMORY = 1 << 28
@@ -66,6 +66,7 @@ class RunAudit(msgspec.Struct, frozen=True):
     run: str
     verdict: Verdict
     findings: list[Finding]
+    tally: Tally
 
 
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLATIONS) -> RunAudit:
@@ -74,10 +75,35 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
         log = coded(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log) as vectors:
+    with room_for_pasts(run, log.streams.messages, len(log.streams.origin)) as vectors:
         found = settle(log.rows, log.streams, vectors, most)
-    counts = found.state.counts
-    verdict = Verdict(
+    counts = found.state.counts.sum(axis=0)
+    verdict = verdict_of(counts, log, found.impossible)
+    findings = [finding(run, log, root, path) for root, path in zip(found.roots, found.paths, strict=True)]
+    return RunAudit(run, verdict, findings, tally(log, found.state))
+
+
+def tally(log: Coded, state: State) -> Tally:
+    """The counts by process, by origin and over time."""
+    messages = np.bincount(log.origins, minlength=len(log.names))
+    by_process = [
+        ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES)))
+        for name, row in zip(log.names, state.counts, strict=True)
+    ]
+    by_origin = [
+        ByOrigin(name, int(sent), int(late), int(never))
+        for name, sent, (late, never) in zip(log.names, messages, state.by_origin, strict=False)
+        if sent
+    ]
+    by_process.sort(key=lambda each: (-each.causal_deliveries, -each.missing, -each.duplicates))
+    by_origin.sort(key=lambda each: (-each.late - each.never, -each.messages))
+    over_time = OverTime(log.began, log.stretch, *(column.tolist() for column in state.by_time.T))
+    return Tally(by_process, by_origin, over_time)
+
+
+def verdict_of(counts: np.ndarray, log: Coded, impossible: int) -> Verdict:
+    """The verdict from the sums over all processes."""
+    return Verdict(
         processes=len(log.names),
         messages=log.streams.messages,
         deliveries=int(counts[DELIVERIES]),
@@ -89,33 +115,29 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
         missing=int(counts[MISSING]),
         duplicates=int(counts[DUPLICATES]) + log.repeated_orphans,
         orphans=log.orphans,
-        impossible=found.impossible,
+        impossible=impossible,
     )
-    worst = sorted(found.roots, key=lambda root: (-root.late, -root.consequences))
-    return RunAudit(run, verdict, [_finding(run, log, found.state, root) for root in worst])
 
 
 @contextmanager
-def room_for_pasts(run: str, log: Coded) -> Iterator[np.ndarray]:
+def room_for_pasts(run: str, messages: int, streams: int) -> Iterator[np.ndarray]:
     """Room for the past of every message: in memory, or in a file of its own if it is much."""
-    shape = (log.streams.messages, len(log.streams.origin))
-    size = 4 * shape[0] * shape[1]
+    size = 4 * messages * streams
     if size > MOST_BYTES:
         raise InputError(
-            f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
+            f"run {run} has {messages:,} messages in {streams:,} streams, whose pasts would take "
             f"{size >> 30:,} GiB; up to {MOST_BYTES >> 30} GiB can be judged"
         )
     if size <= _IN_MEMORY:
-        yield np.zeros(shape, np.int32)
+        yield np.zeros((messages, streams), np.int32)
     else:
         with tempfile.TemporaryFile() as file:
-            yield np.memmap(file, np.int32, "w+", shape=shape)
+            yield np.memmap(file, np.int32, "w+", shape=(messages, streams))
 
 
-def _finding(run: str, log: Coded, state: State, root: Root) -> Finding:
-    effect = int(log.rows.message[root.effect])
-    path = chain(log.rows, state, root.cause, effect, log.streams.messages)
-    process, cause = log.names[root.process], log.show(root.cause)
+def finding(run: str, log: Coded, root: Root, path: list[int]) -> Finding:
+    """A root in words."""
+    process, cause, effect = log.names[root.place], log.show(root.cause), log.show(root.effect)
     links = []
     for before, after in pairwise(path):
         had = "sent" if log.origins[before] == log.origins[after] else "delivered"
@@ -127,10 +149,10 @@ def _finding(run: str, log: Coded, state: State, root: Root) -> Finding:
         run=run,
         process=process,
         cause=cause,
-        effect=log.show(effect),
+        effect=effect,
         late=bool(root.late),
         path=[log.show(message) for message in path],
-        text=f"{process} delivered {log.show(effect)} {fault} {cause}: {'; '.join(links)}.{more}",
+        text=f"{process} delivered {effect} {fault} {cause}: {'; '.join(links)}.{more}",
         consequences=root.consequences,
     )
 
