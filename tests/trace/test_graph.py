@@ -118,7 +118,9 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
         start, causes = immediate(log.streams.first, previous, vectors, past_sizes(vectors), low, high)
         for message in range(low, high):
             for cause in causes[start[message - low] : start[message - low + 1]]:
-                found.add((log.show(cause), log.show(message)))
+                found.add(
+                    tuple(f"{log.names[log.origins[each]]}:{log.seqs[each]}" for each in (cause, message))
+                )
     assert found == pairs(graph_of_run("r", table))
 
 

@@ -1,7 +1,8 @@
 """Did anything arrive before its cause? DataFrames of events in, tables of verdicts out.
 
-Runs are judged in parallel, each by one task; the driver sees sums and the few rows that it asks for. A run
-costs its task memory for its rows, and shuffles each of them once.
+Runs are judged in parallel, each by one task, which takes memory for the run's rows and shuffles each of them
+once; a run of more than `LARGE_RUN` rows is judged by many tasks (`large`). The driver sees sums and the few
+rows that it asks for.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
 from antecede.order import Verdict
+from antecede.spark.large import judge_large
 from antecede.spark.session import first_line
-from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, judge_run, members_of
+from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, RunAudit, judge_run, members_of
 from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, refuse_newer
+from antecede.trace.tally import ByOrigin, ByProcess, Tally
 from antecede.trace.writer import META
+
+
+def _struct(kind: type[msgspec.Struct]) -> pa.DataType:
+    first, *others = kind.__struct_fields__
+    return pa.struct([(first, pa.string()), *((name, pa.int64()) for name in others)])
+
 
 _FINDING = pa.struct(
     [
@@ -35,14 +44,35 @@ _FINDING = pa.struct(
         ("consequences", pa.int64()),
     ]
 )
+_MANY = pa.list_(pa.int64())
+_TALLY = pa.struct(
+    [
+        ("by_process", pa.list_(_struct(ByProcess))),
+        ("by_origin", pa.list_(_struct(ByOrigin))),
+        (
+            "over_time",
+            pa.struct(
+                [
+                    ("start", pa.int64()),
+                    ("width", pa.int64()),
+                    ("deliveries", _MANY),
+                    ("causal_deliveries", _MANY),
+                ]
+            ),
+        ),
+    ]
+)
 _JUDGED = pa.schema(
     [
         ("run", pa.string()),
         ("error", pa.string()),
         *((name, pa.int64()) for name in COUNTS),
         ("findings", pa.list_(_FINDING)),
+        ("tally", _TALLY),
     ]
 )
+LARGE_RUN = 2_000_000
+"""Rows of a run above which one task is not enough."""
 _MEMBERS = "run string, groups map<string, array<string>>, schema_version int"
 
 
@@ -51,14 +81,18 @@ class Audit:
     """What an audit found, still on Spark."""
 
     judged: DataFrame
+    kept: DataFrame
+    """The part of it that Spark keeps."""
     verdicts: DataFrame
     """A row a run: the counts."""
     violations: DataFrame
-    """A row for each causal violation with its witness: the first of each run, late ones first."""
+    """A row for each cause that was not there in time, with its witness: the worst of each run."""
+    tallies: DataFrame
+    """A row a run: its counts by process, by origin and over time."""
 
     def release(self) -> None:
         """Free what Spark keeps of the audit."""
-        self.judged.unpersist()
+        self.kept.unpersist()
 
     def total(self) -> Verdict:
         """The counts of all runs together."""
@@ -74,6 +108,11 @@ class Audit:
         """The runs that could not be judged, and why."""
         spoilt = self.judged.where("error is not null").select("run", "error")
         return {row.run: row.error for row in spoilt.toLocalIterator()}
+
+    def tally(self, run: str) -> Tally | None:
+        """Where and when one run went wrong."""
+        row = self.tallies.where(F.col("run") == run).select("tally").first()
+        return msgspec.convert(row.tally.asDict(recursive=True), Tally) if row and row.tally else None
 
     def first(self, count: int) -> list[Finding]:
         """A few violations, late ones first."""
@@ -98,28 +137,61 @@ def audit(
     check_columns(events.columns, "the DataFrame of events")
     spark = events.sparkSession
     columns = [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in REQUIRED]
-    if "destinations" in events.columns:
-        # As text: handing a column of lists to Python costs several times all the others.
-        columns.append(F.to_json("destinations").alias("destinations"))
-    rows = events.select(*columns)
+    addressed = [F.col("destinations")] if "destinations" in events.columns else []
+    typed = events.select(*columns, *addressed)
+    # As text: handing a column of lists to Python costs several times all the others.
+    rows = events.select(*columns, *(F.to_json(column).alias("destinations") for column in addressed))
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
+    # Sorted, so that which of them is refused first does not depend on chance.
+    large = sorted(row.run for row in _large(rows).toLocalIterator())
+    small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    judged = (
-        rows.repartition(tasks, "run")
+    kept = (
+        small.repartition(tasks, "run")
         .groupBy("run")
         .cogroup(known.select("run", "groups", "schema_version").repartition(tasks, "run").groupBy("run"))
         .applyInArrow(_judge(most_violations), from_arrow_schema(_JUDGED))
         .persist()
     )
-    bad = judged.where("error is not null").first() if strict else None
-    if bad is not None:
-        raise InputError(bad.error)
+    error = kept.agg(F.min("error").alias("error")).first() if strict else None
+    if error is not None and error.error is not None:
+        raise InputError(error.error)
+    judged = kept
+    if large:
+        of_members = _rows_of_members(known, large)
+        alone = [_judge_large(typed, run, of_members, most_violations, strict) for run in large]
+        made = spark.createDataFrame(pa.Table.from_pylist(alone, schema=_JUDGED))
+        judged = judged.unionByName(made.select(*judged.columns))
     return Audit(
         judged=judged,
+        kept=kept,
         verdicts=judged.where("error is null").select("run", *COUNTS),
         violations=judged.select("run", F.inline("findings")),
+        tallies=judged.where("error is null").select("run", "tally"),
     )
+
+
+def _large(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("run").count().where(F.col("count") > LARGE_RUN).where("run is not null")
+
+
+def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:
+    rows = known.where(F.col("run").isin(*runs)).toLocalIterator()
+    return [Meta(row.run, row.groups, schema_version=row.schema_version) for row in rows]
+
+
+def _judge_large(events: DataFrame, run: str, about: list[Meta], most: int, strict: bool) -> dict[str, Any]:
+    mine = [meta for meta in about if meta.run == run]
+    try:
+        for meta in mine:
+            refuse_newer(meta, f"the meta.json of run {run}")
+        own = events.where(F.col("run") == run)
+        return _row(judge_large(run, own, members_of(mine).get(run, {}), most))
+    except InputError as error:
+        if strict:
+            raise
+        return {"run": run, "error": str(error)}
 
 
 def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
@@ -127,7 +199,6 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         if rows.num_rows == 0:
             return _JUDGED.empty_table()
         run = rows.column("run")[0].as_py()
-        row: dict[str, Any] = {"run": run}
         about = [
             Meta(run, dict(each["groups"]), schema_version=each["schema_version"])
             for each in known.to_pylist()
@@ -137,12 +208,19 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
                 refuse_newer(meta, f"the meta.json of run {run}")
             judged = judge_run(run, _with_lists(rows), members_of(about).get(run, {}), most)
         except InputError as error:
-            return pa.Table.from_pylist([row | {"error": str(error)}], schema=_JUDGED)
-        row |= {name: getattr(judged.verdict, name) for name in COUNTS}
-        row["findings"] = [msgspec.to_builtins(finding) for finding in judged.findings]
-        return pa.Table.from_pylist([row], schema=_JUDGED)
+            return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=_JUDGED)
+        return pa.Table.from_pylist([_row(judged)], schema=_JUDGED)
 
     return judge
+
+
+def _row(judged: RunAudit) -> dict[str, Any]:
+    return {
+        "run": judged.run,
+        **{name: getattr(judged.verdict, name) for name in COUNTS},
+        "findings": msgspec.to_builtins(judged.findings),
+        "tally": msgspec.to_builtins(judged.tally),
+    }
 
 
 def _with_lists(rows: pa.Table) -> pa.Table:

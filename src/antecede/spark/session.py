@@ -42,8 +42,6 @@ _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
-    # Short jobs: the second compiler never earns its time back.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
 }

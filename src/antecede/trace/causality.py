@@ -28,7 +28,7 @@ _EVERYTHING = np.int32((1 << 31) - 1)
 _1 = np.uint64(1)
 _NONE = np.uint64(0)
 
-DELIVERIES, DUPLICATES, CAUSAL, CAUSAL_LATE, PAIRS_LATE, PAIRS_NEVER, FIFO, MISSING, _COUNTS = range(9)
+DELIVERIES, DUPLICATES, CAUSAL, CAUSAL_LATE, PAIRS_LATE, PAIRS_NEVER, FIFO, MISSING, COUNTED = range(9)
 
 
 class Streams(NamedTuple):
@@ -130,7 +130,7 @@ def fresh(streams: Streams, most_roots: int = 0) -> State:
     size, width = streams.audience.shape
     bits = (size, (streams.messages >> 6) + 1)
     return State(
-        counts=np.zeros((size, _COUNTS), np.int64),
+        counts=np.zeros((size, COUNTED), np.int64),
         by_origin=np.zeros((int(streams.origin.max(initial=-1)) + 1, 2), np.int64),
         by_time=np.zeros((TIMES, 2), np.int64),
         ever=np.zeros(bits, np.uint64),

@@ -34,10 +34,6 @@ class Coded(NamedTuple):
     orphans: int
     repeated_orphans: int
 
-    def show(self, message: int) -> str:
-        """A message as people write it: ana:3."""
-        return f"{self.names[self.origins[message]]}:{self.seqs[message]}"
-
 
 def coded(rows: pa.Table, members: Members) -> Coded:
     """The rows of one run, in whatever order they come. Whom messages are meant for is as in `execution`."""
@@ -155,10 +151,7 @@ def _ranks(column: pa.ChunkedArray, names: Sequence[str], rows: pa.Table | None 
     places = pc.index_in(column, pa.array(names, pa.string()))
     if rows is not None and places.null_count:
         row = rows.slice(places.is_null().to_pylist().index(True), 1).to_pylist()[0]
-        expected = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
-        raise InputError(
-            f"process {row['process']}, index {row['index']}: kind '{row['kind']}' is not {expected}"
-        )
+        raise no_kind(row["process"], row["index"], row["kind"])
     ranks: np.ndarray = places.to_numpy().astype(np.int64)
     return ranks
 
@@ -173,19 +166,35 @@ def _check(
 ) -> None:
     """What no log can say."""
     twice = np.flatnonzero((np.diff(process) == 0) & (np.diff(index) == 0))
-    if len(twice):
-        row = twice[0]
-        raise InputError(f"process {names[process[row]]} has two events with index {index[row]}")
+    for row in twice[:1]:
+        raise same_index(names[process[row]], index[row])
     for row in np.flatnonzero(seq < 1)[:1]:
-        raise InputError(
-            f"process {names[process[row]]}, index {index[row]}: seq {seq[row]} is not 1 or more"
-        )
+        raise no_seq(names[process[row]], index[row], seq[row])
     sends = np.flatnonzero(kind == _SEND)
     for row in sends[origin[sends] != process[sends]][:1]:
-        raise InputError(
-            f"process {names[process[row]]}, index {index[row]}: it sends a message of {names[origin[row]]}"
-        )
+        raise not_its_own(names[process[row]], index[row], names[origin[row]])
     by_key = sends[np.lexsort((index[sends], seq[sends], origin[sends]))]
     again = (np.diff(origin[by_key]) == 0) & (np.diff(seq[by_key]) == 0)
     for row in by_key[1:][again][:1]:
-        raise InputError(f"{names[origin[row]]}:{seq[row]} is sent twice, again at index {index[row]}")
+        raise sent_twice(names[origin[row]], seq[row], index[row])
+
+
+def no_kind(process: str, index: int, kind: str) -> InputError:
+    expected = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+    return InputError(f"process {process}, index {index}: kind '{kind}' is not {expected}")
+
+
+def same_index(process: str, index: int) -> InputError:
+    return InputError(f"process {process} has two events with index {index}")
+
+
+def no_seq(process: str, index: int, seq: int) -> InputError:
+    return InputError(f"process {process}, index {index}: seq {seq} is not 1 or more")
+
+
+def not_its_own(process: str, index: int, origin: str) -> InputError:
+    return InputError(f"process {process}, index {index}: it sends a message of {origin}")
+
+
+def sent_twice(origin: str, seq: int, index: int) -> InputError:
+    return InputError(f"{origin}:{seq} is sent twice, again at index {index}")

@@ -7,7 +7,7 @@ Violations are told by their roots: what a process did not have in time, and how
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
@@ -30,10 +30,9 @@ from antecede.trace.causality import (
     PAIRS_LATE,
     PAIRS_NEVER,
     Root,
-    State,
     settle,
 )
-from antecede.trace.coded import Coded, coded
+from antecede.trace.coded import coded
 from antecede.trace.executions import Members
 from antecede.trace.reader import metas, read_batches
 from antecede.trace.schema import Meta
@@ -44,6 +43,8 @@ _IN_MEMORY = 1 << 28
 MOST_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
+Keys = Mapping[int, tuple[int, int]]
+"""The origin and seq of messages, by their number."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -77,46 +78,63 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
         raise InputError(f"run {run}: {error}") from error
     with room_for_pasts(run, log.streams.messages, len(log.streams.origin)) as vectors:
         found = settle(log.rows, log.streams, vectors, most)
-    counts = found.state.counts.sum(axis=0)
-    verdict = verdict_of(counts, log, found.impossible)
-    findings = [finding(run, log, root, path) for root, path in zip(found.roots, found.paths, strict=True)]
-    return RunAudit(run, verdict, findings, tally(log, found.state))
-
-
-def tally(log: Coded, state: State) -> Tally:
-    """The counts by process, by origin and over time."""
-    messages = np.bincount(log.origins, minlength=len(log.names))
-    by_process = [
-        ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES)))
-        for name, row in zip(log.names, state.counts, strict=True)
+    state, names = found.state, log.names
+    verdict = verdict_of(
+        state.counts, log.streams.messages, log.orphans, log.repeated_orphans, found.impossible
+    )
+    sent = np.bincount(log.origins, minlength=len(names))
+    tally = tally_of(names, sent, state.counts, state.by_origin, state.by_time, log.began, log.stretch)
+    told = {message for path in found.paths for message in path}
+    keys = {message: (int(log.origins[message]), int(log.seqs[message])) for message in told}
+    findings = [
+        finding(run, names, keys, root, path) for root, path in zip(found.roots, found.paths, strict=True)
     ]
-    by_origin = [
-        ByOrigin(name, int(sent), int(late), int(never))
-        for name, sent, (late, never) in zip(log.names, messages, state.by_origin, strict=False)
-        if sent
-    ]
-    by_process.sort(key=lambda each: (-each.causal_deliveries, -each.missing, -each.duplicates))
-    by_origin.sort(key=lambda each: (-each.late - each.never, -each.messages))
-    over_time = OverTime(log.began, log.stretch, *(column.tolist() for column in state.by_time.T))
-    return Tally(by_process, by_origin, over_time)
+    return RunAudit(run, verdict, findings, tally)
 
 
-def verdict_of(counts: np.ndarray, log: Coded, impossible: int) -> Verdict:
-    """The verdict from the sums over all processes."""
+def verdict_of(
+    counts: np.ndarray, messages: int, orphans: int, repeated_orphans: int, impossible: int
+) -> Verdict:
+    """The verdict from what was counted for each process."""
+    sums = counts.sum(axis=0)
     return Verdict(
-        processes=len(log.names),
-        messages=log.streams.messages,
-        deliveries=int(counts[DELIVERIES]),
-        causal_deliveries=int(counts[CAUSAL]),
-        causal_late_deliveries=int(counts[CAUSAL_LATE]),
-        causal_pairs_late=int(counts[PAIRS_LATE]),
-        causal_pairs_never=int(counts[PAIRS_NEVER]),
-        fifo_deliveries=int(counts[FIFO]),
-        missing=int(counts[MISSING]),
-        duplicates=int(counts[DUPLICATES]) + log.repeated_orphans,
-        orphans=log.orphans,
+        processes=len(counts),
+        messages=messages,
+        deliveries=int(sums[DELIVERIES]),
+        causal_deliveries=int(sums[CAUSAL]),
+        causal_late_deliveries=int(sums[CAUSAL_LATE]),
+        causal_pairs_late=int(sums[PAIRS_LATE]),
+        causal_pairs_never=int(sums[PAIRS_NEVER]),
+        fifo_deliveries=int(sums[FIFO]),
+        missing=int(sums[MISSING]),
+        duplicates=int(sums[DUPLICATES]) + repeated_orphans,
+        orphans=orphans,
         impossible=impossible,
     )
+
+
+def tally_of(
+    names: list[str],
+    sent: np.ndarray,
+    counts: np.ndarray,
+    by_origin: np.ndarray,
+    by_time: np.ndarray,
+    began: int,
+    stretch: int,
+) -> Tally:
+    """The counts by process, by origin and over time, under their names."""
+    by_name = [
+        ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES)))
+        for name, row in zip(names, counts, strict=True)
+    ]
+    lacking = [
+        ByOrigin(name, int(count), int(late), int(never))
+        for name, count, (late, never) in zip(names, sent, by_origin, strict=False)
+        if count
+    ]
+    by_name.sort(key=lambda each: (-each.causal_deliveries, -each.missing, -each.duplicates))
+    lacking.sort(key=lambda each: (-each.late - each.never, -each.messages))
+    return Tally(by_name, lacking, OverTime(began, stretch, *(column.tolist() for column in by_time.T)))
 
 
 @contextmanager
@@ -135,14 +153,15 @@ def room_for_pasts(run: str, messages: int, streams: int) -> Iterator[np.ndarray
             yield np.memmap(file, np.int32, "w+", shape=(messages, streams))
 
 
-def finding(run: str, log: Coded, root: Root, path: list[int]) -> Finding:
+def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int]) -> Finding:
     """A root in words."""
-    process, cause, effect = log.names[root.place], log.show(root.cause), log.show(root.effect)
+    shown = [f"{names[origin]}:{seq}" for origin, seq in (keys[message] for message in path)]
+    process, cause, effect = names[root.place], shown[0], shown[-1]
     links = []
-    for before, after in pairwise(path):
-        had = "sent" if log.origins[before] == log.origins[after] else "delivered"
-        who = log.names[log.origins[after]]
-        links.append(f"{who} {had} {log.show(before)} and then sent {log.show(after)}")
+    for before, after in pairwise(range(len(path))):
+        origin = keys[path[after]][0]
+        had = "sent" if keys[path[before]][0] == origin else "delivered"
+        links.append(f"{names[origin]} {had} {shown[before]} and then sent {shown[after]}")
     fault = "before its cause" if root.late else "and never its cause"
     more = f" {root.consequences - 1:,} more of its deliveries needed it." if root.consequences > 1 else ""
     return Finding(
@@ -151,7 +170,7 @@ def finding(run: str, log: Coded, root: Root, path: list[int]) -> Finding:
         cause=cause,
         effect=effect,
         late=bool(root.late),
-        path=[log.show(message) for message in path],
+        path=shown,
         text=f"{process} delivered {effect} {fault} {cause}: {'; '.join(links)}.{more}",
         consequences=root.consequences,
     )
