@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.spark.java import find_java
+from antecede.trace.judge import judge_files
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -30,8 +35,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def environment() -> dict[str, str]:
-    mine = {
+def environment(**more: str) -> dict[str, str]:
+    mine = more | {
         "JAVA_HOME": str(find_java().home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
@@ -40,17 +45,19 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def daemon(log: Path, *command: str, ready: str) -> Iterator[None]:
+def daemon(log: Path, *command: str, ready: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that runs until the block ends; it is there once its log says so."""
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment())
+        process = subprocess.Popen(
+            command, stdout=sink, stderr=sink, env=environment(**variables), start_new_session=True
+        )
         try:
             for _ in range(600):
                 if ready in log.read_text(errors="replace"):
                     break
                 assert process.poll() is None, log.read_text(errors="replace")
                 time.sleep(0.1)
-            yield
+            yield process
         finally:
             process.terminate()
             process.wait()
@@ -100,6 +107,47 @@ def test_a_cluster_gives_the_same_answer_and_sees_only_what_it_shares(master: st
         assert refused.returncode == 2
         assert "is on this machine only" in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+AUDIT_BY_MANY = """
+import json, sys
+from dataclasses import asdict
+from antecede.spark import audit, connect, read_events
+with connect(sys.argv[1]) as spark:
+    print(json.dumps(asdict(audit(read_events(spark, sys.argv[2]), large_run=0).total())))
+"""
+
+
+def test_a_worker_that_dies_in_mid_audit_changes_nothing(master: str, tmp_path: Path) -> None:
+    """With SIGKILL, and its executor with it, while that is at work on parcels."""
+    trace = tmp_path / "trace"
+    simulate_to(trace, scenario(protocol="timestamp", peers=60, seconds=10))
+    rows = pa.concat_tables(pq.read_table(part) for part in sorted(trace.glob("*.parquet")))
+    drop = rows.column("kind").to_pylist().index("deliver")
+    pq.write_table(pa.concat_tables([rows.slice(0, drop), rows.slice(drop + 1)]), tmp_path / "one.parquet")
+    (alone,) = judge_files(tmp_path, [tmp_path / "one.parquet"])
+    assert alone.verdict.missing == 1
+    with ExitStack() as stack:
+        workers = []
+        for name in ("first", "second"):
+            start = worker(master, tmp_path / name)
+            log, local = tmp_path / f"{name}.log", str(tmp_path / f"{name}-local")
+            ready = daemon(log, *start, ready="Successfully registered", SPARK_LOCAL_DIRS=local)
+            workers.append(stack.enter_context(ready))
+        auditing = subprocess.Popen(
+            [sys.executable, "-c", AUDIT_BY_MANY, master, str(tmp_path / "one.parquet")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        while auditing.poll() is None and not [*(tmp_path / "first-local").glob("**/rdd_*")]:
+            time.sleep(0.02)
+        os.killpg(workers[0].pid, signal.SIGKILL)
+        assert auditing.poll() is None
+        out, err = auditing.communicate(timeout=300)
+    assert auditing.returncode == 0, err
+    assert json.loads(out) == asdict(alone.verdict)
 
 
 def test_spark_connect_gives_the_same_answer(tmp_path: Path) -> None:

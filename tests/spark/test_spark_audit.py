@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from antecede.sim import chance
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.spark import audit, read_events, read_members
+from antecede.spark.audit import LARGE_RUN, members_frame
 from antecede.spark.session import refuse_unshared, spark_path
-from antecede.trace.judge import COUNTS, judge_files, total
+from antecede.trace.judge import COUNTS, Finding, judge_files, judge_run, total
 from antecede.trace.reader import trace_files
+from antecede.trace.schema import Meta
+from random_executions import any_execution, as_rows
 
 
 def plant_faults(trace: Path, seed: int, count: int) -> None:
@@ -102,15 +106,20 @@ def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
     assert finding.path == ["a:1", "b:1"]
 
 
+@pytest.mark.parametrize("large_run", [LARGE_RUN, 0])
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"kind": "sned"}, "run r: process a, index 0: kind 'sned'"),
         ({"seq": 0}, "run r: process a, index 0: seq 0"),
         ({"origin": None}, "run r: field origin is empty in 1 rows"),
+        ({"origin": "b"}, "run r: process a, index 0: it sends a message of b"),
+        ({"index": 1}, "run r: process a has two events with index 1"),
+        ({"seq": 2}, "run r: a:2 is sent twice, again at index 1"),
+        ({"destinations": ["a", None]}, "run r: the destinations of a:1 have an empty name among them"),
     ],
 )
-def test_bad_rows_are_named(spark: SparkSession, change: dict[str, Any], says: str) -> None:
+def test_bad_rows_are_named(spark: SparkSession, change: dict[str, Any], says: str, large_run: int) -> None:
     row = {
         "run": "r",
         "group": "g",
@@ -122,10 +131,45 @@ def test_bad_rows_are_named(spark: SparkSession, change: dict[str, Any], says: s
         "time": 0,
     }
     texts = ", ".join(f"{name} string" for name in ("run", "group", "process", "kind", "origin"))
-    schema = f"{texts}, index bigint, seq bigint, time bigint"
-    events = spark.createDataFrame([{**row, **change}], schema)
+    schema = f"{texts}, index bigint, seq bigint, time bigint, destinations array<string>"
+    events = spark.createDataFrame([{**row, **change}, row | {"index": 1, "seq": 2}], schema)
     with pytest.raises(InputError, match=says):
-        audit(events)
+        audit(events, large_run=large_run)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 78])
+def test_a_run_that_many_tasks_judge_is_judged_as_by_one(spark: SparkSession, seed: int) -> None:
+    """With cycles, several audiences, orphans and whatever else is wrong; 1 has impossible deliveries."""
+    source = random.Random(seed)
+    table, members = as_rows(source, any_execution(source))
+    alone = judge_run("r", table, members)
+    known = members_frame(spark, [Meta("r", dict(members))])
+    shared = audit(spark.createDataFrame(table), known, large_run=0)
+    assert shared.total() == alone.verdict
+    assert shared.tally("r") == alone.tally
+    assert sorted(map(told, shared.first(1_000))) == sorted(map(told, alone.findings))
+
+
+def told(finding: Finding) -> tuple[Any, ...]:
+    """A finding without its path, of which several may be as short."""
+    return (
+        finding.process,
+        finding.cause,
+        finding.effect,
+        finding.late,
+        len(finding.path),
+        finding.consequences,
+    )
+
+
+def test_large_and_small_runs_are_judged_side_by_side(spark: SparkSession, faulty: Path) -> None:
+    local = {each.run: each.verdict for each in judge_files(faulty, trace_files(faulty))}
+    events = read_events(spark, str(faulty))
+    sizes = sorted(row["count"] for row in events.groupBy("run").count().collect())
+    result = audit(events, read_members(spark, str(faulty)), large_run=sizes[-2])
+    assert dict(result.by_run()) == local
+    assert result.first(1)[0].late == (total([*local.values()]).causal_pairs_late > 0)
+    result.release()
 
 
 def test_a_dataframe_without_a_column_is_refused_at_once(spark: SparkSession) -> None:

@@ -126,13 +126,15 @@ def audit(
     most_violations: int = MOST_VIOLATIONS,
     *,
     strict: bool = True,
+    large_run: int = LARGE_RUN,
 ) -> Audit:
     """Judge a DataFrame of events in the schema of traces, run by run.
 
     `members` (as `read_members` gives them) says who should have got what; without it a message is
     meant for every process that its group's rows name. Rows with `destinations` say so themselves.
     The judging is done here and now and kept (`Audit.release` lets go of it). Bad rows raise an
-    `InputError`, unless `strict` is off: then `Audit.errors` has the runs they spoil.
+    `InputError`, unless `strict` is off: then `Audit.errors` has the runs they spoil. Runs of more than
+    `large_run` rows are judged by many tasks each, one run after the other.
     """
     check_columns(events.columns, "the DataFrame of events")
     spark = events.sparkSession
@@ -143,7 +145,7 @@ def audit(
     rows = events.select(*columns, *(F.to_json(column).alias("destinations") for column in addressed))
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
     # Sorted, so that which of them is refused first does not depend on chance.
-    large = sorted(row.run for row in _large(rows).toLocalIterator())
+    large = sorted(row.run for row in _large(rows, large_run).toLocalIterator())
     small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -172,8 +174,8 @@ def audit(
     )
 
 
-def _large(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("run").count().where(F.col("count") > LARGE_RUN).where("run is not null")
+def _large(rows: DataFrame, large: int) -> DataFrame:
+    return rows.groupBy("run").count().where(F.col("count") > large).where("run is not null")
 
 
 def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:
