@@ -279,6 +279,16 @@ def audit(
             "message=msg; their words for kinds: kind.send=PUB. May be repeated; see docs/traces.md.",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            parser=_folder, metavar="PAGE", help="Write a page too: the counts, and each violation drawn."
+        ),
+    ] = None,
+    violation: Annotated[
+        int | None,
+        typer.Option(min=1, help="Which violation stands first on the page; by default the worst."),
+    ] = None,
     engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
     limit: Annotated[
         int, typer.Option(min=0, max=100_000, help="How many violations to write out; all are counted.")
@@ -293,13 +303,22 @@ def audit(
     Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
     """
     _need("antecede.trace", "sim")
+    from antecede.studies.audit_page import audit_to_page, check_page
     from antecede.studies.auditing import audit_path
     from antecede.studies.foreign import refuse_without_deliveries, renamed
 
+    if html is None and violation is not None:
+        raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
+    if html is not None:
+        check_page(html)
     with show.progress() as progress, renamed(trace, columns or [], progress) as ours:
-        verdict, findings, chosen = audit_path(ours, engine, limit, master, progress)
-        refuse_without_deliveries(ours, verdict)
-    views.audit(trace, verdict, findings, chosen, as_json)
+        if html is None:
+            verdict, findings, chosen = audit_path(ours, engine, limit, master, progress)
+            refuse_without_deliveries(ours, verdict)
+        else:
+            outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress)
+            verdict, findings, chosen = outcome
+    views.audit(trace, verdict, findings, chosen, as_json, html)
     if not verdict.clean:
         raise typer.Exit(1)
 

@@ -125,13 +125,20 @@ _AUDIT_ROWS = {
 }
 
 
-def audit(trace: str, verdict: Verdict, findings: list[Finding], engine: str, as_json: bool) -> None:
+def audit(
+    trace: str, verdict: Verdict, findings: list[Finding], engine: str, as_json: bool, page: Path | None
+) -> None:
     if as_json:
         counts = msgspec.to_builtins(verdict)
-        show.json(
-            {"trace": trace, "clean": verdict.clean, "engine": engine, **counts, "violations": findings}
-        )
+        document = {"trace": trace, "clean": verdict.clean, "engine": engine, **counts}
+        show.json(document | {"violations": findings} | ({"page": str(page)} if page else {}))
         return
+    _audited(verdict, findings, engine)
+    if page:
+        show.out.print(f"Page: {page}", soft_wrap=True, markup=False)
+
+
+def _audited(verdict: Verdict, findings: list[Finding], engine: str) -> None:
     where = "on Spark" if engine == "spark" else "in this process"
     show.out.print(
         f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "

@@ -6,11 +6,10 @@ diagram shows what the trace says, event by event, with the details on hover.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from antecede.report.svg import hover, tag, text
+from antecede.report.svg import arrow, hover, tag, text
 from antecede.trace.waits import Wait, message_of
 
 WIDTH = 1000
@@ -80,21 +79,8 @@ def _arrows(
             x2, y2 = across(row["time"]), lanes[row["process"]]
             took = _milliseconds(row["time"] - sent["time"])
             title = hover(f"{message}: {sent['process']} to {row['process']}, {took}")
-            lines.append(tag("path", title, d=_arrow(x1, y1, x2, y2)))
+            lines.append(tag("path", title, d=arrow(x1, y1, x2, y2)))
     return tag("g", *lines, class_=f"packet {marked.get(message, '')}".strip())
-
-
-def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A line that stops short of where it points, with a head."""
-    length = math.hypot(x2 - x1, y2 - y1) or 1.0
-    along_x, along_y = (x2 - x1) / length, (y2 - y1) / length
-    tip_x, tip_y = x2 - 4 * along_x, y2 - 4 * along_y
-    barbs = [
-        (tip_x - 8 * along_x + side * 3.5 * along_y, tip_y - 8 * along_y - side * 3.5 * along_x)
-        for side in (1, -1)
-    ]
-    head = " ".join(f"M{x:.1f},{y:.1f} L{tip_x:.1f},{tip_y:.1f}" for x, y in barbs)
-    return f"M{x1:.1f},{y1:.1f} L{tip_x:.1f},{tip_y:.1f} {head}"
 
 
 def _bar(hold: Wait, lanes: dict[str, int], across: _Time, star: bool) -> str:

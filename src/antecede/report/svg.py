@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 
@@ -27,6 +28,19 @@ def text(value: object) -> str:
 def hover(value: str) -> str:
     """What appears when the pointer rests on the element that contains it."""
     return tag("title", text(value))
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, short_of: float = 4) -> str:
+    """The path of a line that stops short of where it points, with a head."""
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    along_x, along_y = (x2 - x1) / length, (y2 - y1) / length
+    tip_x, tip_y = x2 - short_of * along_x, y2 - short_of * along_y
+    barbs = [
+        (tip_x - 8 * along_x + side * 3.5 * along_y, tip_y - 8 * along_y - side * 3.5 * along_x)
+        for side in (1, -1)
+    ]
+    head = " ".join(f"M{x:.1f},{y:.1f} L{tip_x:.1f},{tip_y:.1f}" for x, y in barbs)
+    return f"M{x1:.1f},{y1:.1f} L{tip_x:.1f},{tip_y:.1f} {head}"
 
 
 def _value(value: object) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from antecede.errors import InputError, require
 from antecede.order import Verdict
+from antecede.trace.excerpt import Excerpt, excerpt, near, needed
 from antecede.trace.judge import Finding, judge_files, total
 from antecede.trace.reader import check_files, estimate_rows, metas, read_batches, trace_files
 from antecede.trace.writer import write_parts
@@ -30,6 +34,18 @@ def audit_path(
     path: str, engine: str, limit: int, master: str | None, progress: Progress = lambda *_: None
 ) -> Outcome:
     """Audit a local trace, or one at a URL that Spark reads."""
+    return audit_and_excerpt(path, engine, limit, master, lambda _: [], progress)[0]
+
+
+def audit_and_excerpt(
+    path: str,
+    engine: str,
+    limit: int,
+    master: str | None,
+    choose: Callable[[list[Finding]], Sequence[int]],
+    progress: Progress = lambda *_: None,
+) -> tuple[Outcome, dict[int, Excerpt]]:
+    """The same, and the events of those violations that are chosen, by their places."""
     local = local_path(path, engine)
     if local is not None:
         files = trace_files(local)
@@ -39,12 +55,34 @@ def audit_path(
             audits = list(judge_files(local, files, limit))
             findings = [finding for each in audits for finding in each.findings]
             findings.sort(key=lambda finding: not finding.late)
-            return total([each.verdict for each in audits]), findings[:limit], "local"
+            outcome = total([each.verdict for each in audits]), findings[:limit], "local"
+            return outcome, _excerpts(outcome[1], choose, lambda those: near(_likely(files, those), those))
     with events_on_spark(path, local, "auditing", master, progress) as (events, members):
         from antecede.spark.audit import audit
+        from antecede.spark.excerpt import near as near_on_spark
 
         audited = audit(events, members, limit)
-        return audited.total(), audited.first(limit), "spark"
+        outcome = audited.total(), audited.first(limit), "spark"
+        return outcome, _excerpts(outcome[1], choose, lambda those: near_on_spark(events, those))
+
+
+def _excerpts(
+    findings: list[Finding],
+    choose: Callable[[list[Finding]], Sequence[int]],
+    fetch: Callable[[list[Finding]], pa.Table],
+) -> dict[int, Excerpt]:
+    chosen = {place: findings[place] for place in choose(findings)}
+    rows = fetch(list(chosen.values())) if chosen else None
+    return {place: excerpt(finding, rows) for place, finding in chosen.items()}
+
+
+def _likely(files: list[Path], findings: list[Finding]) -> pa.Table:
+    """The rows of the runs and processes that findings are about."""
+    keys = needed(findings)
+    runs, processes = (pa.array({*names}, pa.string()) for names in list(zip(*keys, strict=True))[:2])
+    wanted = pc.is_in(pc.field("run"), runs) & pc.is_in(pc.field("process"), processes)
+    tables = [table.filter(wanted) for file in files for table in read_batches(file)]
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def local_path(path: str, engine: str) -> Path | None:
