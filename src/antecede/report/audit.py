@@ -167,13 +167,11 @@ def _steps(shown: Excerpt) -> str:
             continue
         sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
         to = escape(printable(hop.got.process))
+        then = "" if hop.stays else f", and {to} delivered it"
         if hop.got is shown.fault:
-            then = f"{to} delivered it <b class=bad>without {escape(printable(shown.finding.cause))}</b>"
-        elif hop.stays:
-            then = "it sent the next after it"
-        else:
-            then = f"{to} delivered it before it sent the next"
-        items.append(f'<li value="{number}">{sender} sent <b>{message}</b>; {then}</li>')
+            then += f" <b class=bad>without {escape(printable(shown.finding.cause))}</b>"
+        after = "then " if number > 1 else ""
+        items.append(f'<li value="{number}">{after}{sender} sent <b>{message}</b>{then}</li>')
     return f'<ol class="steps">{"".join(items)}</ol>'
 
 

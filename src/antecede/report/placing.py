@@ -16,6 +16,8 @@ _ON, _OVER, _BESIDE = 54.0, 84.0, 17.0
 """At least so far from one event of the path to the next: of one process, of another; and to others."""
 _AFTER_FAULT = 150.0
 _ELLIPSIS = 150.0
+_TIGHTEST = 0.5
+"""How much of these is left at least, where a path is long."""
 MOST_HOPS, _ENDS = 13, 6
 
 
@@ -37,8 +39,8 @@ class Placed(NamedTuple):
         return [*self.first, *self.last]
 
 
-def place(shown: Excerpt, room: float) -> Placed:
-    """Events from 0 to the right, over `room` or, if they need it, more."""
+def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
+    """Events from 0 to the right, over `room` or, if they need it, more; `names` says how wide names are."""
     whole = shown.hops
     first, last = (whole, []) if len(whole) <= MOST_HOPS else (whole[:_ENDS], whole[-_ENDS:])
     hops = [*first, *last]
@@ -48,7 +50,15 @@ def place(shown: Excerpt, room: float) -> Placed:
     lanes = list(dict.fromkeys(event.process for event in core))
     others = [event for event in shown.others if event.process in lanes]
     events = list(dict.fromkeys([*core, *others]))
-    before = _before(events, {*core}, shown, (first[-1].got, last[0].sent) if last else None)
+    tight = max(_TIGHTEST, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_ON + _OVER))))
+    before = _before(events, {*core}, tight)
+    for hop in hops:
+        if hop.stays:
+            before[hop.got][hop.sent] = max(_ON, names[hop.message])
+    if shown.late:
+        before[shown.late][shown.fault] = _AFTER_FAULT
+    if last:
+        before[last[0].sent][first[-1].got] = _ELLIPSIS
     order = _topological(events, before)
     if order is None:  # a delivery before its own send, among the others: let it lie
         before = {
@@ -73,24 +83,18 @@ Before = dict[Event, dict[Event, float]]
 """For each event those that come before it, and how far left they are at least."""
 
 
-def _before(
-    events: Sequence[Event], core: set[Event], shown: Excerpt, ellipsis: tuple[Event, Event] | None
-) -> Before:
+def _before(events: Sequence[Event], core: set[Event], tight: float) -> Before:
     before: Before = {event: {} for event in events}
     sends = {event.message: event for event in events if event.kind == "send"}
     last: dict[str, Event] = {}
     for event in sorted(events, key=lambda event: (event.process, event.place)):
         if event.process in last:
             both = event in core and last[event.process] in core
-            before[event][last[event.process]] = _ON if both else _BESIDE
+            before[event][last[event.process]] = _ON * tight if both else _BESIDE
         last[event.process] = event
         sent = sends.get(event.message)
         if event.kind == "deliver" and sent is not None and sent.process != event.process:
-            before[event][sent] = _OVER if event in core else _BESIDE
-    if shown.late:
-        before[shown.late][shown.fault] = _AFTER_FAULT
-    if ellipsis:
-        before[ellipsis[1]][ellipsis[0]] = _ELLIPSIS
+            before[event][sent] = _OVER * tight if event in core else _BESIDE
     return before
 
 

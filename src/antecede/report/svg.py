@@ -30,17 +30,26 @@ def hover(value: str) -> str:
     return tag("title", text(value))
 
 
-def arrow(x1: float, y1: float, x2: float, y2: float, short_of: float = 4) -> str:
-    """The path of a line that stops short of where it points, with a head."""
-    length = math.hypot(x2 - x1, y2 - y1) or 1.0
-    along_x, along_y = (x2 - x1) / length, (y2 - y1) / length
+def arrow(
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    short_of: float = 4,
+    bend: tuple[float, float] | None = None,
+) -> str:
+    """The path of a line with a head that stops short of where it points; with `bend`, curved towards that."""
+    from_x, from_y = bend or (x1, y1)
+    length = math.hypot(x2 - from_x, y2 - from_y) or 1.0
+    along_x, along_y = (x2 - from_x) / length, (y2 - from_y) / length
     tip_x, tip_y = x2 - short_of * along_x, y2 - short_of * along_y
     barbs = [
         (tip_x - 8 * along_x + side * 3.5 * along_y, tip_y - 8 * along_y - side * 3.5 * along_x)
         for side in (1, -1)
     ]
     head = " ".join(f"M{x:.1f},{y:.1f} L{tip_x:.1f},{tip_y:.1f}" for x, y in barbs)
-    return f"M{x1:.1f},{y1:.1f} L{tip_x:.1f},{tip_y:.1f} {head}"
+    way = f"Q{from_x:.1f},{from_y:.1f} " if bend else "L"
+    return f"M{x1:.1f},{y1:.1f} {way}{tip_x:.1f},{tip_y:.1f} {head}"
 
 
 def _value(value: object) -> str:

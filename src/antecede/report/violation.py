@@ -15,8 +15,10 @@ from antecede.report.svg import arrow, hover, tag, text
 from antecede.trace.excerpt import Event, Excerpt, Hop
 
 WIDTH = 1000
-_TOP, _RIGHT, _LETTER, _BOLD = 44, 118, 7.0, 7.7
+_TOP, _LETTER, _BOLD = 44, 7.0, 7.7
 _LONGEST = 22
+_SMALLEST = 0.8
+"""A wide picture is made so much smaller to fit, then it is scrolled."""
 _UNITS = (("ns", 1), ("µs", 10**3), ("ms", 10**6), ("s", 10**9), ("min", 60 * 10**9), ("h", 3600 * 10**9))
 
 
@@ -24,14 +26,10 @@ def short(name: str, most: int = _LONGEST) -> str:
     """A name as it fits, with nothing in it that would move other text.
 
     >>> short("a-service-with-a-very-long-name:17"), short("p3:1")
-    ('a-service-with-a-v…:17', 'p3:1')
+    ('a-service-…ong-name:17', 'p3:1')
     """
     clean = printable(name)
-    if len(clean) <= most:
-        return clean
-    _, colon, number = clean.rpartition(":")
-    tail = f"…{colon}{number}" if colon and number.isdigit() and len(number) < most - 4 else "…"
-    return clean[: most - len(tail)] + tail
+    return clean if len(clean) <= most else f"{clean[: (most - 1) // 2]}…{clean[-(most // 2) :]}"
 
 
 def printable(name: str) -> str:
@@ -57,8 +55,14 @@ def span(nanoseconds: int) -> str:
 def diagram(shown: Excerpt, label: str) -> tuple[str, str]:
     """The picture, and a sentence on what left and right mean in it."""
     left = 30 + _BOLD * max(len(short(name, 18)) for name in _processes(shown))
-    placed = place(shown, WIDTH - left - _RIGHT)
+    names = {hop.message: 16 + _BOLD * len(short(hop.message)) for hop in shown.hops}
+    placed = place(shown, WIDTH - left - _right(shown), names)
     return _Drawing(shown, placed, left).svg(label), _said(placed)
+
+
+def _right(shown: Excerpt) -> float:
+    """Room for what comes after the last event: if the cause never comes, a band that says so."""
+    return 112 if shown.late else 210
 
 
 def _processes(shown: Excerpt) -> set[str]:
@@ -81,9 +85,8 @@ def _said(placed: Placed) -> str:
 class _Drawing:
     def __init__(self, shown: Excerpt, placed: Placed, left: float) -> None:
         self.shown, self.placed, self.left = shown, placed, left
-        self.row = 76 if len(placed.lanes) <= 6 else 62
-        self.end = left + placed.width + 64
-        self.width = max(WIDTH, self.end + _RIGHT - 64)
+        self.row = 76 if len(placed.lanes) <= 6 else 60 if len(placed.lanes) <= 9 else 52
+        self.width = max(WIDTH, left + placed.width + _right(shown))
         self.end = self.width - 24
         self.y = {process: _TOP + number * self.row for number, process in enumerate(placed.lanes)}
         self.bottom = max(self.y.values())
@@ -109,7 +112,7 @@ class _Drawing:
             body.insert(0, self.axis(height - 10))
         return tag(
             "svg", *body, class_="violation", viewBox=f"0 0 {self.width:.0f} {height}", role="img",
-            aria_label=label, style=f"min-width: {self.width:.0f}px" if self.width > WIDTH else None,
+            aria_label=label, style=f"min-width: {_SMALLEST * self.width:.0f}px",
         )  # fmt: skip
 
     def lane(self, process: str) -> str:
@@ -156,8 +159,10 @@ class _Drawing:
         sent, late = self.shown.hops[0].sent, self.shown.late
         x, y = self.at(late) if late else (self.end, self.bottom)
         never = "" if late else " never"
-        way = tag("path", hover(printable(f"{sent.message} to {self.shown.finding.process}")),
-                  d=arrow(*self.at(sent), x, y, 9))  # fmt: skip
+        x1, y1 = self.at(sent)
+        bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # away from the staircase
+        title = hover(printable(f"{sent.message} to {self.shown.finding.process}"))
+        way = tag("path", title, d=arrow(x1, y1, x, y, 9, bend))
         end = tag("circle", hover(self.told(late)) if late else "", cx=x, cy=y, r=6.5)
         return tag("g", way, end, class_=f"direct{never}")
 
