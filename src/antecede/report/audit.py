@@ -153,7 +153,7 @@ def _drawn(audited: Audited, number: int) -> str:
         f"cause's own way to this process, {where}. Small dots are what else these processes did. Rest the "
         "pointer on anything to read it."
     )
-    return _steps(shown) + f'<div class="scroll">{figure(picture, caption)}</div>'
+    return f'<div class="scroll">{figure(picture, caption)}</div>{_steps(shown)}'
 
 
 def _steps(shown: Excerpt) -> str:
@@ -163,7 +163,7 @@ def _steps(shown: Excerpt) -> str:
     for number, hop in enumerate(hops, start=1):
         if len(hops) > _MOST_STEPS and _MOST_STEPS // 2 < number <= len(hops) - _MOST_STEPS // 2:
             if number == _MOST_STEPS // 2 + 1:
-                items.append(f"<li>… {len(hops) - _MOST_STEPS:,} more messages …</li>")
+                items.append(f"<li class=more>… {len(hops) - _MOST_STEPS:,} more messages …</li>")
             continue
         sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
         to = escape(printable(hop.got.process))

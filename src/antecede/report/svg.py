@@ -38,7 +38,7 @@ def arrow(
     short_of: float = 4,
     bend: tuple[float, float] | None = None,
 ) -> str:
-    """The path of a line with a head that stops short of where it points; with `bend`, curved towards that."""
+    """The path of a line with a head that stops short of where it points; with `bend`, curved to that."""
     from_x, from_y = bend or (x1, y1)
     length = math.hypot(x2 - from_x, y2 - from_y) or 1.0
     along_x, along_y = (x2 - from_x) / length, (y2 - from_y) / length

@@ -237,9 +237,9 @@ class _Drawing:
                 after.append(span(late.time - self.shown.fault.time))
             between = late.place - self.shown.fault.place - 1
             if between:
-                after.append(f"{between:,} more event{'' if between == 1 else 's'}")
-            delay = f"{' and '.join(after)} too late" if after else "too late"
-            then = self.note(f"{cause} is delivered, {delay}", self.x(late), y + 50, "then")
+                after.append(f"{between:,} other event{'' if between == 1 else 's'}")
+            delay = f", after {' and '.join(after)}" if after else ""
+            then = self.note(f"{cause} comes only here{delay}", self.x(late), y + 50, "then")
         return tag("g", ring, cross, here, then, class_="fault")
 
     def note(self, words: str, x: float, y: float, kind: str) -> str:
