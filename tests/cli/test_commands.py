@@ -117,9 +117,17 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
         assert violation["process"] == first["process"]
         assert violation["cause"] == f"{first['origin']}:{first['seq']}"
         assert violation["effect"] == f"{second['origin']}:{second['seq']}"
-    told = antecede("audit", str(swapped))
+        page = tmp_path / f"{engine}.html"
+        assert document("audit", str(swapped), "--html", str(page), "--engine", engine, code=1)["page"] == str(page)
+        assert "<h2>The violation</h2>" in page.read_text()
+        refused = antecede("audit", str(swapped), "--html", str(page), "--violation", "2")
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "--violation 2: the audit tells of 1 violation" in refused.stderr
+    assert (tmp_path / "local.html").read_text() == (tmp_path / "spark.html").read_text()
+    told = antecede("audit", str(swapped), "--html", str(page))
     assert told.returncode == 1
     assert "before its cause" in told.stdout
+    assert told.stdout.splitlines()[-1] == f"Page: {page}"
 
 
 def test_graph_writes_the_oracle_s_edges_here_and_on_spark(trace: Path, tmp_path: Path) -> None:
@@ -239,6 +247,11 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["report", "hdfs://name/study"], "is a URL"),
         (["audit", ""], "no trace is named"),
         (["audit", ".", "--limit", "-1"], "limit"),
+        (["audit", ".", "--violation", "1"], "--violation is for --html"),
+        (["audit", ".", "--html", "nowhere/page.html"], "the folder nowhere does not exist"),
+        (["audit", ".", "--html", "."], "is a folder"),
+        (["audit", ".", "--html", "s3a://bucket/page.html"], "is a URL"),
+        (["audit", "nowhere", "--html", "page.html"], "nowhere does not exist"),
         (["audit", ".", "--master", "sc://127.0.0.1:1"], "holds no trace"),
         (["simulate", "--seed", "-1"], "seed"),
         (["simulate", "--reply", "0.5"], "most_messages"),

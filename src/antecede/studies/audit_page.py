@@ -40,9 +40,8 @@ def audit_to_page(
     def choose(findings: list[Finding]) -> list[int]:
         if violation is not None and violation > len(findings):
             there = f"choose 1 to {len(findings):,}" if findings else "there is none to draw"
-            raise InputError(
-                f"--violation {violation}: the audit tells of {len(findings):,} violations; {there}"
-            )
+            many = f"{len(findings):,} violation{'' if len(findings) == 1 else 's'}"
+            raise InputError(f"--violation {violation}: the audit tells of {many}; {there}")
         return sorted({*range(min(MOST_DRAWN, len(findings))), *([violation - 1] if violation else [])})
 
     outcome, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
