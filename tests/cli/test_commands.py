@@ -118,7 +118,8 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
         assert violation["cause"] == f"{first['origin']}:{first['seq']}"
         assert violation["effect"] == f"{second['origin']}:{second['seq']}"
         page = tmp_path / f"{engine}.html"
-        assert document("audit", str(swapped), "--html", str(page), "--engine", engine, code=1)["page"] == str(page)
+        words = ["audit", str(swapped), "--engine", engine, "--html", str(page)]
+        assert document(*words, code=1)["page"] == str(page)
         assert "<h2>The violation</h2>" in page.read_text()
         refused = antecede("audit", str(swapped), "--html", str(page), "--violation", "2")
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

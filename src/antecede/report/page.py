@@ -33,10 +33,10 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
     )
 
 
-def alone(picture: str) -> str:
+def alone(picture: str, width: int = 640) -> str:
     """A chart as a file of its own, on paper of its own."""
     head, rest = picture.split(">", 1)
-    head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" width="640"', 1)
+    head = head.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}"', 1)
     paper = '<rect width="100%" height="100%" style="fill: var(--paper)"/>'
     return f"{head}><style>{STYLE}</style>{paper}{rest}\n"
 
