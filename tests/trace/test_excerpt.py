@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
+from random_executions import any_execution, as_rows
 
 from antecede.errors import InputError
+from antecede.report.placing import place
+from antecede.report.violation import diagram
 from antecede.trace.excerpt import AROUND, excerpt, near, split
+from antecede.trace.judge import judge_run
 from planted import busy, chain, table, violation
 
 
@@ -65,3 +73,32 @@ def test_a_trace_that_has_changed_meanwhile_is_said_so() -> None:
 
 def test_the_last_colon_parts_origin_and_number() -> None:
     assert split("a:b:7") == ("a:b", 7)
+
+
+def test_whatever_is_wrong_in_a_log_its_violations_can_be_drawn() -> None:
+    drawn = 0
+    for seed in range(400):
+        source = random.Random(seed)
+        rows, members = as_rows(source, any_execution(source))
+        if not rows.num_rows:
+            continue
+        audited = judge_run("r", rows, members)
+        findings = audited.findings
+        few = near(rows, findings)
+        for found in findings:
+            shown = excerpt(found, few)
+            assert (shown.late is not None) == found.late
+            assert shown.late is None or shown.late.place > shown.fault.place
+            for before, after in pairwise(shown.hops):
+                assert before.got.process == after.sent.process
+                assert before.stays or before.got.place < after.sent.place
+            placed = place(shown, 800, dict.fromkeys(found.path, 60.0))
+            core = [event for hop in shown.hops for event in (hop.sent, hop.got)]
+            core += [shown.late] if shown.late else []
+            for one, other in pairwise(dict.fromkeys(core)):
+                assert audited.verdict.impossible or placed.x[one] < placed.x[other]
+            for one, other in pairwise(sorted(placed.x, key=lambda event: (event.process, event.place))):
+                assert one.process != other.process or placed.x[one] < placed.x[other]
+            ET.fromstring(diagram(shown, found.text)[0])  # noqa: S314 (our own text)
+            drawn += 1
+    assert drawn > 500

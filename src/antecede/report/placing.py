@@ -53,21 +53,20 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
     tight = max(_TIGHTEST, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_ON + _OVER))))
     before = _before(events, {*core}, tight)
     for hop in hops:
-        if hop.stays:
+        if hop.stays and hop.sent.place < hop.got.place:
             before[hop.got][hop.sent] = max(_ON, names[hop.message])
     if shown.late:
         before[shown.late][shown.fault] = _AFTER_FAULT
     if last:
         before[last[0].sent][first[-1].got] = _ELLIPSIS
     order = _topological(events, before)
-    if order is None:  # a delivery before its own send, among the others: let it lie
-        before = {
-            event: {
-                other: gap for other, gap in causes.items() if event in core or other.process == event.process
-            }
-            for event, causes in before.items()
-        }
-        order = _topological(events, before) or events
+    for kept in ({*core}, set[Event]()):
+        # A delivery before its own send makes a circle: then its arrow goes to the left.
+        if order is None:
+            before = _on_lines(before, kept)
+            order = _topological(events, before)
+    if order is None:
+        raise AssertionError("a process's own order has no circles")
     clock = _clock(order, before)
     if clock == "time":
         x = _by_time(order, before, core, room)
@@ -96,6 +95,16 @@ def _before(events: Sequence[Event], core: set[Event], tight: float) -> Before:
         if event.kind == "deliver" and sent is not None and sent.process != event.process:
             before[event][sent] = _OVER * tight if event in core else _BESIDE
     return before
+
+
+def _on_lines(before: Before, kept: set[Event]) -> Before:
+    """Only what comes before on the same line, except for events that are kept as they are."""
+    return {
+        event: {
+            cause: gap for cause, gap in causes.items() if event in kept or cause.process == event.process
+        }
+        for event, causes in before.items()
+    }
 
 
 def _topological(events: Sequence[Event], before: Before) -> list[Event] | None:

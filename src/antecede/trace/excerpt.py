@@ -63,7 +63,7 @@ class Excerpt(msgspec.Struct, frozen=True):
     hops: list[Hop]
     """From the cause's send to the delivery of the effect that came too early."""
     late: Event | None
-    """The cause's delivery there, afterwards; None if it never came."""
+    """When the process got the cause afterwards; None if it never did."""
     others: list[Event]
     """What these processes did just before and after."""
 
@@ -155,7 +155,9 @@ def excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
         Hop(message, sent, got)
         for message, sent, got in zip(finding.path, sends, [*passed, fault], strict=True)
     ]
-    late = first.get((finding.process, "deliver", finding.cause))
+    # Whoever delivers what it has yet to send may even have the cause only by sending it.
+    had = [first.get((finding.process, kind, finding.cause)) for kind in ("deliver", "send")]
+    late = next((event for event in had if event and event.place > fault.place), None)
     shown = {event for hop in hops for event in (hop.sent, hop.got)} | {late}
     beside = _neighbours(events, {event for event in shown if event is not None})
     return Excerpt(finding, hops, late, [event for event in beside if event not in shown])
