@@ -6,11 +6,11 @@ import random
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from random_executions import any_execution, as_rows
 
 from antecede.order import Execution, Kind, MessageId, Step, judge
 from antecede.trace.executions import execution
 from antecede.trace.judge import judge_run
+from random_executions import any_execution, as_rows
 
 
 @given(st.integers(0, 1 << 60))

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from random_executions import any_execution, as_rows
 
 from antecede.errors import InputError
 from antecede.report.placing import place
@@ -16,6 +15,7 @@ from antecede.report.violation import diagram
 from antecede.trace.excerpt import AROUND, excerpt, near, split
 from antecede.trace.judge import judge_run
 from planted import busy, chain, table, violation
+from random_executions import any_execution, as_rows
 
 
 @pytest.mark.parametrize("name", ["n{}", "10.0.0.{}:80", "{}:", ":{}"])

@@ -27,7 +27,7 @@ THEIRS = "process=host,index=n,message=id,kind=what,kind.send=PUB,kind.deliver=S
 
 def verdict(path: Path, *columns: str) -> Verdict:
     with renamed(str(path), columns) as ours:
-        found, _, _ = audit_path(ours, "local", 10, None)
+        found = audit_path(ours, "local", 10, None).verdict
         refuse_without_deliveries(ours, found)
         return found
 

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_executions import any_execution, as_rows
 
 from antecede.errors import InputError
 from antecede.order import CausalOrder
@@ -24,6 +23,7 @@ from antecede.trace.executions import execution
 from antecede.trace.graph import Busy, Graph, edges, figures, graph_of_dependencies, graph_of_run
 from antecede.trace.reduction import Links, assign_slots, chains, immediate, lookups, past_sizes, reduced
 from antecede.trace.width import largest_antichain
+from random_executions import any_execution, as_rows
 
 Edges = set[tuple[str, str]]
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
-from random_executions import any_execution, as_rows
 
 from antecede.trace import parcels
 from antecede.trace.causality import COUNTED, SEND, Root, settle
 from antecede.trace.coded import Coded, coded
 from antecede.trace.parcels import CODED, PARCEL, Plan
+from random_executions import any_execution, as_rows
 
 Work = Callable[[Any], Iterator[pa.RecordBatch]]
 

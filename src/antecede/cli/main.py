@@ -313,13 +313,12 @@ def audit(
         check_page(html)
     with show.progress() as progress, renamed(trace, columns or [], progress) as ours:
         if html is None:
-            verdict, findings, chosen = audit_path(ours, engine, limit, master, progress)
-            refuse_without_deliveries(ours, verdict)
+            outcome = audit_path(ours, engine, limit, master, progress)
+            refuse_without_deliveries(ours, outcome.verdict)
         else:
             outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress)
-            verdict, findings, chosen = outcome
-    views.audit(trace, verdict, findings, chosen, as_json, html)
-    if not verdict.clean:
+    views.audit(trace, outcome, as_json, html)
+    if not outcome.verdict.clean:
         raise typer.Exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,14 @@ from rich.markup import escape
 from antecede.cli import show
 
 if TYPE_CHECKING:
-    from antecede.order import Verdict
     from antecede.protocols.base import Protocol
     from antecede.sim.metrics import Metrics
     from antecede.sim.scenario import Scenario
     from antecede.sim.verify import Report
+    from antecede.studies.auditing import Outcome as Audited
     from antecede.studies.pipeline import Outcome
     from antecede.studies.scoreboard import Reproduction
     from antecede.trace.graph import Figures
-    from antecede.trace.judge import Finding
     from antecede.trace.waits import Explanation
 
 
@@ -125,21 +125,22 @@ _AUDIT_ROWS = {
 }
 
 
-def audit(
-    trace: str, verdict: Verdict, findings: list[Finding], engine: str, as_json: bool, page: Path | None
-) -> None:
+def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None) -> None:
+    verdict = outcome.verdict
     if as_json:
-        counts = msgspec.to_builtins(verdict)
-        document = {"trace": trace, "clean": verdict.clean, "engine": engine, **counts}
-        show.json(document | {"violations": findings} | ({"page": str(page)} if page else {}))
+        document = {"trace": trace, "clean": verdict.clean, "engine": outcome.engine}
+        document |= msgspec.to_builtins(verdict)
+        document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
+        show.json(document | ({"page": str(page)} if page else {}))
         return
-    _audited(verdict, findings, engine)
+    _audited(outcome)
     if page:
         show.out.print(f"Page: {page}", soft_wrap=True, markup=False)
 
 
-def _audited(verdict: Verdict, findings: list[Finding], engine: str) -> None:
-    where = "on Spark" if engine == "spark" else "in this process"
+def _audited(outcome: Audited) -> None:
+    verdict, findings = outcome.verdict, outcome.findings
+    where = "on Spark" if outcome.engine == "spark" else "in this process"
     show.out.print(
         f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
         f"at {verdict.processes:,} processes [dim](judged {where})[/]"
@@ -153,10 +154,48 @@ def _audited(verdict: Verdict, findings: list[Finding], engine: str) -> None:
         if getattr(verdict, name)
     ]
     show.table(None, ["", ""], rows)
+    for line in _where_and_when(outcome):
+        show.out.print(line, soft_wrap=True, markup=False)
     many = len({finding.run for finding in findings}) > 1
     for finding in findings:
         where = f"{finding.run}: " if many else ""
         show.out.print(f"• {where}{finding.text}", soft_wrap=True, markup=False)
+
+
+def _where_and_when(outcome: Audited, most: int = 5) -> Iterator[str]:
+    """The worst processes, whose messages were lacking, and when: a line each."""
+    from antecede.sim.units import show as human
+
+    tally = outcome.tally
+    if tally is None:
+        return
+    run = f" of {outcome.tally_of}" if outcome.tally_of else ""
+    for about, those in (
+        (
+            f"worst processes{run} (before a cause, missing)",
+            [
+                f"{each.process} ({each.causal_deliveries:,}, {each.missing:,})"
+                for each in tally.by_process
+                if each.causal_deliveries or each.missing
+            ],
+        ),
+        (
+            f"whose messages{run} were lacking (late, never)",
+            [
+                f"{each.origin} ({each.late:,}, {each.never:,})"
+                for each in tally.by_origin
+                if each.late or each.never
+            ],
+        ),
+    ):
+        if those:
+            rest = f" and {len(those) - most:,} more" if len(those) > most else ""
+            yield f"{about}: {', '.join(those[:most])}{rest}"
+    times = tally.over_time
+    hit = [place for place, count in enumerate(times.causal_deliveries) if count] if times else []
+    if times and hit:
+        begin, end = hit[0] * times.width, (hit[-1] + 1) * times.width
+        yield f"when{run}: from {human(begin)} to {human(end)} after the first event"
 
 
 def graph(trace: str, found: list[Figures], engine: str, out: Path | None, as_json: bool) -> None:

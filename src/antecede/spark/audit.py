@@ -114,9 +114,18 @@ class Audit:
         row = self.tallies.where(F.col("run") == run).select("tally").first()
         return msgspec.convert(row.tally.asDict(recursive=True), Tally) if row and row.tally else None
 
+    def worst_run(self, findings: list[Finding]) -> tuple[str | None, int]:
+        """The run with the worst of these violations, or that misses most; and how many runs there are."""
+        worst = F.max_by("run", F.struct("missing", "duplicates"))
+        row = self.verdicts.agg(worst.alias("run"), F.count("*").alias("runs")).first()
+        if row is None:
+            return None, 0
+        return findings[0].run if findings else row.run, row.runs
+
     def first(self, count: int) -> list[Finding]:
-        """A few violations, late ones first."""
-        rows = self.violations.orderBy(F.desc("late"), "run", "process", "effect").limit(count)
+        """A few violations, the worst first."""
+        worst = (F.desc("late"), F.desc("consequences"), "run", "process", "effect")
+        rows = self.violations.orderBy(*worst).limit(count)
         return [msgspec.convert(row.asDict(), Finding) for row in rows.collect()]
 
 

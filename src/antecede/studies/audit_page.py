@@ -45,7 +45,15 @@ def audit_to_page(
         return sorted({*range(min(MOST_DRAWN, len(findings))), *([violation - 1] if violation else [])})
 
     outcome, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
-    refuse_without_deliveries(path, outcome[0])
-    audited = Audited(trace, outcome[0], outcome[1], excerpts, chosen=(violation or 1) - 1)
+    refuse_without_deliveries(path, outcome.verdict)
+    audited = Audited(
+        trace,
+        outcome.verdict,
+        outcome.findings,
+        excerpts,
+        chosen=(violation or 1) - 1,
+        tally=outcome.tally,
+        tally_of=outcome.tally_of,
+    )
     page.write_text(audit_page(audited), encoding="utf-8")
     return outcome

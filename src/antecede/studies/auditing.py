@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from antecede.errors import InputError, require
 from antecede.order import Verdict
 from antecede.trace.excerpt import Excerpt, excerpt, near, needed
-from antecede.trace.judge import Finding, judge_files, total
+from antecede.trace.judge import Finding, RunAudit, judge_files, total, worst_first
 from antecede.trace.reader import check_files, estimate_rows, metas, read_batches, trace_files
+from antecede.trace.tally import Tally
 from antecede.trace.writer import write_parts
 
 if TYPE_CHECKING:
@@ -26,8 +27,19 @@ SMALL_ROWS = 1_000_000
 """Below this, judging a trace takes no longer than starting Spark."""
 
 Progress = Callable[[str, int, int], None]
-Outcome = tuple[Verdict, list[Finding], str]
-"""The verdict on a trace, its first violations, and the engine that gave them."""
+
+
+class Outcome(NamedTuple):
+    """What an audit found."""
+
+    verdict: Verdict
+    findings: list[Finding]
+    """The worst violations."""
+    engine: str
+    tally: Tally | None
+    """Where and when: of the run with the worst violation."""
+    tally_of: str | None
+    """That run, if there are several."""
 
 
 def audit_path(
@@ -54,16 +66,30 @@ def audit_and_excerpt(
             progress("judging", 0, 0)
             audits = list(judge_files(local, files, limit))
             findings = [finding for each in audits for finding in each.findings]
-            findings.sort(key=lambda finding: not finding.late)
-            outcome = total([each.verdict for each in audits]), findings[:limit], "local"
-            return outcome, _excerpts(outcome[1], choose, lambda those: near(_likely(files, those), those))
+            findings.sort(key=worst_first)
+            worst = _worst(audits, findings)
+            several = worst.run if worst is not None and len(audits) > 1 else None
+            verdict, tally = total([each.verdict for each in audits]), worst.tally if worst else None
+            outcome = Outcome(verdict, findings[:limit], "local", tally, several)
+            found = _excerpts(outcome.findings, choose, lambda those: near(_likely(files, those), those))
+            return outcome, found
     with events_on_spark(path, local, "auditing", master, progress) as (events, members):
         from antecede.spark.audit import audit
         from antecede.spark.excerpt import near as near_on_spark
 
         audited = audit(events, members, limit)
-        outcome = audited.total(), audited.first(limit), "spark"
-        return outcome, _excerpts(outcome[1], choose, lambda those: near_on_spark(events, those))
+        first = audited.first(limit)
+        run, runs = audited.worst_run(first)
+        tally = audited.tally(run) if run is not None else None
+        outcome = Outcome(audited.total(), first, "spark", tally, run if runs > 1 else None)
+        return outcome, _excerpts(first, choose, lambda those: near_on_spark(events, those))
+
+
+def _worst(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | None:
+    """The run with the worst violation; without any, the one that misses most."""
+    if findings:
+        return next(each for each in audits if each.run == findings[0].run)
+    return max(audits, key=lambda each: (each.verdict.missing, each.verdict.duplicates), default=None)
 
 
 def _excerpts(

@@ -24,6 +24,7 @@ from antecede.trace.pasts import Sends, chain, close
 SEND, DELIVER = 0, 1
 TIMES = 60
 """Stretches of time that deliveries are counted by."""
+_LEAST_ROOTS = 1_000
 _EVERYTHING = np.int32((1 << 31) - 1)
 _1 = np.uint64(1)
 _NONE = np.uint64(0)
@@ -126,8 +127,10 @@ class Root(NamedTuple):
 
 
 def fresh(streams: Streams, most_roots: int = 0) -> State:
-    """What is known of the processes of `streams` at the beginning."""
+    """What is known of the processes of `streams` at the beginning, if the worst roots are wanted."""
     size, width = streams.audience.shape
+    # Which of them are the worst is known at the end only.
+    most_roots = max(most_roots, _LEAST_ROOTS) if most_roots else 0
     bits = (size, (streams.messages >> 6) + 1)
     return State(
         counts=np.zeros((size, COUNTED), np.int64),
@@ -483,7 +486,7 @@ def roots_of(state: State, gaps: Gaps, streams: Streams, most: int) -> list[Root
     late.sort(key=lambda root: (-root.consequences, root.place, root.cause))
     room = most - len(late)
     if room <= 0 or not len(gaps.number):
-        return late
+        return late[:most]
     sizes = np.diff(gaps.begin)
     short = np.repeat(np.arange(len(sizes)), sizes)
     # Whoever needed one needed those below it in its stream.

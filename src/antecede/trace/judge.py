@@ -176,6 +176,11 @@ def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int])
     )
 
 
+def worst_first(finding: Finding) -> tuple[bool, int, str, str, str]:
+    """Late ones first, as they are the order's own fault; then those that most deliveries needed."""
+    return not finding.late, -finding.consequences, finding.run, finding.process, finding.effect
+
+
 def judge_files(path: Path, files: list[Path], most: int = MOST_VIOLATIONS) -> Iterator[RunAudit]:
     """Judge a small local trace here and now, without Spark; the answer is the same."""
     members = members_of(metas(path))
