@@ -122,7 +122,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("editing", "[" * 100_000, "is not an editing trace"),
         ("editing", '{"txns": 5}', "is not an editing trace: Expected `array`, got `int` - at `$.txns`"),
         ("editing", '{"txns": []}', "it has no transaction"),
-        ("editing", '{"txns": [{"agent": 0, "parents": ["x"]}]}', "$.txns[0].parents[0]"),
+        ("editing", '{"txns": [{"agent": 0, "parents": ["x"]}]}', "txns[0]: Expected `int`, got `str` - at `$.parents[0]`"),
         ("editing", '{"txns": [{"parents": [1]}, {"parents": [0]}]}', "themselves: 0 on 1 on 0"),
         ("editing", b'{"txns": [{"agent": "\xff"}]}', "is not an editing trace"),
         ("editing", gzip.compress(b'{"txns": []}')[:-6], "damaged gzip"),

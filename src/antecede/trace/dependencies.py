@@ -17,7 +17,8 @@ import pyarrow.csv
 
 from antecede.errors import InputError
 from antecede.jit import compiled
-from antecede.trace.reader import any_parquet, first_line, refuse_twice
+from antecede.trace.bad_rows import BadRows, brief
+from antecede.trace.reader import any_parquet, csv_rows, first_line, refuse_twice
 from antecede.trace.schema import read_meta
 from antecede.trace.writer import META
 
@@ -55,54 +56,126 @@ def dependency_file(path: Path) -> Path | None:
     return path if path.suffix == ".csv" and _MARK in _header(path) else None
 
 
-def read_dependencies(path: Path) -> Dependencies:
-    """The table at `path`: a .csv or .parquet file, or a folder with a dependencies.parquet."""
+def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
+    """The table at `path`: a .csv or .parquet file, or a folder with a dependencies.parquet.
+
+    What is wrong in it raises an error, unless `bad` counts it. A cycle always does.
+    """
     file = path / DEPENDENCIES if path.is_dir() else path
     if not file.exists():
         raise InputError(f"{file} does not exist")
-    table = _read_csv(file) if file.suffix == ".csv" else _read_parquet(file)
-    return dependencies(table, _run(file), str(file))
+    bad = bad or BadRows(str(file))
+    if file.suffix == ".csv":
+        table, numbers = _read_csv(file, bad)
+        return dependencies(table, _run(file), str(file), bad, numbers)
+    return dependencies(_read_parquet(file), _run(file), str(file), bad)
 
 
-def dependencies(table: pa.Table, run: str, where: str = "the table") -> Dependencies:
-    """A table with the columns node, process and parents, in numbers; `where` is what errors call it."""
+def dependencies(
+    table: pa.Table,
+    run: str,
+    where: str = "the table",
+    bad: BadRows | None = None,
+    numbers: np.ndarray | None = None,
+) -> Dependencies:
+    """A table with the columns node, process and parents, in numbers; `where` is what errors call it.
+
+    `bad` counts what is wrong instead of raising it, `numbers` are the rows' own if some were left out.
+    """
     _check_columns(table.column_names, where)
-    columns = {}
-    for name in COLUMNS:
-        kind = pa.list_(pa.string()) if name == "parents" else pa.string()
-        try:
-            columns[name] = table.column(name).cast(kind).combine_chunks()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"{where}, column {name}: expected {kind}: {first_line(error)}") from error
-    nodes, processes, parents = columns.values()
+    bad = bad or BadRows(where)
+    numbers = np.arange(1, table.num_rows + 1) if numbers is None else numbers
+    table = columns_of_texts(table.select(COLUMNS), where)
     for name in ("node", "process"):
-        empty = pc.fill_null(pc.equal(columns[name], ""), True)
-        for row in np.flatnonzero(empty.to_numpy(zero_copy_only=False))[:1]:
-            raise InputError(f"{where}, row {row + 1}, field {name}: it is empty")
-    _refuse_repeated(nodes, where)
-    start, cause = _causes(nodes, parents, where)
+        empty = pc.fill_null(pc.equal(table.column(name), ""), True).to_numpy()
+        _wrong(bad, f"rows without a {name}, left out", where, empty, numbers, f"field {name}: it is empty")
+        table, numbers = table.filter(pa.array(~empty)), numbers[~empty]
+    codes = table.column("node").combine_chunks().dictionary_encode().indices.to_numpy()
+    # Codes are given in the order of first sight.
+    firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    again = np.ones(len(codes), np.bool_)
+    again[firsts] = False
+    if again.any():
+        names = table.column("node")
+        examples = (
+            f"row {numbers[row]}: node {names[row]} is in row {numbers[firsts[codes[row]]]} already"
+            for row in np.flatnonzero(again)
+        )
+        bad.add_all("nodes that are there already, left out", examples, int(again.sum()), where)
+        table, numbers = table.filter(pa.array(~again)), numbers[~again]
+    nodes, processes, parents = (table.column(name).combine_chunks() for name in COLUMNS)
+    start, cause = _causes(nodes, parents, where, bad, numbers)
     order = _in_order(nodes, start, cause, where)
     process = processes.dictionary_encode().indices.to_numpy()
     return Dependencies(run, nodes, process, start, cause, order)
 
 
-def _read_csv(file: Path) -> pa.Table:
+def columns_of_texts(table: pa.Table, where: str) -> pa.Table:
+    """The table's columns as texts; its parents as lists of them."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        kind = pa.list_(pa.string()) if name == "parents" else pa.string()
+        if name == "parents" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            column = pc.ascii_split_whitespace(column)
+        try:
+            columns[name] = column.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{where}, column {name}: expected {kind}: {first_line(error)}") from error
+    return pa.table(columns)
+
+
+def _wrong(
+    bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: np.ndarray, said: str
+) -> None:
+    examples = (f"row {number}, {said}" for number in numbers[rows])
+    bad.add_all(what, examples, int(rows.sum()), where)
+
+
+def _read_csv(file: Path, bad: BadRows) -> tuple[pa.Table, np.ndarray]:
+    """The rows that have the header's fields, and their numbers."""
     header = _header(file)
     _check_columns(header, str(file))
     refuse_twice(header, file)
+    _refuse_open_quote(file)
+    left_out: list[int] = []
+
+    def leave_out(row: Any) -> str:
+        # The header is the first row.
+        left_out.append(row.number - 1)
+        what = "rows that do not have the header's fields, left out"
+        said = f"row {row.number - 1}: Expected {row.expected_columns} columns, got {row.actual_columns}"
+        wrong.append((what, said))
+        return "skip"
+
+    wrong: list[tuple[str, str]] = []
     try:
         table = pa.csv.read_csv(
             file,
             # One thread: only then errors say which row it is.
             read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+            parse_options=pa.csv.ParseOptions(invalid_row_handler=leave_out),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=list(COLUMNS), column_types=dict.fromkeys(COLUMNS, pa.string())
             ),
         )
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: {first_line(error)}") from error
-    parents = pc.ascii_split_whitespace(table.column("parents"))
-    return table.set_column(table.column_names.index("parents"), "parents", parents)
+    for what, said in wrong:
+        bad.add(what, said, str(file))
+    numbers = np.arange(1, table.num_rows + len(left_out) + 1)
+    return table, np.delete(numbers, np.array(left_out, np.int64) - 1)
+
+
+def _refuse_open_quote(file: Path) -> None:
+    """A file that ends within quotes was cut off; Arrow takes it as it is."""
+    quotes = 0
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            quotes += block.count(b'"')
+    if quotes % 2:
+        for _ in csv_rows(file, wrong=lambda *_: None):
+            pass
 
 
 def _header(file: Path) -> list[str]:
@@ -149,28 +222,28 @@ def _run(file: Path) -> str:
     return read_meta(meta.read_bytes(), str(meta)).run if meta.exists() else file.resolve().parent.name
 
 
-def _refuse_repeated(nodes: pa.Array, where: str) -> None:
-    codes = nodes.dictionary_encode().indices.to_numpy()
-    # Codes are given in the order of first sight: the first that is lower than its row was seen before.
-    for row in np.flatnonzero(codes != np.arange(len(codes)))[:1]:
-        raise InputError(f"{where}, row {row + 1}: node {nodes[row]} is in row {codes[row] + 1} already")
-
-
-def _causes(nodes: pa.Array, parents: pa.Array, where: str) -> tuple[np.ndarray, np.ndarray]:
+def _causes(
+    nodes: pa.Array, parents: pa.Array, where: str, bad: BadRows, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Where each row's causes begin, and which rows they are."""
     effect, named = pc.list_parent_indices(parents), pc.list_flatten(parents)
     rows = effect.to_numpy()
     if named.null_count:
-        row = rows[named.is_null().to_numpy(zero_copy_only=False)][0]
-        raise InputError(f"{where}, row {row + 1}, field parents: there is an empty one among them")
-    given = pc.not_equal(named, "").to_numpy(zero_copy_only=False)
+        empty = named.is_null().to_numpy(zero_copy_only=False)
+        said = "field parents: there is an empty one among them"
+        _wrong(bad, "empty names of parents, left out", where, empty, numbers[rows], said)
+    given = pc.fill_null(pc.not_equal(named, ""), False).to_numpy(zero_copy_only=False)
     rows, named = rows[given], named.filter(pa.array(given))
     found = pc.index_in(named, nodes)
-    for place in np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[:1]:
-        row = rows[place]
-        raise InputError(
-            f"{where}, row {row + 1}: parent {named[place]} of node {nodes[row]} is no node of the table"
+    if found.null_count:
+        unknown = found.is_null().to_numpy(zero_copy_only=False)
+        examples = (
+            f"row {numbers[rows[one]]}: parent {brief(str(named[one]))} of node {nodes[rows[one]]} "
+            "is no node of the table"
+            for one in np.flatnonzero(unknown)
         )
+        bad.add_all("parents that are no node, left out", examples, int(unknown.sum()), where)
+        rows, found = rows[~unknown], found.drop_null()
     start = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=len(nodes)), out=start[1:])
     return start, found.to_numpy().astype(np.int64)
@@ -222,7 +295,7 @@ def _cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.nda
     while at not in seen:
         seen[at] = len(seen)
         at = next(int(each) for each in cause[start[at] : start[at + 1]] if stuck[each])
-    cycle = [str(nodes[each]) for each in list(seen)[seen[at] :]]
+    cycle = [brief(str(nodes[each])) for each in list(seen)[seen[at] :]]
     if len(cycle) == 1:
         return f"node {cycle[0]} is its own parent"
     shown = cycle[:_SHOWN] + (["…"] if len(cycle) > _SHOWN else []) + cycle[:1]

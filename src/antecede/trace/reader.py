@@ -9,7 +9,9 @@ from __future__ import annotations
 import codecs
 import csv
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import brief
 from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, read_meta
 from antecede.trace.writer import META
 
 BATCH_ROWS = 65_536
 _CODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
+_LONGEST_FIELD = 1 << 28
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 
@@ -38,6 +43,8 @@ def trace_files(path: Path) -> list[Path]:
                 "other programs' logs are read by antecede import"
             )
         return [path]
+    if not path.is_dir():
+        raise InputError(f"{path} is neither a file nor a folder")
     files = [file for file in _walk(path) if file.suffix in _SUFFIXES]
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_list(_SUFFIXES)}")
@@ -124,10 +131,10 @@ def any_parquet(file: Path) -> pq.ParquetFile:
         raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
 
 
-def refuse_twice(names: list[str], file: Path) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{file}: it has two columns {name}")
+def refuse_twice(names: Sequence[str], file: Path) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"{file}: it has two columns {brief(name)}")
 
 
 def why_not_parquet(file: Path) -> str:
@@ -234,8 +241,13 @@ def _read_json_lines(file: Path) -> Iterator[Row]:
         }
 
 
-def json_rows(file: Path) -> Iterator[tuple[int, Row]]:
+Wrong = Callable[[int, str], None]
+"""Told of a row that cannot be read: which, and why. If it does not raise, the row is left out."""
+
+
+def json_rows(file: Path, wrong: Wrong | None = None) -> Iterator[tuple[int, Row]]:
     """The objects of a file of JSON lines, each with its line's number."""
+    wrong = wrong or _refuses(file)
     decoder = msgspec.json.Decoder()
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -244,10 +256,19 @@ def json_rows(file: Path) -> Iterator[tuple[int, Row]]:
             try:
                 row = decoder.decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise InputError(f"{file}, row {number}: not JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{file}, row {number}: expected an object with named fields")
-            yield number, row
+                wrong(number, f"not JSON: {error}")
+                continue
+            if isinstance(row, dict):
+                yield number, row
+            else:
+                wrong(number, "expected an object with named fields")
+
+
+def _refuses(file: Path) -> Wrong:
+    def refuse(number: int, why: str) -> None:
+        raise InputError(f"{file}, row {number}: {why}")
+
+    return refuse
 
 
 def _read_csv(file: Path) -> Iterator[Row]:
@@ -258,11 +279,12 @@ def _read_csv(file: Path) -> Iterator[Row]:
 
 
 def csv_rows(
-    file: Path, check: Callable[[list[str]], None] = lambda _: None
+    file: Path, check: Callable[[list[str]], None] = lambda _: None, wrong: Wrong | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a CSV file, numbered from 1, by the names in its header, which `check` may refuse."""
+    wrong = wrong or _refuses(file)
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream, strict=True)
+        reader = long_fields(stream)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
@@ -271,14 +293,24 @@ def csv_rows(
             refuse_twice(names, file)
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
-                    raise InputError(
-                        f"{file}, row {number}: it does not have the header's {len(names)} fields"
-                    )
-                yield number, row
+                    wrong(number, f"it does not have the header's {len(names)} fields")
+                else:
+                    yield number, row
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
         except csv.Error as error:
             raise InputError(f"{file}, line {reader.line_num}: {error}") from error
+
+
+def long_fields(stream: Iterable[str]) -> csv.DictReader[str]:
+    """Rows of CSV whose fields may be long, as lists of thousands of names are."""
+    csv.field_size_limit(_LONGEST_FIELD)
+    return csv.DictReader(stream, strict=True)
+
+
+def whole_number(text: str) -> int | None:
+    """A number as people write it, if it is one: Python would also take 1_000 and digits of any script."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _from_text(text: str, name: str) -> Any:
@@ -286,10 +318,8 @@ def _from_text(text: str, name: str) -> Any:
     if text == "" and name not in REQUIRED:
         return None
     if pa.types.is_integer(kind):
-        try:
-            return int(text)
-        except ValueError:
-            return text
+        number = whole_number(text)
+        return text if number is None else number
     return text.split() if pa.types.is_list(kind) else text
 
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import brief
 from antecede.trace.foreign.mapping import COLUMNS, MESSAGE, SKIP, ColumnMap
-from antecede.trace.foreign.table import brief
 from antecede.trace.reader import BATCH_ROWS, any_parquet, csv_rows, first_line, json_rows
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import brief
 from antecede.trace.foreign.columns import read_foreign
 from antecede.trace.foreign.mapping import MESSAGE, ColumnMap
-from antecede.trace.foreign.table import brief
 from antecede.trace.schema import SCHEMA
 
 _OF_SENDS = ("run", "process", "index", "kind", MESSAGE, "origin", "seq")

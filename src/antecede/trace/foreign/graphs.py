@@ -2,52 +2,81 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
+import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 import msgspec
+import pyarrow as pa
 
 from antecede.errors import InputError
+from antecede.trace.dependencies import columns_of_texts
 from antecede.trace.foreign.files import opened_text, read_whole
 from antecede.trace.foreign.table import DependencyWriter
+from antecede.trace.reader import any_parquet, first_line, long_fields, refuse_twice, whole_number
 
 _COLUMNS = ("node", "process", "seq", "parents")
+_SPACES = re.compile(r"[^ \t\n\v\f\r]+")
+"""Names between spaces; a space of another script is part of a name."""
 
 
 def read_table(path: Path, into: DependencyWriter) -> None:
-    """A CSV file with `node,process,seq,parents`, the parents separated by spaces."""
+    """A table with `node,process,seq,parents`: CSV, the parents separated by spaces, or Parquet."""
+    if path.suffix == ".parquet":
+        _read_parquet(path, into)
+        return
     with opened_text(path) as stream:
-        reader = csv.DictReader(stream, strict=True)
+        reader = long_fields(stream)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{path} is empty; it needs a header: {','.join(_COLUMNS)}")
-            missing = [name for name in _COLUMNS if name not in reader.fieldnames]
-            if missing:
-                raise InputError(f"{path} has no column {missing[0]}; its header needs {','.join(_COLUMNS)}")
+            _check(reader.fieldnames, path)
             for number, row in enumerate(reader, start=1):
                 where = f"row {number}"
                 if None in row or None in row.values():
                     into.bad("rows that do not have the header's fields, left out", where)
-                elif (seq := _whole(row["seq"])) is None:
+                elif (seq := whole_number(row["seq"])) is None:
                     into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
                 else:
-                    into.add(row["node"], row["process"], seq, row["parents"].split(), where)
+                    into.add(row["node"], row["process"], seq, _SPACES.findall(row["parents"]), where)
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _whole(text: str) -> int | None:
-    # Python refuses to read numbers of thousands of digits; so does this, long before.
+def _check(names: Sequence[str], path: Path) -> None:
+    missing = [name for name in _COLUMNS if name not in names]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]}; its header needs {','.join(_COLUMNS)}")
+    refuse_twice(names, path)
+
+
+def _read_parquet(path: Path, into: DependencyWriter) -> None:
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    opened = any_parquet(path)
+    _check(opened.schema_arrow.names, path)
+    number = 0
     try:
-        return int(text) if len(text) <= 30 else None
-    except ValueError:
-        return None
+        for batch in opened.iter_batches(columns=list(_COLUMNS)):
+            table = columns_of_texts(pa.Table.from_batches([batch]), str(path))
+            for row in table.to_pylist():
+                number += 1
+                where = f"row {number}"
+                seq = whole_number(row["seq"] or "")
+                parents = row["parents"] or []
+                if seq is None:
+                    into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
+                else:
+                    into.add(row["node"] or "", row["process"] or "", seq, filter(None, parents), where)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is a damaged Parquet file ({first_line(error)})") from error
 
 
 class _Transaction(msgspec.Struct):
@@ -56,7 +85,10 @@ class _Transaction(msgspec.Struct):
 
 
 class _Editing(msgspec.Struct):
-    txns: list[_Transaction]
+    txns: list[msgspec.Raw]
+
+
+_transaction = msgspec.json.Decoder(_Transaction)
 
 
 def read_editing(path: Path, into: DependencyWriter) -> None:
@@ -65,13 +97,18 @@ def read_editing(path: Path, into: DependencyWriter) -> None:
     A trace of one author has no parents: each transaction follows the one before.
     """
     try:
-        trace = msgspec.json.decode(read_whole(path), type=_Editing)
+        trace = msgspec.json.decode(read_whole(path).removeprefix(codecs.BOM_UTF8), type=_Editing)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not an editing trace: {error}") from error
     if not trace.txns:
         raise InputError(f"{path} is empty: it has no transaction in txns")
     size, counts = len(trace.txns), Counter[str]()
-    for place, each in enumerate(trace.txns):
+    for place, text in enumerate(trace.txns):
+        try:
+            each = _transaction.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            into.bad("transactions that cannot be read, left out", f"txns[{place}]: {error}")
+            continue
         process = str(each.agent)
         counts[process] += 1
         parents = each.parents if each.parents is not None else range(max(place - 1, 0), place)
@@ -110,6 +147,7 @@ def read_git(path: Path, into: DependencyWriter) -> None:
         "--all",
     ]
     counts = Counter[str]()
+    cut_off = _cut_off(words[:5], environment)
     with tempfile.TemporaryFile() as complaints:
         try:
             git = subprocess.Popen(  # noqa: S603
@@ -123,11 +161,27 @@ def read_git(path: Path, into: DependencyWriter) -> None:
                 header, parents, author = commit.decode(errors="replace").split("\n", 2)
                 node = header.removeprefix("commit ")
                 counts[author] += 1
+                if node in cut_off:
+                    into.bad("commits whose parents a shallow clone does not have", f"commit {node}")
                 into.add(node, author, counts[author], parents.split(), f"commit {node}")
         complaints.seek(0)
         said = complaints.read().decode(errors="replace").strip()
     if git.returncode:
         raise InputError(f"git cannot read {path}: {said.splitlines()[0] if said else git.returncode}")
+    if not counts:
+        raise InputError(f"{path} has no commit that a branch or a tag reaches")
+
+
+def _cut_off(git: list[str], environment: dict[str, str]) -> set[str]:
+    """The commits at which a shallow clone ends; git shows them as if they had no parents."""
+    try:
+        asked = subprocess.run(  # noqa: S603
+            [*git, "rev-parse", "--path-format=absolute", "--git-path", "shallow"],
+            capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False,
+        )  # fmt: skip
+        return set(Path(os.fsdecode(asked.stdout.rstrip(b"\n"))).read_text(encoding="ascii").split())
+    except (OSError, ValueError):  # there is no such file, or no git: reading the commits says so
+        return set()
 
 
 def _records(stream: IO[bytes]) -> Iterator[bytes]:

@@ -8,6 +8,8 @@ is no parent: what is left are the messages' sends.
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,9 @@ from typing import NamedTuple
 import msgspec
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import brief
 from antecede.trace.foreign.files import read_whole
-from antecede.trace.foreign.table import DependencyWriter, brief
+from antecede.trace.foreign.table import DependencyWriter
 
 FORMS = {
     "GoVector": r"^(?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
@@ -33,6 +36,10 @@ _LARGEST = 2**63
 _clock = msgspec.json.Decoder(dict[str, int])
 
 
+_PATIENCE = 20.0
+"""Seconds to look for the next event; regular expressions that backtrack look for ever."""
+
+
 class _Event(NamedTuple):
     line: int
     host: str
@@ -43,7 +50,7 @@ def compiled(form: str) -> re.Pattern[str]:
     """A regular expression as ShiViz takes it: JavaScript's (?<name>…) or Python's (?P<name>…)."""
     try:
         pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"--regex is no regular expression: {error}") from error
     for name in ("host", "clock"):
         if name not in pattern.groupindex:
@@ -51,6 +58,39 @@ def compiled(form: str) -> re.Pattern[str]:
                 f"--regex has no group (?<{name}>…); it needs host and clock, and may have event"
             )
     return pattern
+
+
+def in_time(pattern: re.Pattern[str], text: str, patience: float = _PATIENCE) -> Iterator[re.Match[str]]:
+    """All matches, as long as none takes longer than that to find.
+
+    Only a signal can stop Python while it looks, and only in the main thread; elsewhere nothing does.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield from pattern.finditer(text)
+        return
+    line = 1
+
+    def stop(*_: object) -> None:
+        raise InputError(
+            f"--regex takes more than {patience:g} s to find an event from line {line} on; write it so that "
+            r"there is one way to match a line, as in '^(?<host>\S+) (?<clock>{[^}]*})'"
+        )
+
+    matches, done = pattern.finditer(text), 0
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, patience)
+            match = next(matches, None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if match is None:
+                return
+            yield match
+            line += text.count("\n", done, match.end())
+            done = match.end()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) -> None:
@@ -68,11 +108,11 @@ def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) ->
 
 
 def _guessed(text: str, path: Path) -> re.Pattern[str]:
-    head = text[: text.rfind("\n", 0, _GUESSED_FROM) + 1] if len(text) > _GUESSED_FROM else text
+    head = text[: _end_of_lines(text, _GUESSED_FROM, 2)]
     best, most = None, (0, 0)
     for form in FORMS.values():
         pattern, events, covered = compiled(form), 0, 0
-        for match in pattern.finditer(head):
+        for match in in_time(pattern, head):
             if _decoded(match["host"], match["clock"]):
                 events += 1
                 covered += match.end() - match.start()
@@ -86,8 +126,19 @@ def _guessed(text: str, path: Path) -> re.Pattern[str]:
     return best
 
 
-def _decoded(host: str, text: str) -> dict[str, int] | None:
+def _end_of_lines(text: str, place: int, lines: int) -> int:
+    """Where so many lines end after a place, or the text."""
+    for _ in range(lines):
+        place = text.find("\n", place) + 1
+        if not place:
+            return len(text)
+    return place
+
+
+def _decoded(host: str | None, text: str | None) -> dict[str, int] | None:
     """A host's clock, if it is one."""
+    if host is None or text is None:
+        return None
     try:
         clock = _clock.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -99,7 +150,7 @@ def _decoded(host: str, text: str) -> dict[str, int] | None:
 
 def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_Event]:
     done, line = 0, 1
-    for match in pattern.finditer(text):
+    for match in in_time(pattern, text):
         _skipped(text[done : match.start()], line, into)
         line += text.count("\n", done, match.start())
         here = line + text.count("\n", match.start(), match.start("clock"))
@@ -177,8 +228,10 @@ def _learned(
         if place >= 0 and numbers[place] > known.get(host, 0):
             news[host] = numbers[place]
         known[host] = entry
-    for host in list(news):
-        others = (hosts[other][number].clock for other, number in news.items() if other != host)
-        if any(clock.get(host, 0) >= news[host] for clock in others):
-            del news[host]
-    return [f"{host}:{number}" for host, number in news.items()]
+    told = set()
+    for host, number in news.items():
+        clock = hosts[host][number].clock
+        fewer, more = (clock, news) if len(clock) < len(news) else (news, clock)
+        both = (other for other in fewer if other != host and other in more)
+        told.update(other for other in both if clock[other] >= news[other])
+    return [f"{host}:{number}" for host, number in news.items() if host not in told]

@@ -34,6 +34,8 @@ def export_shiviz(trace: Path, file: Path, run: str | None = None) -> Exported:
         raise InputError(f"{trace} has no send and no delivery")
     hosts = _hosts(rows)
     entries = list(_entries(rows, hosts, trace))
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; a log goes into a file")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, "".join(entries).encode())
     return Exported(str(file), len(hosts), len(entries))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import Bad, BadRows, brief
 from antecede.trace.writer import ASIDE, META, write_whole
 
 VERSION = 1
@@ -31,18 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 65_536
-_MOST_EXAMPLES = 5
 _MOST_ON_CYCLE = 6
-_MOST_CHARACTERS = 120
-
-
-class Bad(msgspec.Struct):
-    """Something that is wrong in several places."""
-
-    what: str
-    rows: int
-    examples: list[str]
-    """The first places, in words."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -67,14 +57,14 @@ class DependencyWriter:
     """Gathers rows in whatever order, then writes them with parents first. It holds them all in memory."""
 
     def __init__(self, source: str, form: str, strict: bool = False) -> None:
-        self.source, self.form, self.strict = source, form, strict
+        self.source, self.form = source, form
+        self._wrong = BadRows(source, strict)
         self._place: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._process, self._seq = array("q"), array("q")
         self._named = array("q")
         self._named_end = array("q", [0])
         self._names: dict[str, int] = {}
-        self._bad: dict[str, Bad] = {}
 
     def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
         """A row, found `where` in the source. Its parents may come later."""
@@ -95,27 +85,18 @@ class DependencyWriter:
 
     def bad(self, what: str, example: str) -> None:
         """Count something that is wrong; a strict import ends here."""
-        example = brief(example)
-        if self.strict:
-            raise InputError(f"{self.source}, {example} ({what}); without --strict it is only counted")
-        found = self._bad.setdefault(what, Bad(what, 0, []))
-        found.rows += 1
-        if len(found.examples) < _MOST_EXAMPLES:
-            found.examples.append(example)
+        self._wrong.add(what, example)
 
     def write(self, folder: Path) -> About:
         """Leave the table in a folder of its own; an older one in it is written over."""
         if not self._seq:
-            examples = [each.examples[0] for each in self._bad.values()]
-            why = f"; the first row that is wrong: {examples[0]}" if examples else ""
-            raise InputError(f"{self.source} has no row that could be taken{why}")
+            raise InputError(f"{self.source} has no row that could be taken{self._wrong.first()}")
         nodes = list(self._place)
         parents, ends = self._resolved(nodes)
         order = _parents_first(parents, ends, nodes, self.source)
         counts = np.diff(ends)
         process = np.frombuffer(self._process, np.int64)
         others = process[parents] != process[np.repeat(np.arange(len(nodes)), counts)]
-        bad = list(self._bad.values())
         about = About(
             source=self.source,
             format=self.form,
@@ -125,8 +106,8 @@ class DependencyWriter:
             parents_of_others=int(others.sum()),
             parents_mean=len(parents) / len(nodes),
             parents_most=int(counts.max()),
-            bad_rows=sum(each.rows for each in bad),
-            bad=bad,
+            bad_rows=self._wrong.rows,
+            bad=self._wrong.found,
         )
         _make_room(folder)
         aside = folder / f".{TABLE}{ASIDE}"
@@ -157,10 +138,12 @@ class DependencyWriter:
         unknown = np.flatnonzero(parents < 0)
         if len(unknown):
             names = list(self._names)
-            for one in unknown:
-                child = nodes[int(np.searchsorted(ends, one, side="right")) - 1]
-                said = f"{child}: {names[named[one]]}"
-                self.bad("parents that are no node, left out", f"the parents of {said}")
+            children = np.searchsorted(ends, unknown, side="right") - 1
+            examples = (
+                f"the parents of {nodes[child]}: {names[named[one]]}"
+                for child, one in zip(children, unknown, strict=True)
+            )
+            self._wrong.add_all("parents that are no node, left out", examples, len(unknown))
             left_out = np.concatenate([[0], np.cumsum(parents < 0)])
             ends = ends - left_out[ends]
             parents = parents[parents >= 0]
@@ -204,11 +187,6 @@ def _cycle(parents: np.ndarray, ends: np.ndarray, waits: list[int], nodes: Seque
     return f"{len(around):,} nodes depend on themselves: {' on '.join(shown)}" if len(around) > 1 else (
         f"node {around[0]} depends on itself"
     )  # fmt: skip
-
-
-def brief(text: str) -> str:
-    """A text of a file's own, short enough for a message."""
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
 
 
 def _make_room(folder: Path) -> None:
