@@ -99,3 +99,35 @@ def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_p
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+def test_bad_rows_are_shown_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "it.csv").write_text("who,what,msg\na,send,7\nb,deliver,7\n,deliver,7\n")
+    (tmp_path / "deps.csv").write_text("node,process,parents\na,p,\nb,p,a zz\n")
+    named = ["it.csv", "--map", "process=who,kind=what,message=msg"]
+    example = "row 3, field who (process): it is empty"
+    for words, wrong in (
+        (["audit", *named], example),
+        (["graph", *named], example),
+        (["graph", "deps.csv"], "row 2: parent zz of node b is no node of the table"),
+    ):
+        done = antecede(tmp_path, *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"  {wrong}\n" in done.stdout
+        assert json.loads(antecede(tmp_path, *words, "--json").stdout)["bad_rows"] == 1
+        refused = antecede(tmp_path, *words, "--strict")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert wrong in refused.stderr
+
+
+def test_another_programs_log_is_exported_and_drawn_under_a_map(tmp_path: Path) -> None:
+    (tmp_path / "it.csv").write_text("who,what,msg\na,send,7\nb,deliver,7\nb,send,8\n")
+    named = ["it.csv", "--map", "process=who,kind=what,message=msg"]
+    shown = json.loads(antecede(tmp_path, "graph", *named, "--out", "g", "--json").stdout)
+    assert [(each["run"], each["dependencies"]) for each in shown["runs"]] == [("it", 1)]
+    done = antecede(tmp_path, "export", "shiviz", *named, "--out", "it.log", "--json")
+    assert json.loads(done.stdout)["events"] == 3
+    before = {file.name: file.read_bytes() for file in (tmp_path / "g").iterdir()}
+    (tmp_path / "bad.csv").write_text("node,process,parents\na,p,a\n")
+    assert antecede(tmp_path, "graph", "bad.csv", "--out", "g").returncode == 2
+    assert {file.name: file.read_bytes() for file in (tmp_path / "g").iterdir()} == before

@@ -18,6 +18,7 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.studies.auditing import audit_path
 from antecede.studies.foreign import refuse_without_deliveries, renamed
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.events import as_trace
 from antecede.trace.foreign.mapping import parse_map
 from antecede.trace.reader import trace_files
@@ -272,7 +273,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (good(), "process=host,message=id", "no column kind: nothing says which rows are deliveries"),
         (good(), "kind=what,message=id", "t.parquet has no column process"),
         (good(), "kind=what,process=host", "neither an id of messages (message) nor origin and seq"),
-        (good(n=[0.5, 1]), THEIRS, "column n (index)"),
+        (good(n=[0.5, 1]), THEIRS, "row 1, field n (index): expected a whole number, got 0.5"),
         (good(n=[True, False]), THEIRS, "column n holds bool, which is no index"),
         (good(id=[7, None]), THEIRS, "t.parquet, row 2, field id (message): it is empty"),
         (good(time=[1, None]), THEIRS, "row 2, field time: it is empty; --map time= does"),
@@ -328,3 +329,60 @@ def test_sends_without_deliveries_are_judged_if_members_are_named(tmp_path: Path
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.2, faults=("loss:100%",)))
     found = verdict(tmp_path / "t")
     assert (found.deliveries, found.missing) == (0, 2 * found.messages)
+
+
+def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
+    there = "host,n,what,id\n1,0,PUB,70\n2,x,SUB,70\n,1,SUB,70\n2,2\n2,3,SUB,70\n"
+    (tmp_path / "t.csv").write_text(there)
+    lines = ['{"n": 0}', '{"host": 1, "n": 0, "what": "PUB", "id": 70}', "{", "[]"]
+    lines += [
+        '{"host": 2, "n": 1.5, "what": "SUB", "id": 70}',
+        '{"host": 2, "n": 9, "what": "SUB", "id": 70}',
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    columns = {"host": [1, 2, None, 2], "n": [0, 0.5, 1, 2], "what": ["PUB", *["SUB"] * 3], "id": [70] * 4}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    wrong = {
+        "t.csv": [
+            "row 2, field n (index): expected a whole number, got 'x'",
+            "row 3, field host (process): it is empty",
+            "row 4: it does not have the header's 4 fields",
+        ],
+        "t.jsonl": [
+            "row 1, field host (process): it is empty",
+            "row 3: not JSON: Input data was truncated",
+            "row 4: expected an object with named fields",
+            "row 5, field n (index): expected a whole number, got 1.5",
+        ],
+        "t.parquet": [
+            "row 2, field n (index): expected a whole number, got 0.5",
+            "row 3, field host (process): it is empty",
+        ],
+    }
+    for name, examples in wrong.items():
+        bad = BadRows(str(tmp_path / name), strict=False)
+        with renamed(str(tmp_path / name), [THEIRS], bad=bad) as ours:
+            found, _, _ = audit_path(ours, "local", 10, None)
+        assert (found.messages, found.deliveries, found.clean) == (1, 1, True)
+        assert sorted(each for kind in bad.found for each in kind.examples) == examples
+        assert bad.rows == len(examples)
+        with pytest.raises(InputError, match="without --strict it is only counted"):
+            verdict(tmp_path / name, THEIRS)
+
+
+def test_a_table_with_nothing_but_bad_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("host,n,what,id\n1,x,PUB,70\n")
+    bad = BadRows("t", strict=False)
+    with (
+        pytest.raises(InputError, match=r"no row that could be taken; the first row that is wrong: .*row 1"),
+        renamed(str(tmp_path / "t.csv"), [THEIRS], bad=bad),
+    ):
+        pass
+
+
+def test_a_table_may_have_very_many_columns(tmp_path: Path) -> None:
+    others = [f"c{place}" for place in range(100_000)]
+    blank = "," * len(others)
+    rows = [f"1,0,PUB,70{blank}", f"2,0,SUB,70{blank}"]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(["host", "n", "what", "id", *others]), *rows]))
+    assert verdict(tmp_path / "t.csv", THEIRS).clean

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from antecede.errors import InputError
 from antecede.order import CausalOrder
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.causality import find_pasts, sends_of
 from antecede.trace.coded import coded
 from antecede.trace.dependencies import Dependencies, dependencies, dependency_file, read_dependencies
@@ -294,6 +295,7 @@ def test_numbers_may_be_numbers(tmp_path: Path) -> None:
         ("node,process,parents\na,,\n", "row 1, field process: it is empty"),
         ("node,process,parents\na,p\n", "Expected 3 columns, got 2"),
         (b"node,process,parents\n\xff,p,\n", "UTF"),
+        ('node,process,parents\na,p,\nb,p,"a', "unexpected end of data"),
         (b"node,process,parents\xff\n", "not text in UTF-8"),
     ],
 )
@@ -331,3 +333,40 @@ def test_what_is_no_table_of_dependencies_is_told_apart(tmp_path: Path) -> None:
         dependency_file(tmp_path / "t.parquet")
     with pytest.raises(InputError, match="does not exist"):
         read_dependencies(tmp_path / "nothing.csv")
+
+
+def test_bad_rows_of_a_table_are_counted(tmp_path: Path) -> None:
+    text = "node,process,parents\na,p,\nx\n,p,\nb,,\na,q,\nc,p,a zz b\n"
+    (tmp_path / "t.csv").write_text(text)
+    bad = BadRows(str(tmp_path / "t.csv"), strict=False)
+    assert pairs(graph_of_dependencies(read_dependencies(tmp_path / "t.csv", bad))) == {("a", "c")}
+    assert [(each.what, each.rows, each.examples) for each in bad.found] == [
+        ("rows that do not have the header's fields, left out", 1, ["row 2: Expected 3 columns, got 1"]),
+        ("rows without a node, left out", 1, ["row 3, field node: it is empty"]),
+        ("rows without a process, left out", 1, ["row 4, field process: it is empty"]),
+        ("nodes that are there already, left out", 1, ["row 5: node a is in row 1 already"]),
+        (
+            "parents that are no node, left out",
+            2,
+            [f"row 6: parent {name} of node c is no node of the table" for name in ("zz", "b")],
+        ),
+    ]
+
+
+def test_of_many_bad_rows_a_few_are_shown() -> None:
+    bad = BadRows("t", strict=False)
+    bad.add_all("odd", (f"row {row}" for row in range(100)), 100)
+    bad.add_all("odd", (f"row {row}" for row in range(100, 103)), 3)
+    bad.add_all("even", (f"row {row}" for row in range(2)), 2)
+    bad.add_all("none", iter(()), 0)
+    assert [(each.what, each.rows, len(each.examples)) for each in bad.found] == [
+        ("odd", 103, 5),
+        ("even", 2, 2),
+    ]
+
+
+def test_names_in_errors_are_short(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"node,process,parents\na,p,{'y' * 100_000}\n")
+    with pytest.raises(InputError) as error:
+        read_dependencies(tmp_path / "t.csv")
+    assert len(str(error.value)) < 500

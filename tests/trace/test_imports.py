@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -116,15 +117,16 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("dependencies", DEPENDENCIES.encode() + b"0,\xff,0,\n", "not text in UTF-8"),
         ("dependencies", DEPENDENCIES.encode("utf-16"), "not text in UTF-8"),
         ("dependencies", DEPENDENCIES + '0,"p', "unexpected end of data"),
+        ("dependencies", "node,process,seq,parents,parents\n0,p,0,,\n", "two columns parents"),
         ("dependencies", gzip.compress(b"node,")[:-9], "damaged gzip"),
         ("editing", "", "it is empty"),
         ("editing", "{", "is not an editing trace"),
         ("editing", "[" * 100_000, "is not an editing trace"),
         ("editing", '{"txns": 5}', "is not an editing trace: Expected `array`, got `int` - at `$.txns`"),
         ("editing", '{"txns": []}', "it has no transaction"),
-        ("editing", '{"txns": [{"agent": 0, "parents": ["x"]}]}', "txns[0]: Expected `int`, got `str` - at `$.parents[0]`"),
+        ("editing", '{"txns": [{"agent": 0, "parents": ["x"]}]}', "txns[0]: Expected `int`, got `str`"),
         ("editing", '{"txns": [{"parents": [1]}, {"parents": [0]}]}', "themselves: 0 on 1 on 0"),
-        ("editing", b'{"txns": [{"agent": "\xff"}]}', "is not an editing trace"),
+        ("editing", b'{"txns": [{"agent": "\xff"}]}', "the first row that is wrong: txns[0]: "),
         ("editing", gzip.compress(b'{"txns": []}')[:-6], "damaged gzip"),
         ("shiviz", "", "it is empty"),
         ("shiviz", "once upon a time\n", "none of the known forms"),
@@ -215,7 +217,7 @@ def test_a_repository_s_commits(repository: Path) -> None:
 def test_a_folder_that_is_no_repository_and_an_empty_one(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="no row that could be taken"):
+    with pytest.raises(InputError, match="has no commit that a branch or a tag reaches"):
         imported("git", repository)
     (repository / "inside").mkdir()
     with pytest.raises(InputError, match=r"git cannot read .*not a git repository"):
@@ -271,3 +273,48 @@ def test_rows_in_any_order_get_one_in_which_parents_come_first(
         assert {*row["parents"]} == {*map(str, parents[int(row["node"])])}
         seen.add(row["node"])
     assert len(seen) == 30
+
+
+def test_a_transaction_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
+    broken = '{"parents": "x"}, {"agent": null}, 5, {"parents": [0, 1], "agent": 0}'
+    text = f'\ufeff{{"txns": [{{"parents": [], "agent": 0}}, {broken}]}}'
+    about, rows = imported("editing", wrote(tmp_path, text))
+    assert [(row["node"], row["seq"], row["parents"]) for row in rows] == [("0", 1, []), ("4", 2, ["0"])]
+    assert [(each.what, each.rows) for each in about.bad] == [
+        ("transactions that cannot be read, left out", 3),
+        ("parents that are no node, left out", 1),
+    ]
+    assert about.bad[0].examples[0].startswith("txns[1]: Expected")
+
+
+def test_a_table_of_parquet_and_long_lists_of_parents(tmp_path: Path) -> None:
+    many = [f"n{place}" for place in range(30_000)]
+    lines = [f"{name},p,{place},\n" for place, name in enumerate(many)]
+    text = "".join(["node,process,seq,parents\n", *lines, f"z,p,1,{' '.join(many)}\n"])
+    about, _ = imported("dependencies", wrote(tmp_path, text))
+    assert (about.parents_most, about.bad_rows) == (30_000, 0)
+    columns = {"node": [1, 2, None], "process": [7, 8, 9], "seq": [1.5, 1, 1], "parents": [[], [1], None]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    about, rows = imported("dependencies", tmp_path / "t.parquet")
+    assert rows == [{"node": "2", "process": "8", "seq": 1, "parents": []}]
+    assert [each.examples for each in about.bad] == [["row 1: 1.5"], ["row 3"], ["the parents of 2: 1"]]
+
+
+def test_numbers_and_spaces_are_plain_ones(tmp_path: Path) -> None:
+    table = "node,process,seq,parents\na\u00a0b,p,1,\nc,p,2,a\u00a0b\nd,p,1_0,\ne,p,\u0663,\n"
+    about, rows = imported("dependencies", wrote(tmp_path, table))
+    assert [(row["node"], row["parents"]) for row in rows] == [("a\u00a0b", []), ("c", ["a\u00a0b"])]
+    assert about.bad[0].examples == ["row 3: 1_0", "row 4: \u0663"]
+
+
+def test_where_a_shallow_clone_ends_is_told(repository: Path, tmp_path: Path) -> None:
+    for place in range(3):
+        git(repository, "commit", "-q", "--allow-empty", "-m", str(place))
+    shallow = tmp_path / "shallow"
+    git(repository, "clone", "-q", "--depth", "2", f"file://{repository}", str(shallow))
+    about, rows = imported("git", shallow)
+    assert [(each.what, each.examples) for each in about.bad] == [
+        ("commits whose parents a shallow clone does not have", [f"commit {rows[0]['node']}"])
+    ]
+    with pytest.raises(InputError, match="shallow clone"):
+        imported("git", shallow, strict=True)

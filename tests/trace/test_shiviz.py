@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.executions import execution
 from antecede.trace.foreign.imports import import_path
+from antecede.trace.foreign.shiviz import compiled, in_time
 from antecede.trace.foreign.shiviz_log import REGEX, export_shiviz
 
 
@@ -190,3 +192,48 @@ def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> No
     nothing = wrote(tmp_path, lines(("a", 0, "receive", "a", 1)), "w.jsonl")
     with pytest.raises(InputError, match="no send and no delivery"):
         export_shiviz(nothing, tmp_path / "w.log")
+
+
+TWO_LINES = 'a {"a": 1}\nx\nb {"b": 1, "a": 1}\ny\n'
+
+
+def test_a_regular_expression_does_not_look_for_ever() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    evil = compiled(r"(?<host>(a+)+)b (?<clock>{.*})")
+    with pytest.raises(InputError, match=r"more than 0\.2 s to find an event from line 2 on"):
+        for _ in in_time(evil, 'x\nab {"a": 1}\n\n' + "a" * 40 + "!", 0.2):
+            pass
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "regex", ["(?<host>a{99999999999})(?<clock>b)", "(" * 3000 + "(?<host>a)" + ")" * 3000]
+)
+def test_a_regular_expression_beyond_measure_is_refused(tmp_path: Path, regex: str) -> None:
+    with pytest.raises(InputError, match="--regex is no regular expression"):
+        imported("shiviz", wrote(tmp_path, TWO_LINES), regex=regex)
+
+
+def test_a_host_or_a_clock_that_did_not_match_is_none(tmp_path: Path) -> None:
+    regex = r"^(?:(?<host>a) )?(?<clock>\{.*\})?"
+    about, _ = imported("shiviz", wrote(tmp_path, TWO_LINES), regex=regex)
+    assert (about.rows, about.bad[0].what) == (
+        1,
+        "events whose clock cannot be read or lacks its host, left out",
+    )
+
+
+def test_a_form_is_guessed_from_whole_lines(tmp_path: Path) -> None:
+    about, _ = imported("shiviz", wrote(tmp_path, "x" * (1 << 20) + "\n" + TWO_LINES))
+    assert (about.rows, about.bad_rows) == (2, 1)
+    others = ", ".join(f'"h{place}": 1' for place in range(100_000))
+    about, _ = imported("shiviz", wrote(tmp_path, f'a {{"a": 1, {others}}}\nx\n'))
+    assert (about.rows, about.bad_rows) == (1, 100_000)
+
+
+def test_a_log_does_not_go_into_a_folder(tmp_path: Path) -> None:
+    simulate_to(tmp_path / "trace", scenario(protocol="mbcp", peers=2, seconds=0.2))
+    with pytest.raises(InputError, match="is a folder; a log goes into a file"):
+        export_shiviz(tmp_path / "trace", tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["trace"]

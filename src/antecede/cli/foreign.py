@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Json, folder
+from antecede.cli.options import Columns, Json, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def import_(
         typer.Argument(
             metavar="FORMAT",
             help="shiviz (GoVector and ShiViz logs with vector clocks), editing (editing traces as JSON or "
-            ".json.gz), dependencies (CSV: node,process,seq,parents) or git (a repository's commits).",
+            ".json.gz), dependencies (CSV or Parquet: node,process,seq,parents) or git (the commits of a "
+            "repository).",
         ),
     ],
     path: Annotated[Path, typer.Argument(help="The log, the file, or the repository.")],
@@ -35,9 +36,7 @@ def import_(
             r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'; known forms are found without it.",
         ),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what is wrong in the file instead of counting it.")
-    ] = False,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Read another program's log or graph into a table of what depends on what, for antecede graph.
@@ -58,17 +57,20 @@ def export(
     ],
     trace: Annotated[Path, typer.Argument(help="A trace: a folder or a file, small enough to look at.")],
     out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="Where the log goes.")],
+    columns: Columns = None,
     run: Annotated[str | None, typer.Option(help="Which run, if the trace has several.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
     require("antecede.trace", "sim")
     from antecede.errors import InputError
+    from antecede.studies.foreign import renamed
     from antecede.trace.foreign.shiviz_log import export_shiviz
 
     if form != "shiviz":
         raise InputError(f"no format '{form}' to write; there is shiviz")
-    made = export_shiviz(trace, out, run)
+    with renamed(str(trace), columns or []) as ours:
+        made = export_shiviz(Path(ours), out, run)
     if as_json:
         show.json(made)
         return
@@ -92,8 +94,5 @@ def _imported(about: About, out: Path, as_json: bool) -> None:
         ["", f"{about.parents_of_others:,} of another process"],
     ]
     show.table(None, ["", ""], rows, left=2)
-    for bad in about.bad:
-        show.out.print(f"{bad.what}: {bad.rows:,}", markup=False)
-        for example in bad.examples:
-            show.out.print(f"  {example}", soft_wrap=True, markup=False)
+    show.bad_rows(about.bad)
     show.out.print(f"Dependencies: {out}", soft_wrap=True, markup=False)

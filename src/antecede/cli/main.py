@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from antecede import __version__
 from antecede.cli import foreign, show, views
-from antecede.cli.options import Json
+from antecede.cli.options import Columns, Json, Strict
 from antecede.cli.options import folder as _folder
 from antecede.errors import AntecedeError
 
@@ -270,15 +270,8 @@ def audit(
         str,
         typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
     ],
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="OURS=THEIRS,…",
-            help="What our columns are called there: process=host; one id instead of origin and seq: "
-            "message=msg; their words for kinds: kind.send=PUB. May be repeated; see docs/traces.md.",
-        ),
-    ] = None,
+    columns: Columns = None,
+    strict: Strict = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -306,18 +299,20 @@ def audit(
     from antecede.studies.audit_page import audit_to_page, check_page
     from antecede.studies.auditing import audit_path
     from antecede.studies.foreign import refuse_without_deliveries, renamed
+    from antecede.trace.bad_rows import BadRows
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     if html is not None:
         check_page(html)
-    with show.progress() as progress, renamed(trace, columns or [], progress) as ours:
+    bad = BadRows(trace, strict)
+    with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
         if html is None:
             outcome = audit_path(ours, engine, limit, master, progress)
             refuse_without_deliveries(ours, outcome.verdict)
         else:
             outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress)
-    views.audit(trace, outcome, as_json, html)
+    views.audit(trace, outcome, as_json, html, bad)
     if not outcome.verdict.clean:
         raise typer.Exit(1)
 
@@ -335,6 +330,8 @@ def graph(
         Path | None,
         typer.Option(parser=_folder, metavar="FOLDER", help="Write edges.parquet and summary.json there."),
     ] = None,
+    columns: Columns = None,
+    strict: Strict = False,
     exact_width: Annotated[
         int, typer.Option(min=0, help="Find the largest antichain of runs with fewer messages than this.")
     ] = 50_000,
@@ -344,11 +341,14 @@ def graph(
 ) -> None:
     """What depends on what immediately: the edges, and how many, how deep, how wide; see docs/graph.md."""
     _need("antecede.trace", "sim")
+    from antecede.studies.foreign import renamed
     from antecede.studies.graphing import graph_path
+    from antecede.trace.bad_rows import BadRows
 
-    with show.progress() as progress:
-        found, chosen = graph_path(trace, out, engine, master, progress, exact_width)
-    views.graph(trace, found, chosen, out, as_json)
+    bad = BadRows(trace, strict)
+    with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
+        found, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
+    views.graph(trace, found, chosen, out, as_json, bad)
 
 
 @app.command()

@@ -9,6 +9,19 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="OURS=THEIRS,…",
+        help="What our columns are called there: process=host; one id instead of origin and seq: "
+        "message=msg; their words for kinds: kind.send=PUB. May be repeated; see docs/traces.md.",
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse what is wrong in the file instead of counting it.")
+]
+
 
 def folder(text: str | Path) -> Path:
     """A place for results."""

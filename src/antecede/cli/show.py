@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
@@ -18,6 +18,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from antecede.trace.bad_rows import Bad
 
 # Rich takes 80 columns where there is no terminal; a file or a pipe has room for whole tables.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -49,6 +52,14 @@ def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         shown.add_row(*row)
     out.print(shown)
+
+
+def bad_rows(found: Sequence[Bad]) -> None:
+    """What was wrong in a file, by kind, with examples."""
+    for bad in found:
+        out.print(f"{bad.what}: {bad.rows:,}", soft_wrap=True, markup=False)
+        for example in bad.examples:
+            out.print(f"  {example}", soft_wrap=True, markup=False)
 
 
 @contextmanager

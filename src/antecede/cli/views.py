@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from antecede.studies.auditing import Outcome as Audited
     from antecede.studies.pipeline import Outcome
     from antecede.studies.scoreboard import Reproduction
+    from antecede.trace.bad_rows import BadRows
     from antecede.trace.graph import Figures
     from antecede.trace.waits import Explanation
 
@@ -125,14 +126,16 @@ _AUDIT_ROWS = {
 }
 
 
-def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None) -> None:
+def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None, bad: BadRows) -> None:
     verdict = outcome.verdict
     if as_json:
         document = {"trace": trace, "clean": verdict.clean, "engine": outcome.engine}
         document |= msgspec.to_builtins(verdict)
         document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
+        document |= {"bad_rows": bad.rows, "bad": bad.found}
         show.json(document | ({"page": str(page)} if page else {}))
         return
+    show.bad_rows(bad.found)
     _audited(outcome)
     if page:
         show.out.print(f"Page: {page}", soft_wrap=True, markup=False)
@@ -198,10 +201,14 @@ def _where_and_when(outcome: Audited, most: int = 5) -> Iterator[str]:
         yield f"when{run}: from {human(begin)} to {human(end)} after the first event"
 
 
-def graph(trace: str, found: list[Figures], engine: str, out: Path | None, as_json: bool) -> None:
+def graph(
+    trace: str, found: list[Figures], engine: str, out: Path | None, as_json: bool, bad: BadRows
+) -> None:
     if as_json:
-        show.json({"trace": trace, "engine": engine, "out": str(out) if out else None, "runs": found})
+        told = {"trace": trace, "engine": engine, "out": str(out) if out else None, "runs": found}
+        show.json(told | {"bad_rows": bad.rows, "bad": bad.found})
         return
+    show.bad_rows(bad.found)
     if len(found) == 1:
         show.table(escape(found[0].run), ["", ""], _graph_rows(found[0]), left=2)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from antecede.errors import InputError
 from antecede.order import Verdict
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.events import as_trace
 from antecede.trace.foreign.mapping import parse_map
 from antecede.trace.reader import metas, trace_files
@@ -17,9 +18,15 @@ from antecede.trace.writer import write_parts
 
 @contextmanager
 def renamed(
-    path: str, columns: Sequence[str], progress: Callable[[str, int, int], None] = lambda *_: None
+    path: str,
+    columns: Sequence[str],
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> Iterator[str]:
-    """Where a trace with our columns lies: the one at `path`, or if --map gives names, a copy under ours."""
+    """Where a trace with our columns lies: the one at `path`, or if --map gives names, a copy under ours.
+
+    `bad` counts the rows that cannot be read and are not in the copy; without it they raise an error.
+    """
     if not columns:
         yield path
         return
@@ -33,7 +40,7 @@ def renamed(
     files = trace_files(local)
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         progress("reading", 0, 0)
-        write_parts(Path(folder), as_trace(local, files, mapping))
+        write_parts(Path(folder), as_trace(local, files, mapping, bad))
         try:
             yield folder
         except InputError as error:

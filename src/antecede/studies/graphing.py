@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.studies.auditing import Progress, events_on_spark, local_path, wants_spark
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
 from antecede.trace.graph import (
     EDGES,
@@ -36,19 +37,21 @@ def graph_path(
     master: str | None = None,
     progress: Progress = lambda *_: None,
     exact_width: int = EXACT_WIDTH,
+    bad: BadRows | None = None,
 ) -> tuple[list[Figures], str]:
     """The figures of a trace or of a table of dependencies, run by run, and the engine that gave them.
 
-    Edges and figures go into the folder `out`, if there is one.
+    Edges and figures go into the folder `out`, if there is one. `bad` counts what is wrong in a table of
+    dependencies; without it that raises an error.
     """
     local = local_path(path, engine)
     if out is not None:
         _make_room(out)
     if local is not None:
-        graphs = _here(local, engine, master, progress)
+        graphs = _here(local, engine, master, progress, bad)
         if graphs is not None:
             found = [figures(each, exact_width) for each in _written(graphs, out)]
-            _tell(found, out)
+            _tell(found, out, bad)
             return found, "local"
     with events_on_spark(path, local, "reducing", master, progress) as (events, _):
         from antecede.spark.graph import graph
@@ -62,16 +65,21 @@ def graph_path(
             made.edges.write.parquet(str((out / _ASIDE).resolve()))
             _put_in_place(out)
         made.release()
-    _tell(found, out)
+    _tell(found, out, bad)
     return found, "spark"
 
 
-def _here(local: Path, engine: str, master: str | None, progress: Progress) -> Iterator[Graph] | None:
+def _here(
+    local: Path, engine: str, master: str | None, progress: Progress, bad: BadRows | None
+) -> Iterator[Graph] | None:
     """The graphs of what can be done in this process; None if it is for Spark."""
     table = dependency_file(local)
     if table is not None:
         progress("reducing", 0, 0)
-        return iter([graph_of_dependencies(read_dependencies(table))])
+        given = read_dependencies(table, bad)
+        if not len(given.names):
+            raise InputError(f"{table} has no row that could be taken{bad.first() if bad else ''}")
+        return iter([graph_of_dependencies(given)])
     files = trace_files(local)
     check_files(files)
     if wants_spark(files, engine, master):
@@ -85,21 +93,27 @@ def _written(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
     if out is None:
         yield from graphs
         return
-    with pq.ParquetWriter(out / _ASIDE, EDGES, compression="zstd") as writer:
-        for graph in graphs:
-            writer.write_table(edges(graph))
-            yield graph
-    _put_in_place(out)
+    try:
+        with pq.ParquetWriter(out / _ASIDE, EDGES, compression="zstd") as writer:
+            for graph in graphs:
+                writer.write_table(edges(graph))
+                yield graph
+        _put_in_place(out)
+    finally:
+        _remove(out / _ASIDE)
 
 
 def _put_in_place(out: Path) -> None:
+    # The summary of another graph must not stand beside edges that it does not tell of.
+    _remove(out / SUMMARY)
     _remove(out / EDGES_FILE)
     (out / _ASIDE).rename(out / EDGES_FILE)
 
 
-def _tell(found: list[Figures], out: Path | None) -> None:
+def _tell(found: list[Figures], out: Path | None, bad: BadRows | None) -> None:
     if out is not None:
-        document = msgspec.json.format(msgspec.json.encode({"runs": found}), indent=2)
+        told = {"runs": found, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
+        document = msgspec.json.format(msgspec.json.encode(told), indent=2)
         write_whole(out / SUMMARY, document + b"\n")
 
 
@@ -110,8 +124,6 @@ def _make_room(out: Path) -> None:
     if {each.name for each in out.iterdir()} - {EDGES_FILE, SUMMARY, _ASIDE}:
         raise InputError(f"{out} has something else in it; a graph goes into a folder of its own")
     _remove(out / _ASIDE)
-    # The summary of another graph must not stand beside edges that it does not tell of.
-    _remove(out / SUMMARY)
 
 
 def _remove(path: Path) -> None:

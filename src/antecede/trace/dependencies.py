@@ -125,9 +125,7 @@ def columns_of_texts(table: pa.Table, where: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _wrong(
-    bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: np.ndarray, said: str
-) -> None:
+def _wrong(bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: np.ndarray, said: str) -> None:
     examples = (f"row {number}, {said}" for number in numbers[rows])
     bad.add_all(what, examples, int(rows.sum()), where)
 

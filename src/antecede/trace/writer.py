@@ -141,5 +141,9 @@ def _is_ours(file: Path) -> bool:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there whole or not at all."""
     aside = path.with_name(f".{path.name}{ASIDE}")
-    aside.write_bytes(data)
-    aside.rename(path)
+    try:
+        aside.write_bytes(data)
+        aside.rename(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise

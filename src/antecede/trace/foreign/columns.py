@@ -7,6 +7,7 @@ Values take our types; nothing is guessed but what a table lacks: `run` is the f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.bad_rows import brief
+from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.foreign.mapping import COLUMNS, MESSAGE, SKIP, ColumnMap
-from antecede.trace.reader import BATCH_ROWS, any_parquet, csv_rows, first_line, json_rows
+from antecede.trace.reader import BATCH_ROWS, any_parquet, csv_rows, first_line, json_rows, whole_number
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 
 TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {MESSAGE: pa.string()}
@@ -25,20 +26,26 @@ _DEFAULTS = ("run", "group", "index", "time")
 _BY_OUR_NAME = (*REQUIRED, "destinations")
 """Columns that are read without being asked for; others may have our names by accident."""
 GROUP = "all"
+_JSON_ROWS = 1000
 _LARGEST = 1 << 128
 """Of a number that names something."""
 _NEITHER = "there is neither an id of messages (message) nor origin and seq"
 
 
 def column_names(file: Path) -> list[str]:
-    """What a table's columns are called; of JSON lines, the first row's fields."""
+    """What a table's columns are called; of JSON lines, the first rows' fields."""
     if file.suffix == ".parquet":
         return list(any_parquet(file).schema_arrow.names)
     if file.suffix == ".csv":
         header: list[str] = []
-        next(csv_rows(file, header.extend), None)
+        next(csv_rows(file, header.extend, wrong=lambda *_: None), None)
         return header
-    return next((list(row) for _, row in json_rows(file)), [])
+    # A row that lacks a field does not say that all do.
+    rows = islice(json_rows(file, wrong=lambda *_: None), _JSON_ROWS)
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    if not names:
+        next(json_rows(file), None)  # says what is wrong with the first row
+    return names
 
 
 def resolve(file: Path, mapping: ColumnMap) -> dict[str, str]:
@@ -74,36 +81,36 @@ def resolve(file: Path, mapping: ColumnMap) -> dict[str, str]:
 
 
 def read_foreign(
-    path: Path, files: list[Path], mapping: ColumnMap, only: tuple[str, ...] = COLUMNS
+    path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of the files at `path` under our names, and with our words for kinds; some columns only."""
+    """The rows of the files at `path` under our names, and with our words for kinds.
+
+    A row that cannot be read raises an error, unless `bad` counts it: then it is left out.
+    """
+    bad = bad or BadRows(str(path))
     earlier = 0
     for file in files:
         found = resolve(file, mapping)
         lacking = [name for name in _DEFAULTS if name not in found]
-        columns = {ours: theirs for ours, theirs in found.items() if ours in only}
-        before = 0
-        for rows in _read(file, columns):
-            size = rows.num_rows
+        last = 0
+        for rows in _read(file, found, bad):
             for name in lacking:
-                rows = rows.append_column(name, _default(name, rows, path, file, earlier + before))
-            rows = rows.append_column(_ROW, pa.array(range(before + 1, before + size + 1), pa.int64()))
-            rows = _kinds(rows, mapping, file)
-            _refuse_empty(rows, file, found)
+                rows = rows.append_column(name, _default(name, rows, path, file, earlier))
+            last = rows.column(_ROW)[-1].as_py() if rows.num_rows else last
+            rows = _without_empty(_kinds(rows, mapping, file), file, found, bad)
             if mapping.first_seq == 0 and "seq" in rows.column_names:
                 place = rows.column_names.index("seq")
                 rows = rows.set_column(place, "seq", pc.add(rows.column("seq"), 1))
             yield rows.drop_columns([_ROW])
-            before += size
-        earlier += before
+        earlier += last
 
 
 _ROW = "row of the file"
 
 
-def _default(name: str, rows: pa.Table, path: Path, file: Path, before: int) -> Any:
+def _default(name: str, rows: pa.Table, path: Path, file: Path, earlier: int) -> Any:
     if name == "index":
-        return pa.array(range(before, before + rows.num_rows), pa.int64())
+        return pc.add(rows.column(_ROW), earlier - 1)
     if name == "time":
         return rows.column("index")
     # Parts that a program numbered are one run; other files are a run each.
@@ -132,50 +139,102 @@ def _kinds(rows: pa.Table, mapping: ColumnMap, file: Path) -> pa.Table:
     return rows
 
 
-def _refuse_empty(rows: pa.Table, file: Path, found: dict[str, str]) -> None:
+def _without_empty(rows: pa.Table, file: Path, found: dict[str, str], bad: BadRows) -> pa.Table:
     for name in ("process", "kind", MESSAGE, "origin", "seq", "index", "run", "group", "time"):
         if name in rows.column_names and rows.column(name).null_count:
-            row = rows.column(_ROW)[rows.column(name).is_null().index(True).as_py()].as_py()
+            empty = rows.column(name).is_null()
             what = f"field {name}" if found.get(name, name) == name else f"field {found[name]} ({name})"
             hint = f"; --map {name}= does without it" if name in ("run", "group", "time") else ""
-            raise InputError(f"{file}, row {row}, {what}: it is empty{hint}")
+            numbers = rows.column(_ROW).filter(empty)
+            examples = (f"row {number}, {what}: it is empty{hint}" for number in numbers)
+            bad.add_all("rows that lack a field, left out", examples, len(numbers), str(file))
+            rows = rows.filter(pc.invert(empty))
+    return rows
 
 
-def _read(file: Path, columns: dict[str, str]) -> Iterator[pa.Table]:
+def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Table]:
+    """Rows in our types, each with its number in the file."""
     if file.suffix == ".parquet":
-        yield from _read_parquet(file, columns)
+        yield from _read_parquet(file, columns, bad)
         return
+
+    def unreadable(number: int, why: str) -> None:
+        bad.add("rows that cannot be read, left out", f"row {number}: {why}", str(file))
+
     source: Iterator[tuple[int, dict[str, Any]]]
-    source = csv_rows(file) if file.suffix == ".csv" else json_rows(file)
-    schema = pa.schema([(ours, TYPES[ours]) for ours in columns])
+    source = csv_rows(file, wrong=unreadable) if file.suffix == ".csv" else json_rows(file, unreadable)
+    schema = pa.schema([(ours, TYPES[ours]) for ours in columns] + [(_ROW, pa.int64())])
     batch: list[dict[str, Any]] = []
     seen = False
     for number, row in source:
         seen = True
-        batch.append(
-            {ours: _value(row.get(theirs), ours, theirs, file, number) for ours, theirs in columns.items()}
-        )
+        try:
+            taken = {ours: _value(row.get(theirs), ours, theirs) for ours, theirs in columns.items()}
+        except ValueError as error:
+            bad.add(_WRONG, f"row {number}, {error}", str(file))
+            continue
+        batch.append({**taken, _ROW: number})
         if len(batch) >= BATCH_ROWS:
             yield pa.Table.from_pylist(batch, schema=schema)
             batch = []
-    if not seen:
+    if not seen and not bad.rows:
         raise InputError(f"{file} is empty; a trace needs at least one row")
     yield pa.Table.from_pylist(batch, schema=schema)
 
 
-def _read_parquet(file: Path, columns: dict[str, str]) -> Iterator[pa.Table]:
+_WRONG = "rows with a value of the wrong kind, left out"
+
+
+def _read_parquet(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Table]:
     opened = pq.ParquetFile(file)
-    if opened.metadata.num_rows == 0:
-        yield pa.schema([(ours, TYPES[ours]) for ours in columns]).empty_table()
+    before = 0
     try:
         for batch in opened.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns.values()))):
             table = pa.Table.from_batches([batch])
             table.validate(full=True)
-            yield pa.table(
-                {ours: _cast(table.column(theirs), ours, theirs, file) for ours, theirs in columns.items()}
-            )
+            numbers = pa.array(range(before + 1, before + len(batch) + 1), pa.int64())
+            before += len(batch)
+            yield _in_our_types(table, columns, numbers, file, bad)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
+    if not before:
+        kinds = {ours: TYPES[ours] for ours in columns} | {_ROW: pa.int64()}
+        yield pa.schema(kinds).empty_table()
+
+
+def _in_our_types(
+    table: pa.Table, columns: dict[str, str], numbers: pa.Array, file: Path, bad: BadRows
+) -> pa.Table:
+    taken: dict[str, Any] = {}
+    wrong: dict[int, str] = {}
+    for ours, theirs in columns.items():
+        column = table.column(theirs)
+        try:
+            taken[ours] = _cast(column, ours, theirs, file)
+        except pa.ArrowInvalid as error:
+            taken[ours] = _one_by_one(column, ours, theirs, wrong)
+            if not wrong:
+                raise InputError(f"{file}, column {theirs} ({ours}): {first_line(error)}") from error
+    rows = pa.table({**taken, _ROW: numbers})
+    if not wrong:
+        return rows
+    for place, why in sorted(wrong.items()):
+        bad.add(_WRONG, f"row {numbers[place]}, {why}", str(file))
+    kept = [place not in wrong for place in range(rows.num_rows)]
+    return rows.filter(pa.array(kept))
+
+
+def _one_by_one(column: pa.ChunkedArray, ours: str, theirs: str, wrong: dict[int, str]) -> pa.Array:
+    """A column in our type of which some values cannot be; where, and why, is put into `wrong`."""
+    values: list[Any] = []
+    for place, value in enumerate(column.to_pylist()):
+        whole = isinstance(value, float) and value.is_integer()
+        try:
+            values.append(_value(int(value) if whole else value, ours, theirs))
+        except ValueError as error:
+            values.append(None)
+            wrong.setdefault(place, str(error))
+    return pa.array(values, TYPES[ours])
 
 
 def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.ChunkedArray:
@@ -198,13 +257,13 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
         # Whole numbers come as floating ones out of tables in which some are missing.
         if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not pa.types.is_list(expected):
             return column.cast(pa.int64()).cast(expected)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowNotImplementedError as error:
         raise InputError(f"{file}, column {theirs} ({ours}): {first_line(error)}") from error
     raise InputError(f"{file}: column {theirs} holds {kind}, which is no {ours}: expected {expected}")
 
 
-def _value(value: Any, ours: str, theirs: str, file: Path, number: int) -> Any:
-    """A value of a row in our column's type; None if there is none."""
+def _value(value: Any, ours: str, theirs: str) -> Any:
+    """A value of a row in our column's type; None if there is none. A ValueError says what is wrong."""
     kind = TYPES[ours]
     if value is None or value == "":
         return None
@@ -220,7 +279,7 @@ def _value(value: Any, ours: str, theirs: str, file: Path, number: int) -> Any:
     if made is not None:
         return made
     what = theirs if ours == theirs else f"{theirs} ({ours})"
-    raise InputError(f"{file}, row {number}, field {what}: expected {expected}, got {_shown(value)}")
+    raise ValueError(f"field {what}: expected {expected}, got {_shown(value)}")
 
 
 def _name(value: Any) -> str | None:
@@ -230,11 +289,8 @@ def _name(value: Any) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    if isinstance(value, str) and len(value) <= 30:
-        try:
-            value = int(value)
-        except ValueError:
-            return None
+    if isinstance(value, str):
+        value = whole_number(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.trace.bad_rows import brief
+from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.foreign.columns import read_foreign
 from antecede.trace.foreign.mapping import MESSAGE, ColumnMap
 from antecede.trace.schema import SCHEMA
@@ -23,15 +23,19 @@ _OF_SENDS = ("run", "process", "index", "kind", MESSAGE, "origin", "seq")
 _UNSENT = "nobody's "
 
 
-def as_trace(path: Path, files: list[Path], mapping: ColumnMap) -> Iterator[pa.Table]:
-    """The rows of the files at `path` in our schema.
+def as_trace(
+    path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows | None = None
+) -> Iterator[pa.Table]:
+    """The rows of the files at `path` in our schema; `bad` counts those that cannot be read, if it is there.
 
     What nobody sent gets an origin that no process has. A process's first delivery of its own message is
     part of the send, as in any trace, and left out.
     """
-    sends = _Sends(path, files, mapping)
+    bad = bad or BadRows(str(path))
+    sends = _Sends(path, files, mapping, bad)
     had: set[int] = set()
-    for rows in read_foreign(path, files, mapping):
+    # What is wrong was counted when the sends were read.
+    for rows in read_foreign(path, files, mapping, BadRows(str(path), strict=False)):
         place = sends.places(rows)
         if MESSAGE in rows.column_names:
             rows = sends.named(rows, place)
@@ -41,11 +45,14 @@ def as_trace(path: Path, files: list[Path], mapping: ColumnMap) -> Iterator[pa.T
 class _Sends:
     """Who sent what."""
 
-    def __init__(self, path: Path, files: list[Path], mapping: ColumnMap) -> None:
-        found = [
-            rows.filter(pc.equal(rows.column("kind"), "send"))
-            for rows in read_foreign(path, files, mapping, _OF_SENDS)
-        ]
+    def __init__(self, path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows) -> None:
+        found, size = [], 0
+        for rows in read_foreign(path, files, mapping, bad):
+            size += rows.num_rows
+            there = [name for name in _OF_SENDS if name in rows.column_names]
+            found.append(rows.select(there).filter(pc.equal(rows.column("kind"), "send")))
+        if bad.rows and not size:
+            raise InputError(f"{path} has no row that could be taken{bad.first()}")
         rows = pa.concat_tables(found, promote_options="default")
         rows = rows.sort_by([(name, "ascending") for name in ("run", "process", "index")])
         self.process = rows.column("process").combine_chunks()

@@ -228,7 +228,7 @@ def _learned(
         if place >= 0 and numbers[place] > known.get(host, 0):
             news[host] = numbers[place]
         known[host] = entry
-    told = set()
+    told: set[str] = set()
     for host, number in news.items():
         clock = hosts[host][number].clock
         fewer, more = (clock, news) if len(clock) < len(news) else (news, clock)
