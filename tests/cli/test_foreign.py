@@ -109,6 +109,7 @@ def test_bad_rows_are_shown_or_refused(tmp_path: Path) -> None:
     for words, wrong in (
         (["audit", *named], example),
         (["graph", *named], example),
+        (["export", "shiviz", *named, "--out", "it.log"], example),
         (["graph", "deps.csv"], "row 2: parent zz of node b is no node of the table"),
     ):
         done = antecede(tmp_path, *words)

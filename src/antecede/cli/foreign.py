@@ -58,6 +58,7 @@ def export(
     trace: Annotated[Path, typer.Argument(help="A trace: a folder or a file, small enough to look at.")],
     out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="Where the log goes.")],
     columns: Columns = None,
+    strict: Strict = False,
     run: Annotated[str | None, typer.Option(help="Which run, if the trace has several.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -65,15 +66,19 @@ def export(
     require("antecede.trace", "sim")
     from antecede.errors import InputError
     from antecede.studies.foreign import renamed
+    from antecede.trace.bad_rows import BadRows
     from antecede.trace.foreign.shiviz_log import export_shiviz
 
     if form != "shiviz":
         raise InputError(f"no format '{form}' to write; there is shiviz")
-    with renamed(str(trace), columns or []) as ours:
+    bad = BadRows(str(trace), strict)
+    with renamed(str(trace), columns or [], bad=bad) as ours:
         made = export_shiviz(Path(ours), out, run)
     if as_json:
-        show.json(made)
+        told = {name: getattr(made, name) for name in made.__struct_fields__}
+        show.json(told | {"bad_rows": bad.rows, "bad": bad.found})
         return
+    show.bad_rows(bad.found)
     show.out.print(f"{made.events:,} events of {made.processes:,} processes")
     show.out.print(
         f"For ShiViz, the log parsing regular expression is {made.regex}", markup=False, soft_wrap=True

@@ -22,9 +22,12 @@ class Bad(msgspec.Struct):
 
 
 class BadRows:
-    """Counts what could not be taken as it is from `source`; a strict one raises at the first."""
+    """Counts what could not be taken as it is from `source`; a strict one raises at the first.
 
-    def __init__(self, source: str, strict: bool = True) -> None:
+    Without a word on it, it is strict, and there is no --strict to speak of.
+    """
+
+    def __init__(self, source: str, strict: bool | None = None) -> None:
         self.source, self.strict = source, strict
         self._found: dict[str, Bad] = {}
 
@@ -32,6 +35,8 @@ class BadRows:
         """Something is wrong, for `example` at this place of the source, or of a file that is part of it."""
         example = brief(example)
         source = source or self.source
+        if self.strict is None:
+            raise InputError(f"{source}, {example}")
         if self.strict:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
         found = self._found.setdefault(what, Bad(what, 0, []))

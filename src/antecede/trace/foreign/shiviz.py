@@ -100,6 +100,7 @@ def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) ->
         raise InputError(f"{path} is not text in UTF-8")
     # What an event says is not kept, so a strange letter in it does no harm.
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    del data
     pattern = compiled(regex) if regex else _guessed(text, path)
     events = list(_events(pattern, text, into))
     if not events:
