@@ -386,3 +386,19 @@ def test_a_table_may_have_very_many_columns(tmp_path: Path) -> None:
     rows = [f"1,0,PUB,70{blank}", f"2,0,SUB,70{blank}"]
     (tmp_path / "t.csv").write_text("\n".join([",".join(["host", "n", "what", "id", *others]), *rows]))
     assert verdict(tmp_path / "t.csv", THEIRS).clean
+
+
+def test_what_leaves_no_delivery_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("host,n,what,id\n1,0,PUB,70\n2,x,SUB,70\n")
+    bad = BadRows("t", strict=False)
+    with renamed(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
+        found, _, _ = audit_path(ours, "local", 10, None)
+        with pytest.raises(InputError, match=r"no delivery.*the first row that is wrong: .*row 2, field n"):
+            refuse_without_deliveries(ours, found, bad)
+
+
+def test_a_time_beyond_nanoseconds_is_named(tmp_path: Path) -> None:
+    late = pa.array([1, 2**40], pa.timestamp("s"))
+    pq.write_table(good(at=late)[1], tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"column at \(time\): .*--map time= does without it"):
+        verdict(tmp_path / "t.parquet", f"{THEIRS},time=at")

@@ -309,9 +309,9 @@ def audit(
     with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
         if html is None:
             outcome = audit_path(ours, engine, limit, master, progress)
-            refuse_without_deliveries(ours, outcome.verdict)
+            refuse_without_deliveries(ours, outcome.verdict, bad)
         else:
-            outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress)
+            outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress, bad)
     views.audit(trace, outcome, as_json, html, bad)
     if not outcome.verdict.clean:
         raise typer.Exit(1)

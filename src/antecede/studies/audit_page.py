@@ -8,6 +8,7 @@ from antecede.errors import InputError
 from antecede.report.audit import Audited, audit_page
 from antecede.studies.auditing import Outcome, Progress, audit_and_excerpt
 from antecede.studies.foreign import refuse_without_deliveries
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.judge import Finding
 
 MOST_DRAWN = 20
@@ -30,6 +31,7 @@ def audit_to_page(
     master: str | None,
     violation: int | None = None,
     progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> Outcome:
     """Audit what lies at `path`, which the user calls `trace`, and draw the violations of the page.
 
@@ -45,7 +47,7 @@ def audit_to_page(
         return sorted({*range(min(MOST_DRAWN, len(findings))), *([violation - 1] if violation else [])})
 
     outcome, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
-    refuse_without_deliveries(path, outcome.verdict)
+    refuse_without_deliveries(path, outcome.verdict, bad)
     audited = Audited(
         trace,
         outcome.verdict,

@@ -47,7 +47,7 @@ def renamed(
             raise InputError(str(error).replace(folder, path)) from error
 
 
-def refuse_without_deliveries(path: str, verdict: Verdict) -> None:
+def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None = None) -> None:
     """A log in which nobody delivers anything says nothing of the order of deliveries.
 
     Unless it names the members of its groups: then it says that they got nothing.
@@ -58,4 +58,5 @@ def refuse_without_deliveries(path: str, verdict: Verdict) -> None:
         raise InputError(
             f"{path} has {verdict.messages:,} sends and no delivery, and no meta.json says who should have "
             "got them, so there is nothing to judge; what depends on what is shown by antecede graph"
+            f"{bad.first() if bad else ''}"
         )

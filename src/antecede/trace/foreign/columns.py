@@ -251,7 +251,7 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
                 expected
             )
         if ours == "time" and pa.types.is_timestamp(kind):
-            return column.cast(pa.timestamp("ns", kind.tz)).cast(expected)
+            return _nanoseconds(column, theirs, file)
         if pa.types.is_string(expected) and (text or pa.types.is_integer(kind)):
             return column.cast(expected)
         # Whole numbers come as floating ones out of tables in which some are missing.
@@ -260,6 +260,15 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
     except pa.ArrowNotImplementedError as error:
         raise InputError(f"{file}, column {theirs} ({ours}): {first_line(error)}") from error
     raise InputError(f"{file}: column {theirs} holds {kind}, which is no {ours}: expected {expected}")
+
+
+def _nanoseconds(column: pa.ChunkedArray, theirs: str, file: Path) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{file}, column {theirs} (time): {first_line(error)}; --map time= does without it"
+        ) from error
 
 
 def _value(value: Any, ours: str, theirs: str) -> Any:
