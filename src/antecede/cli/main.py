@@ -15,7 +15,8 @@ from rich.markup import escape
 
 from antecede import __version__
 from antecede.cli import foreign, show, views
-from antecede.cli.options import Columns, Json, Strict
+from antecede.cli.advise import advise
+from antecede.cli.options import Columns, Json, Master, Strict
 from antecede.cli.options import folder as _folder
 from antecede.errors import AntecedeError
 
@@ -29,12 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Master = Annotated[
-    str | None,
-    typer.Option(
-        help="A Spark cluster (spark://…, yarn) or Spark Connect (sc://…) instead of the embedded Spark."
-    ),
-]
 Seed = Annotated[
     int,
     typer.Option(
@@ -349,6 +344,9 @@ def graph(
     with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
         found, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     views.graph(trace, found, chosen, out, as_json, bad)
+
+
+app.command()(advise)
 
 
 @app.command()

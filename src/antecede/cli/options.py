@@ -7,6 +7,12 @@ from typing import Annotated
 
 import typer
 
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="A Spark cluster (spark://…, yarn) or Spark Connect (sc://…) instead of the embedded Spark."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 Columns = Annotated[

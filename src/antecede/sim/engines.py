@@ -109,8 +109,18 @@ def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
         return f"{given.protocol} has no compiled twin there"
     if engine == "recurrence" and observed:
         return "its events are to be seen one by one"
+    if given.sends is not None:
+        return "its sends are given one by one"
+    if any(text.startswith("quantiles:") for text in _delays(given)):
+        return "its delays are given by quantiles"
     unfit: str = _kernel(given, engine).unfit(given)
     return unfit
+
+
+def _delays(given: Scenario) -> list[str]:
+    """All distributions that a run draws from."""
+    network = [getattr(given.network, name, None) for name in ("delay", "propagation")]
+    return [text for text in (given.delay, given.local_delay, given.interval, *network) if text]
 
 
 def _event_kernel(given: Scenario) -> str:

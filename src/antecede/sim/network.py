@@ -125,6 +125,22 @@ class Normal(Delay):
         return self.mean + 9 * self.deviation  # no 53 random bits are further out
 
 
+@dataclass(frozen=True)
+class Quantiles(Delay):
+    """As somebody measured them: as many delays are between each two neighbours of `values` as between any
+    other two, evenly."""
+
+    values: tuple[int, ...]
+
+    def of(self, bits: int) -> int:
+        place = chance.between(bits, 0, len(self.values) - 1)
+        return chance.between(chance.mix(bits), self.values[place], self.values[place + 1] + 1)
+
+    @property
+    def longest(self) -> int:
+        return self.values[-1]
+
+
 _MODELS: dict[str, type[Uniform | ClippedNormal | Wild]] = {
     "uniform": Uniform,
     "normal": ClippedNormal,
@@ -146,10 +162,17 @@ def parse_delay(text: str) -> Delay:
         if len(parts) != 3 or duration(parts[2]) < 1:
             raise InputError(f"'{text}' must be like gauss:100ms,25ms,1ms: mean, deviation, whole units")
         return Normal(*(duration(part) for part in parts))
+    if model == "quantiles":
+        values = tuple(duration(part, "ns") for part in interval.split(","))
+        if len(values) < 2 or list(values) != sorted(values):
+            raise InputError(
+                f"'{text[:40]}' must be like quantiles:1ms,3ms,20ms: two or more, in their order"
+            )
+        return Quantiles(values)
     if model == "fixed":
         return Fixed(duration(interval))
     if model not in _MODELS:
-        raise InputError(f"no delay model '{model}'; there are fixed, gauss, {', '.join(_MODELS)}")
+        raise InputError(f"no delay model '{model}'; there are fixed, gauss, quantiles, {', '.join(_MODELS)}")
     return _MODELS[model](*span(interval))
 
 

@@ -20,7 +20,7 @@ from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import PROBES, Probe
 from antecede.sim.routed import RoutedModel
 from antecede.sim.units import SECOND, duration
-from antecede.sim.workload import Drawn, Once, Periodic, Poisson, Rounds, Windows, Workload
+from antecede.sim.workload import Drawn, Given, Once, Periodic, Poisson, Rounds, Windows, Workload
 from antecede.sim.world import LinkChange, Observer, World
 
 _CLOCK = 11
@@ -38,11 +38,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
       come up to `jitter` of an interval late; drawn: at intervals like `interval`, a distribution written as
       `delay` is; once: each peer at any time in `seconds`; rounds: each peer sends `burst` messages at once,
-      `rate` times a second; windows: each peer at any time in the first `jitter` of every interval
+      `rate` times a second; windows: each peer at any time in the first `jitter` of every interval; given:
+      at the times in `sends`, a list of nanoseconds for each peer
     - `senders`: how many peers do so, spread over all; the others only answer
     - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
-    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes)
+    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes),
+      quantiles:1ms,3ms,20ms (as measured: as many between any two neighbours)
     - `network`: none, for a link with that delay between every two peers; or one of paper 002's or 004's:
       {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
     - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts
@@ -62,7 +64,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peers: int = 10
     seconds: float = 2.0
     seed: int = 1
-    workload: Literal["periodic", "poisson", "drawn", "once", "rounds", "windows"] = "periodic"
+    workload: Literal["periodic", "poisson", "drawn", "once", "rounds", "windows", "given"] = "periodic"
     rate: float = 10.0
     jitter: float = 0.5
     reply: float = 0.0
@@ -84,6 +86,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probes: tuple[str, ...] = ()
     warmup: float = 0.0
     silent: tuple[int, ...] = ()
+    sends: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         limits: dict[str, tuple[float, float]] = {
@@ -111,6 +114,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             known = set(members) & set(range(self.peers))
             if not members or len(known) < len(members):
                 raise ValueError(f"groups: {name} must name peers from 0 to {self.peers - 1}, each once")
+        if (self.workload == "given") != (self.sends is not None):
+            raise ValueError(
+                "sends and the workload given go together: the one says when, the other that it does"
+            )
+        for peer, times in enumerate(self.sends or ()):
+            if list(times) != sorted(times) or min(times, default=0) < 0:
+                raise ValueError(f"sends: the times of peer {peer} must be from 0 on, in their order")
+        if self.sends is not None and len(self.sends) != self.peers:
+            raise ValueError(f"sends: there are {len(self.sends)} lists of times for {self.peers} peers")
         answers = self.reply * (self.peers - 1)
         if answers >= 1 and self.most_messages is None:
             raise ValueError(
@@ -168,9 +180,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return list(make.group(self.peers))
 
     def world(
-        self, members: Sequence[Protocol], observers: Sequence[Observer], probes: Sequence[Probe] = ()
+        self,
+        members: Sequence[Protocol],
+        observers: Sequence[Observer],
+        probes: Sequence[Probe] = (),
+        samples: Sequence[int] | None = None,
     ) -> World:
-        """The run of these members, ready to begin."""
+        """The run of these members, ready to begin; `samples` says when probes look, if not as usual."""
+        looks = self.samples() if samples is None and probes else samples
         until = round(self.seconds * SECOND)
         return World(
             members,
@@ -189,7 +206,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if self.churn
             else (),
             probes=probes,
-            samples=self.samples() if probes else (),
+            samples=looks or (),
         )
 
     def samples(self) -> range:
@@ -204,6 +221,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def messages_expected(self) -> float:
         """About how many will be sent, answers not counted."""
+        if self.sends is not None:
+            given = sum(len(times) for times in self.sends)
+            return given if self.most_messages is None else min(given, self.most_messages)
         rate = self.rate
         if self.workload == "drawn":
             rate = SECOND / max(1, self._interval().longest)
@@ -234,6 +254,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return Drawn(self.seed, self._interval(), self.reply)
         if self.workload == "once":
             return Once(self.seed, round(self.seconds * SECOND), self.reply)
+        if self.sends is not None:
+            return Given(self.seed, self.sends, self.reply)
         if self.workload == "rounds":
             return Rounds(self.seed, interval, self.burst or 1, self.reply)
         if self.workload == "windows":

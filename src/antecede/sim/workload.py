@@ -105,6 +105,18 @@ class Rounds(Workload):
         return number // self.burst * self.interval
 
 
+class Given(Workload):
+    """Each peer at the times that are given for it, in their order."""
+
+    def __init__(self, seed: int, times: Sequence[Sequence[int]], reply: float = 0.0) -> None:
+        super().__init__(seed, reply)
+        self.times = times
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        mine = self.times[peer]
+        return mine[number] if number < len(mine) else NEVER
+
+
 class Windows(Workload):
     """Each peer once in every interval, at any time up to `spread` after its start."""
 

@@ -4,14 +4,25 @@ from antecede.spark import audit, graph
 result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
 result.verdicts.show()
 graph(events).edges.show()         # what depends on what, immediately
+advise(events).show()              # what each protocol would cost on this workload
 """
 
 from antecede.errors import require
 
 require("pyspark", "spark")
 
+from antecede.spark.advise import advise  # noqa: E402
 from antecede.spark.audit import Audit, audit, read_events, read_members  # noqa: E402
 from antecede.spark.graph import DependencyGraphs, graph  # noqa: E402
 from antecede.spark.session import connect  # noqa: E402
 
-__all__ = ["Audit", "DependencyGraphs", "audit", "connect", "graph", "read_events", "read_members"]
+__all__ = [
+    "Audit",
+    "DependencyGraphs",
+    "advise",
+    "audit",
+    "connect",
+    "graph",
+    "read_events",
+    "read_members",
+]

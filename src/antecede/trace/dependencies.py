@@ -7,6 +7,7 @@ As CSV (parents separated by spaces), as Parquet (parents are lists) or as a fol
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ class Dependencies(NamedTuple):
     cause: np.ndarray
     order: np.ndarray
     """All messages, causes first."""
+    senders: Sequence[str] = ()
+    """What the numbers in `process` stand for."""
 
 
 def dependency_file(path: Path) -> Path | None:
@@ -106,8 +109,9 @@ def dependencies(
     nodes, processes, parents = (table.column(name).combine_chunks() for name in COLUMNS)
     start, cause = _causes(nodes, parents, where, bad, numbers)
     order = _in_order(nodes, start, cause, where)
-    process = processes.dictionary_encode().indices.to_numpy()
-    return Dependencies(run, nodes, process, start, cause, order)
+    coded = processes.dictionary_encode()
+    process, senders = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+    return Dependencies(run, nodes, process, start, cause, order, senders)
 
 
 def columns_of_texts(table: pa.Table, where: str) -> pa.Table:

@@ -1,0 +1,220 @@
+"""Advice on one run: figures from the log's own pasts where that is exact, from a simulation elsewhere.
+
+- `timestamp`, `timestamp-diff`, `mbcp` and `depseq` carry what a message's past says: bytes from all
+  messages, by the sizes that the simulator's engines use, and copies to everyone.
+- Everything else is simulated on the logged sends, over delays as the log shows them: the first messages, as
+  many as `deliveries` allow. Where that is not all of them, control bytes are corrected by how the same
+  messages differ from all in the protocol that is stamped most alike (`_LIKE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from antecede.errors import InputError
+from antecede.sim.advice.choice import SLACK, recommend, split
+from antecede.sim.advice.figures import Advice, Cost, Split
+from antecede.sim.advice.pasts import Pasts, one_group, pasts_of_dependencies, pasts_of_run
+from antecede.sim.advice.schedule import Schedule, assumed, logged, mean_of
+from antecede.sim.advice.trial import Trial, attempt, on_schedule
+from antecede.sim.kernels.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
+from antecede.sim.kernels.stamps import control_sizes
+from antecede.sim.network import parse_delay
+from antecede.trace.dependencies import Dependencies
+from antecede.trace.executions import Members
+
+Progress = Callable[[str, int, int], None]
+
+FROM_PASTS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
+ADVISED = (*FROM_PASTS, "freescale", "flooding", "vcube", "vcube-agg", "pc")
+_LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": "mbcp"}
+"""Whose stamps grow as theirs do in the course of a log; the others carry an identity and no more."""
+DELIVERIES = 40_000
+"""Simulated for each protocol: about ten seconds for all of them."""
+MOST_PEERS = 1_000
+"""Members keep something of each other: beyond this many they do not fit."""
+_LEAST_MESSAGES = 10
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked for."""
+
+    protocols: tuple[str, ...] = ADVISED
+    internal: tuple[str, ...] | None = None
+    """The peers behind freescale's super peer; by default chosen from the traffic."""
+    delay: str | None = None
+    """What a packet takes, as in a scenario; by default as the log shows."""
+    deliveries: int = DELIVERIES
+    """How many to simulate for each protocol, about."""
+    slack: float = SLACK
+    """How much later than the quickest the recommended protocol may deliver, as a share."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.protocols if name not in ADVISED]
+        if unknown:
+            raise InputError(f"no advice on '{unknown[0]}'; there is on {', '.join(ADVISED)}")
+        if not self.protocols:
+            raise InputError("no protocol is named")
+        if self.delay is not None:
+            parse_delay(self.delay)
+
+
+def advise_run(
+    run: str, rows: pa.Table, members: Members, asked: Request, progress: Progress = lambda *_: None
+) -> Advice:
+    """Advice on the rows of one run, in whatever order they come."""
+    plain, everyone = one_group(run, rows, members)
+    with pasts_of_run(run, plain, everyone) as (pasts, log):
+        _refuse_nothing(run, pasts)
+        return _advise(run, pasts, logged(plain, log, pasts, asked.delay), asked, progress)
+
+
+def advise_dependencies(given: Dependencies, asked: Request, progress: Progress = lambda *_: None) -> Advice:
+    """Advice on a table of dependencies."""
+    with pasts_of_dependencies(given) as pasts:
+        _refuse_nothing(given.run, pasts)
+        return _advise(given.run, pasts, assumed(pasts, asked.delay), asked, progress)
+
+
+def _refuse_nothing(run: str, pasts: Pasts) -> None:
+    if not len(pasts.senders):
+        raise InputError(f"run {run}: nobody sends anything, so there is nothing to advise on")
+    if len(pasts.names) < 2:
+        raise InputError(f"run {run}: there is only {pasts.names[0]}; a group has two members or more")
+
+
+def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress: Progress) -> Advice:
+    peers, messages = len(pasts.names), len(pasts.senders)
+    sizes = {name: _sizes(pasts, code, schedule.payload) for name, code in FROM_PASTS.items()}
+    parts = None
+    assumptions = list(schedule.assumptions)
+    if "freescale" in asked.protocols:
+        parts = split(pasts.names, np.bincount(pasts.senders, minlength=peers), asked.internal)
+    elif asked.internal is not None:
+        raise InputError("internal: freescale is not among the protocols")
+    first = np.argsort(schedule.times, kind="stable")
+    first = first[: max(_LEAST_MESSAGES, asked.deliveries // peers)]
+    if peers > MOST_PEERS:
+        first = first[:0]
+        assumptions.append(f"nothing was simulated: there are more than {MOST_PEERS:,} processes")
+    costs = []
+    for number, protocol in enumerate(asked.protocols):
+        trial = None
+        if len(first):
+
+            def told(share: float, number: int = number) -> None:
+                progress("simulating", round(100 * (number + share)), 100 * len(asked.protocols))
+
+            told(0.0)
+            trial = _try(protocol, pasts, schedule, first, parts, told)
+        exact = sizes.get(protocol)
+        if exact is not None:
+            costs.append(_from_log(protocol, exact, peers, schedule.payload, trial))
+        elif trial is not None:
+            whole = _corrected(protocol, trial, pasts, sizes, first, schedule.payload)
+            costs.append(_simulated(protocol, trial, whole))
+        else:
+            costs.append(Cost(protocol, None, None, False, None, None, None, None, None))
+    direct = mean_of(parse_delay(schedule.delay))
+    chosen, reason, otherwise = recommend(costs, direct, asked.slack)
+    return Advice(
+        run=run,
+        processes=peers,
+        messages=messages,
+        simulated_messages=len(first),
+        recommended=chosen,
+        reason=reason,
+        otherwise=otherwise,
+        delay_mean_ns=direct,
+        delay=schedule.delay_from,
+        payload_bytes=schedule.payload,
+        logged_control_bytes_mean=schedule.logged_control,
+        assumptions=assumptions,
+        split=parts,
+        costs=costs,
+    )
+
+
+def _sizes(pasts: Pasts, protocol: int, payload: int, named: bool = True) -> np.ndarray:
+    """Control bytes of every message; with nothing `named`, of its identity alone."""
+    start = pasts.start if named else np.zeros_like(pasts.start)
+    sizes: np.ndarray = control_sizes(
+        protocol, len(pasts.names), payload, pasts.senders, pasts.numbers, pasts.columns,
+        pasts.vectors, pasts.previous, start, pasts.cause,
+    )  # fmt: skip
+    return sizes
+
+
+def _try(
+    protocol: str,
+    pasts: Pasts,
+    schedule: Schedule,
+    first: np.ndarray,
+    parts: Split | None,
+    progress: Callable[[float], None],
+) -> Trial:
+    """Simulate the `first` messages; in freescale members stand in the order of their roles."""
+    order: Sequence[int] = range(len(pasts.names))
+    layout: dict[str, Any] | None = None
+    if protocol == "freescale" and parts is not None:
+        rank = {name: place for place, name in enumerate(pasts.names)}
+        order = [rank[name] for name in (parts.super_peer, *parts.internal, *parts.external)]
+        layout = {"inside": [len(parts.internal)]}
+    sends: list[list[int]] = [[] for _ in pasts.names]
+    for message in first:
+        sends[pasts.senders[message]].append(int(schedule.times[message]))
+    arranged = [sends[peer] for peer in order]
+    return attempt(on_schedule(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
+
+
+def _corrected(
+    protocol: str, trial: Trial, pasts: Pasts, sizes: dict[str, np.ndarray], first: np.ndarray, payload: int
+) -> np.ndarray:
+    """The control bytes that were simulated, as they would be over the whole log."""
+    if len(first) == len(pasts.senders):
+        return trial.control
+    if protocol in _LIKE:
+        # In the beginning nothing depends on anything, and for longer where messages take longer.
+        like, later = sizes[_LIKE[protocol]], len(first) // 2
+        grown: np.ndarray = trial.control[later:] * (like.mean() / like[first[later:]].mean())
+        return grown
+    bare = _sizes(pasts, MBCP, payload, named=False)
+    shifted: np.ndarray = bare + (trial.control.mean() - bare[first].mean())
+    return shifted
+
+
+def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: Trial | None) -> Cost:
+    mean = float(sizes.mean())
+    return Cost(
+        protocol=protocol,
+        control_bytes_mean=mean,
+        control_bytes_p99=float(np.quantile(sizes, 0.99, method="higher")),
+        exact=True,
+        copies=peers - 1,
+        link_bytes=mean * (peers - 1),
+        total_bytes=(mean + payload) * (peers - 1),
+        stored_bytes=trial.stored if trial else None,
+        extra_delay_ns=trial.extra_delay if trial else None,
+    )
+
+
+def _simulated(protocol: str, trial: Trial, control: np.ndarray) -> Cost:
+    mean = float(control.mean())
+    grown = mean / float(trial.control.mean())
+    link = trial.link_bytes * grown
+    return Cost(
+        protocol=protocol,
+        control_bytes_mean=mean,
+        control_bytes_p99=float(np.quantile(control, 0.99, method="higher")),
+        exact=False,
+        copies=trial.copies,
+        link_bytes=link,
+        total_bytes=link + trial.payload_bytes,
+        stored_bytes=trial.stored,
+        extra_delay_ns=trial.extra_delay,
+    )
