@@ -3,8 +3,8 @@
 - `timestamp`, `timestamp-diff`, `mbcp` and `depseq` carry what a message's past says: bytes from all
   messages, by the sizes that the simulator's engines use, and copies to everyone.
 - Everything else is simulated on the logged sends, over delays as the log shows them: the first messages, as
-  many as `deliveries` allow. Where that is not all of them, control bytes are corrected by how the same
-  messages differ from all in the protocol that is stamped most alike (`_LIKE`).
+  many as `deliveries` allow. Where that is not all of them, or when they were sent had to be assumed, control
+  bytes are corrected by the protocol that is stamped most alike (`_LIKE`), of which the log says it all.
 """
 
 from __future__ import annotations
@@ -102,24 +102,32 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
     if peers > MOST_PEERS:
         first = first[:0]
         assumptions.append(f"nothing was simulated: there are more than {MOST_PEERS:,} processes")
+    as_logged = schedule.timed and len(first) == messages
+    wanted = dict.fromkeys(asked.protocols)
+    if not as_logged:
+        wanted |= dict.fromkeys(_LIKE[name] for name in asked.protocols if name in _LIKE)
+    trials: dict[str, Trial] = {}
+    for number, protocol in enumerate(wanted if len(first) else ()):
+
+        def told(share: float, number: int = number) -> None:
+            progress("simulating", round(100 * (number + share)), 100 * len(wanted))
+
+        told(0.0)
+        trials[protocol] = _try(protocol, pasts, schedule, first, parts, told)
+    bare = _sizes(pasts, MBCP, schedule.payload, named=False)
     costs = []
-    for number, protocol in enumerate(asked.protocols):
-        trial = None
-        if len(first):
-
-            def told(share: float, number: int = number) -> None:
-                progress("simulating", round(100 * (number + share)), 100 * len(asked.protocols))
-
-            told(0.0)
-            trial = _try(protocol, pasts, schedule, first, parts, told)
-        exact = sizes.get(protocol)
-        if exact is not None:
-            costs.append(_from_log(protocol, exact, peers, schedule.payload, trial))
-        elif trial is not None:
-            whole = _corrected(protocol, trial, pasts, sizes, first, schedule.payload)
-            costs.append(_simulated(protocol, trial, whole))
-        else:
+    for protocol in asked.protocols:
+        trial = trials.get(protocol)
+        if protocol in sizes:
+            costs.append(_from_log(protocol, sizes[protocol], peers, schedule.payload, trial))
+        elif trial is None:
             costs.append(Cost(protocol, None, None, False, None, None, None, None, None))
+        elif as_logged:
+            costs.append(_simulated(protocol, trial, (float(trial.control.mean()), _p99(trial.control))))
+        else:
+            like = _LIKE.get(protocol)
+            beside = None if like is None else (trials[like], sizes[like])
+            costs.append(_simulated(protocol, trial, _over_all(trial, bare, first, beside)))
     direct = mean_of(parse_delay(schedule.delay))
     chosen, reason, otherwise = recommend(costs, direct, asked.slack)
     return Advice(
@@ -172,20 +180,30 @@ def _try(
     return attempt(on_schedule(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
 
 
-def _corrected(
-    protocol: str, trial: Trial, pasts: Pasts, sizes: dict[str, np.ndarray], first: np.ndarray, payload: int
-) -> np.ndarray:
-    """The control bytes that were simulated, as they would be over the whole log."""
-    if len(first) == len(pasts.senders):
-        return trial.control
-    if protocol in _LIKE:
-        # In the beginning nothing depends on anything, and for longer where messages take longer.
-        like, later = sizes[_LIKE[protocol]], len(first) // 2
-        grown: np.ndarray = trial.control[later:] * (like.mean() / like[first[later:]].mean())
-        return grown
-    bare = _sizes(pasts, MBCP, payload, named=False)
-    shifted: np.ndarray = bare + (trial.control.mean() - bare[first].mean())
-    return shifted
+def _over_all(
+    trial: Trial, bare: np.ndarray, first: np.ndarray, beside: tuple[Trial, np.ndarray] | None
+) -> tuple[float, float]:
+    """Control bytes, mean and p99: simulated for the `first` messages, as they would be over the whole log.
+
+    What a message carries in any case grows as its identity does (`bare`). What it names grows as it does in
+    the protocol `beside`, of which there are simulated figures and those of the whole log.
+    """
+    always = int(trial.control.min()) - int(bare[first].min())  # a run's first message names nothing
+    fixed = bare + always
+    if beside is None:
+        return float(fixed.mean()), _p99(fixed)
+    # In the beginning nothing depends on anything, and for longer where messages take longer.
+    later = len(first) // 2
+    like, logged = beside
+    named = (trial.control - fixed[first])[later:]
+    by_like, by_log = (like.control - bare[first])[later:], logged - bare
+    mean = named.mean() * by_log.mean() / (by_like.mean() or 1.0)
+    most = _p99(named) * _p99(by_log) / (_p99(by_like) or 1.0)
+    return float(fixed.mean() + mean), float(fixed.mean() + most)
+
+
+def _p99(sizes: np.ndarray) -> float:
+    return float(np.quantile(sizes, 0.99, method="higher"))
 
 
 def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: Trial | None) -> Cost:
@@ -193,7 +211,7 @@ def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial:
     return Cost(
         protocol=protocol,
         control_bytes_mean=mean,
-        control_bytes_p99=float(np.quantile(sizes, 0.99, method="higher")),
+        control_bytes_p99=_p99(sizes),
         exact=True,
         copies=peers - 1,
         link_bytes=mean * (peers - 1),
@@ -203,14 +221,14 @@ def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial:
     )
 
 
-def _simulated(protocol: str, trial: Trial, control: np.ndarray) -> Cost:
-    mean = float(control.mean())
-    grown = mean / float(trial.control.mean())
-    link = trial.link_bytes * grown
+def _simulated(protocol: str, trial: Trial, control: tuple[float, float]) -> Cost:
+    """What a trial showed; of all links as much more or less as of a message's own packet."""
+    mean, most = control
+    link = trial.link_bytes * mean / float(trial.control.mean())
     return Cost(
         protocol=protocol,
         control_bytes_mean=mean,
-        control_bytes_p99=float(np.quantile(control, 0.99, method="higher")),
+        control_bytes_p99=most,
         exact=False,
         copies=trial.copies,
         link_bytes=link,

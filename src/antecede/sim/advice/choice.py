@@ -16,7 +16,9 @@ from antecede.sim.advice.figures import Cost, Split
 from antecede.sim.units import show
 
 SLACK = 0.1
-_TIE = 0.05
+_TIE = 0.01
+_WORTH_SAYING = 0.05
+_FLAT = "needs no overlay"
 _OVERLAYS = {
     "freescale": "needs a super peer that stays up",
     "flooding": "needs its hypercube of FIFO links kept up",
@@ -68,20 +70,20 @@ def recommend(costs: list[Cost], direct: float, slack: float) -> tuple[str, str,
     others = sorted((cost for cost in in_time if cost is not best), key=_total)[:2]
     beside = ", ".join(f"{cost.protocol} {_total(cost):,.0f}" for cost in others)
     than = f"({beside})" if beside else "(no other is as quick)"
-    overlay = _OVERLAYS.get(best.protocol, "no overlay to keep up")
+    overlay = _OVERLAYS.get(best.protocol, _FLAT)
     less = any(_total(cost) < _total(best) for cost in others)
     why = "the least kept of those with about the fewest bytes" if less else "the fewest bytes"
     reason = (
         f"{best.protocol}: {why}, {_total(best):,.0f} a message over all links with payload {than}, of those "
-        f"that deliver within {slack:.0%} of the quickest, {show(_delay(best))} after a direct send; {overlay}."
+        f"that deliver within {slack:.0%} of the quickest; it delivers {_after(best)} and {overlay}."
     )
     later = _fewest(judged)
     saved = 1 - _total(later) / _total(best) if _total(best) else 0.0
     otherwise = None
-    if saved > _TIE:
+    if saved > _WORTH_SAYING:
         otherwise = (
-            f"If deliveries may come {show(_delay(later))} after a direct send, {later.protocol} takes "
-            f"{saved:.0%} fewer bytes; {_OVERLAYS.get(later.protocol, 'no overlay to keep up')}."
+            f"If deliveries may come later, {later.protocol} takes {saved:.0%} fewer bytes; it delivers "
+            f"{_after(later)} and {_OVERLAYS.get(later.protocol, _FLAT)}."
         )
     return best.protocol, reason, otherwise
 
@@ -106,6 +108,11 @@ def _fewest(costs: list[Cost]) -> Cost:
     fewest = min(_total(cost) for cost in costs)
     near = [cost for cost in costs if _total(cost) <= (1 + _TIE) * fewest]
     return min(near, key=lambda cost: (cost.stored_bytes or 0.0, _total(cost)))
+
+
+def _after(cost: Cost) -> str:
+    later = _delay(cost)
+    return f"{show(later)} later than a direct send" if later else "no later than a direct send"
 
 
 def _total(cost: Cost) -> float:

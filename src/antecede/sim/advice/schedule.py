@@ -30,6 +30,8 @@ class Schedule(NamedTuple):
     payload: int
     logged_control: float | None
     assumptions: list[str]
+    timed: bool = True
+    """Whether the times are the log's own."""
 
 
 def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Schedule:
@@ -89,7 +91,9 @@ def _untimed(pasts: Pasts, delay: str | None, why: str) -> Schedule:
     depth = depths(pasts.start, pasts.cause, pasts.order).astype(np.int64)
     times = (depth - 1) * max(1, parse_delay(text).longest)
     note = f"{why}: each message is sent as soon as its causes have come, and a packet takes {text}"
-    return Schedule(times, text, "assumed" if delay is None else "given", ASSUMED_PAYLOAD, None, [note])
+    return Schedule(
+        times, text, "assumed" if delay is None else "given", ASSUMED_PAYLOAD, None, [note], False
+    )
 
 
 def _has_times(rows: pa.Table) -> bool:

@@ -65,13 +65,15 @@ def on_schedule(
     delay: str,
     payload: int,
     layout: dict[str, Any] | None = None,
+    seed: int = 1,
 ) -> Scenario:
     """A protocol among as many peers as `sends` has times for."""
-    last = max((times[-1] for times in sends if len(times)), default=0)
+    last = max((times[-1] for times in sends if times), default=0)
     return scenario(
         protocol=protocol,
         peers=len(sends),
         seconds=last / SECOND + 1,
+        seed=seed,
         workload="given",
         sends=sends,
         delay=delay,

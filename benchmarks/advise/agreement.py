@@ -1,0 +1,98 @@
+"""What `antecede advise` says of a log, beside what each protocol costs if it is simulated on the same sends.
+
+A log is the trace of one protocol's run. Advice knows its rows only. The simulation has the same sends, but a
+network of its own: the scenario's delays, not those of the log, from another seed, and all messages, not the
+first few. `python benchmarks/advise/agreement.py` prints the table of docs/advise.md; it takes some minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from antecede.sim import engines
+from antecede.sim.advice import Advice, Request
+from antecede.sim.advice.trial import on_schedule
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import Scenario, scenario
+from antecede.studies.advising import advise_path
+from antecede.trace.reader import read_run
+
+WORKLOADS: dict[str, dict[str, object]] = {
+    "50 peers, Poisson, all send": {
+        "protocol": "mbcp", "peers": 50, "seconds": 5.0, "workload": "poisson", "rate": 10.0,
+    },
+    "100 peers, 8 start, all answer": {
+        "protocol": "timestamp", "peers": 100, "seconds": 5.0, "workload": "periodic", "rate": 5.0,
+        "senders": 8, "reply": 0.008, "delay": "normal:0-50ms",
+    },
+    "30 peers, bursts of 5": {
+        "protocol": "vcube", "peers": 30, "seconds": 10.0, "workload": "rounds", "rate": 2.0, "burst": 5,
+        "delay": "wild:1ms-2s",
+    },
+}  # fmt: skip
+
+
+class Row(NamedTuple):
+    workload: str
+    protocol: str
+    advised: float
+    simulated: float
+
+    @property
+    def ratio(self) -> float:
+        return self.advised / self.simulated
+
+
+def agreement(name: str, given: Scenario, asked: Request) -> Iterator[Row]:
+    """The control bytes of each protocol, both ways."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder)
+        simulate_to(trace, given)
+        ((advice,), _) = advise_path(folder, asked, engine="local")
+        sends: dict[str, list[int]] = {peer: [] for peer in given.names()}
+        for row in read_run(trace):
+            if row["kind"] == "send":
+                sends[row["process"]].append(row["time"])
+    for cost in advice.costs:
+        names, layout = _arranged(cost.protocol, given, advice)
+        again = on_schedule(
+            cost.protocol,
+            [sends[peer] for peer in names],
+            given.delay,
+            given.payload,
+            layout,
+            seed=given.seed + 1,
+        )
+        measured = engines.simulate(again)
+        yield Row(name, cost.protocol, cost.control_bytes_mean or 0.0, measured.control_bytes_mean)
+
+
+def _arranged(
+    protocol: str, given: Scenario, advice: Advice
+) -> tuple[list[str], dict[str, list[int]] | None]:
+    """Members in the order of their ranks: in freescale, that of their roles."""
+    split = advice.split
+    if protocol != "freescale" or split is None:
+        return given.names(), None
+    return [split.super_peer, *split.internal, *split.external], {"inside": [len(split.internal)]}
+
+
+def main() -> None:
+    print("| workload | protocol | advised B | simulated B | ratio |")
+    print("|---|---|---|---|---|")
+    worst = 0.0
+    for name, fields in WORKLOADS.items():
+        for row in agreement(name, scenario(**fields), Request()):
+            worst = max(worst, abs(row.ratio - 1))
+            figures = f"{row.advised:.1f} | {row.simulated:.1f} | {row.ratio:.3f}"
+            print(f"| {row.workload} | `{row.protocol}` | {figures} |", flush=True)
+    print(f"\nThe worst is off by {worst:.1%}.")
+    sys.exit(worst > 0.1)
+
+
+if __name__ == "__main__":
+    main()
