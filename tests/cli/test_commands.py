@@ -52,6 +52,7 @@ def test_help_lists_the_commands() -> None:
         "sweep",
         "audit",
         "graph",
+        "advise",
         "verify",
         "report",
         "doctor",

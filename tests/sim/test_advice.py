@@ -161,6 +161,15 @@ def test_a_table_of_dependencies() -> None:
     assert pairs == 2 + 1 + 2 + 1 + 1 + 2 * 3 / 5  # b1 names a1, c1 names b2, a2 names c1
 
 
+def test_causes_that_a_log_names_are_enough() -> None:
+    rows = rows_of(
+        ("a", 0, "send", "a", 1), ("b", 0, "send", "b", 1), ("b", 1, "send", "b", 2),
+        deps=pa.array([[], ["a:1"], ["b:1", "a:1"]]),
+    )  # fmt: skip
+    (cost,) = advise_run("r", rows, {}, Request(("mbcp",))).costs
+    assert cost.control_bytes_mean == 7 + 2 / 3  # b:1 names a:1; its own last one goes without saying
+
+
 def test_given_sends_are_sent_when_they_say() -> None:
     again = on_schedule("mbcp", [[0, 5 * MILLISECOND], [], [MILLISECOND]], "quantiles:2ms,2ms", 7)
     trial = attempt(again)
@@ -196,7 +205,7 @@ def test_quantiles_are_drawn_evenly() -> None:
     assert sum(value == 1000 for value in drawn) == pytest.approx(256 / 3, abs=4)
 
 
-def rows_of(*events: tuple[str, int, str, str, int], group: str = "g", **more: list[object]) -> pa.Table:
+def rows_of(*events: tuple[str, int, str, str, int], group: str = "g", **more: object) -> pa.Table:
     process, index, kind, origin, seq = (list(column) for column in zip(*events, strict=True))
     columns = {"process": process, "index": index, "kind": kind, "origin": origin, "seq": seq}
     size = len(events)
@@ -208,7 +217,9 @@ def test_what_cannot_be_advised() -> None:
     two = pa.concat_tables([one, rows_of(("a", 1, "send", "a", 2), ("c", 0, "deliver", "a", 2), group="h")])
     for rows, message in (
         (two, "2 groups .* only multigroup"),
-        (rows_of(("a", 0, "send", "a", 1)), "there is only a"),
+        (rows_of(("a", 0, "send", "a", 1)), "sends only: no deliveries, and no deps"),
+        (rows_of(("a", 0, "send", "a", 1), ("a", 1, "deliver", "a", 1)), "there is only a"),
+        (rows_of(("a", 0, "receive", "b", 1), ("b", 0, "receive", "a", 1)), "nobody sends anything"),
         (rows_of(("a", 0, "deliver", "b", 1), ("b", 0, "deliver", "a", 1)), "nobody sends anything"),
         (
             rows_of(("a", 0, "send", "a", 1), ("b", 0, "deliver", "a", 1), ("c", 0, "send", "c", 1),

@@ -19,6 +19,7 @@ from antecede.trace.judge import members_of
 from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, refuse_newer
 
 _DONE = pa.schema([("run", pa.string()), ("error", pa.string()), ("advice", pa.string())])
+_LISTS = ("destinations", "deps")
 _OPTIONAL = ("link", "control_bytes", "payload_bytes")
 _TYPES = {"protocol": "string", "exact": "boolean"}
 _COST = ", ".join(f"{name}: {_TYPES.get(name, 'double')}" for name in Cost.__struct_fields__)
@@ -58,9 +59,8 @@ def _advised(events: DataFrame, members: DataFrame | None, asked: Request) -> Da
     spark = events.sparkSession
     there = [*REQUIRED, *(name for name in _OPTIONAL if name in events.columns)]
     columns = [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in there]
-    if "destinations" in events.columns:
-        # As text: handing a column of lists to Python costs several times all the others.
-        columns.append(F.to_json("destinations").alias("destinations"))
+    # As text: handing a column of lists to Python costs several times all the others.
+    columns += [F.to_json(name).alias(name) for name in _LISTS if name in events.columns]
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -102,10 +102,12 @@ def _one(asked: Request) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 
 def _with_lists(rows: pa.Table) -> pa.Table:
-    """The destinations as lists again."""
-    if "destinations" not in rows.column_names:
-        return rows
-    texts = rows.column("destinations").to_pylist()
-    lists = [msgspec.json.decode(text) if text else None for text in texts]
-    column = pa.array(lists, FIELDS["destinations"][0])
-    return rows.drop_columns(["destinations"]).append_column("destinations", column)
+    """Columns of lists as such again; none where no row has any."""
+    for name in _LISTS:
+        if name in rows.column_names:
+            column = rows.column(name)
+            rows = rows.drop_columns([name])
+            if column.null_count < len(column):
+                lists = [msgspec.json.decode(text) if text else None for text in column.to_pylist()]
+                rows = rows.append_column(name, pa.array(lists, FIELDS[name][0]))
+    return rows

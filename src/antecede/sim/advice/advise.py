@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.sim.advice.choice import SLACK, recommend, split
 from antecede.sim.advice.figures import Advice, Cost, Split
-from antecede.sim.advice.pasts import Pasts, one_group, pasts_of_dependencies, pasts_of_run
+from antecede.sim.advice.pasts import Pasts, one_group, pasts_of_dependencies, pasts_of_run, stated
 from antecede.sim.advice.schedule import Schedule, assumed, logged, mean_of
 from antecede.sim.advice.trial import Trial, attempt, on_schedule
 from antecede.sim.kernels.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
@@ -69,6 +70,8 @@ def advise_run(
 ) -> Advice:
     """Advice on the rows of one run, in whatever order they come."""
     plain, everyone = one_group(run, rows, members)
+    if not pc.any(pc.equal(plain.column("kind"), "deliver")).as_py():
+        return advise_dependencies(stated(run, plain), asked, progress)
     with pasts_of_run(run, plain, everyone) as (pasts, log):
         _refuse_nothing(run, pasts)
         return _advise(run, pasts, logged(plain, log, pasts, asked.delay), asked, progress)

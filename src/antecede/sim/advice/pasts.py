@@ -14,7 +14,7 @@ from antecede.errors import InputError
 from antecede.jit import compiled
 from antecede.trace.causality import DELIVER, SEND, Rows, Streams, find_pasts
 from antecede.trace.coded import Coded, coded
-from antecede.trace.dependencies import Dependencies
+from antecede.trace.dependencies import Dependencies, dependencies
 from antecede.trace.executions import Members, destinations
 from antecede.trace.judge import room_for_pasts
 from antecede.trace.reduction import immediate, past_sizes
@@ -67,17 +67,36 @@ def one_group(run: str, rows: pa.Table, members: Members) -> tuple[pa.Table, lis
     return plain, sorted(everyone)
 
 
+def stated(run: str, rows: pa.Table) -> Dependencies:
+    """What the sends of a log without deliveries name as their causes."""
+    _coded(run, rows, {})
+    sends = rows.filter(pc.equal(rows.column("kind"), "send"))
+    named = sends.column("deps") if "deps" in rows.column_names else None
+    if sends.num_rows and (named is None or named.null_count == sends.num_rows):
+        raise InputError(
+            f"run {run} has sends only: no deliveries, and no deps that say what depends on what; "
+            "a table of dependencies (docs/graph.md) can be advised on too"
+        )
+    nodes = pc.binary_join_element_wise(sends.column("origin"), sends.column("seq").cast(pa.string()), ":")
+    table = pa.table({"node": nodes, "process": sends.column("process"), "parents": named or []})
+    return dependencies(table, run, f"run {run}, the sends and their deps")
+
+
 @contextmanager
 def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tuple[Pasts, Coded]]:
     """Those of the rows of one run (as `one_group` gives them), and the run in numbers."""
-    try:
-        log = coded(rows, {"": everyone})
-    except InputError as error:
-        raise InputError(f"run {run}: {error}") from error
+    log = _coded(run, rows, {"": everyone})
     first = log.streams.first
     with room_for_pasts(run, log) as vectors:
         find_pasts(log.rows, log.streams, vectors)
         yield _pasts(log.names, first, log.streams.origin.astype(np.int64), vectors), log
+
+
+def _coded(run: str, rows: pa.Table, members: Members) -> Coded:
+    try:
+        return coded(rows, members)
+    except InputError as error:
+        raise InputError(f"run {run}: {error}") from error
 
 
 @contextmanager
