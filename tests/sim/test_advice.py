@@ -94,6 +94,17 @@ def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliv
         assert not cost.exact
 
 
+def test_the_log_of_a_slower_system_does_not_say_what_direct_sends_know() -> None:
+    fields = {"peers": 16, "seconds": 8, "workload": "rounds", "rate": 2, "delay": "wild:1ms-2s"}
+    run, rows, members = logged(scenario(protocol="vcube", **fields))
+    advice = advise_run(run, rows, members, Request(("timestamp-diff", "mbcp", "vcube")))
+    assert any("not what direct ones take" in note for note in advice.assumptions)
+    for cost in advice.costs:
+        measured = engines.simulate(scenario(protocol=cost.protocol, seed=2, **fields))
+        assert cost.control_bytes_mean == pytest.approx(measured.control_bytes_mean, rel=0.1)
+        assert not cost.exact
+
+
 def test_the_same_log_gives_the_same_advice() -> None:
     run, rows, members = logged(scenario(protocol="vcube", peers=5, seconds=1))
     first = advise_run(run, rows, members, Request())

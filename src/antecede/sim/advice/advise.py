@@ -1,7 +1,8 @@
 """Advice on one run: figures from the log's own pasts where that is exact, from a simulation elsewhere.
 
 - `timestamp`, `timestamp-diff`, `mbcp` and `depseq` carry what a message's past says: bytes from all
-  messages, by the sizes that the simulator's engines use, and copies to everyone.
+  messages, by the sizes that the simulator's engines use, and copies to everyone. Not so if the log's own
+  system delivered sooner or later than these would: then its messages knew of others.
 - Everything else is simulated on the logged sends, over delays as the log shows them: the first messages, as
   many as `deliveries` allow. Where that is not all of them, or when they were sent had to be assumed, control
   bytes are corrected by the protocol that is stamped most alike (`_LIKE`), of which the log says it all.
@@ -10,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +27,7 @@ from antecede.sim.advice.trial import Trial, attempt, on_schedule
 from antecede.sim.kernels.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
 from antecede.sim.kernels.stamps import control_sizes
 from antecede.sim.network import parse_delay
+from antecede.sim.units import show
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.executions import Members
 
@@ -40,6 +42,20 @@ DELIVERIES = 40_000
 MOST_PEERS = 1_000
 """Members keep something of each other: beyond this many they do not fit."""
 _LEAST_MESSAGES = 10
+_SAME_DELAY = 0.1
+
+
+class Known(NamedTuple):
+    """What the figures of a protocol are made of."""
+
+    sizes: dict[str, np.ndarray]
+    """Control bytes of every message under each flat protocol, by the log's own pasts."""
+    bare: np.ndarray
+    """The same with nothing named: a message's identity."""
+    first: np.ndarray
+    """The messages that were simulated, in the order of sending."""
+    trials: dict[str, Trial]
+    timed: bool
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -105,10 +121,9 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
     if peers > MOST_PEERS:
         first = first[:0]
         assumptions.append(f"nothing was simulated: there are more than {MOST_PEERS:,} processes")
-    as_logged = schedule.timed and len(first) == messages
-    wanted = dict.fromkeys(asked.protocols)
-    if not as_logged:
-        wanted |= dict.fromkeys(_LIKE[name] for name in asked.protocols if name in _LIKE)
+    wanted = list(asked.protocols)
+    if not schedule.timed:
+        wanted = list(dict.fromkeys(wanted + [_LIKE[name] for name in wanted if name in _LIKE]))
     trials: dict[str, Trial] = {}
     for number, protocol in enumerate(wanted if len(first) else ()):
 
@@ -117,21 +132,26 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
 
         told(0.0)
         trials[protocol] = _try(protocol, pasts, schedule, first, parts, told)
-    bare = _sizes(pasts, MBCP, schedule.payload, named=False)
+    direct = mean_of(parse_delay(schedule.delay))
+    known = Known(sizes, _sizes(pasts, MBCP, schedule.payload, named=False), first, trials, schedule.timed)
     costs = []
+    elsewhen = False
     for protocol in asked.protocols:
         trial = trials.get(protocol)
-        if protocol in sizes:
+        if protocol in sizes and not (
+            trial and _differs(schedule.delivered_after, direct + trial.extra_delay)
+        ):
             costs.append(_from_log(protocol, sizes[protocol], peers, schedule.payload, trial))
         elif trial is None:
             costs.append(Cost(protocol, None, None, False, None, None, None, None, None))
-        elif as_logged:
-            costs.append(_simulated(protocol, trial, (float(trial.control.mean()), _p99(trial.control))))
         else:
-            like = _LIKE.get(protocol)
-            beside = None if like is None else (trials[like], sizes[like])
-            costs.append(_simulated(protocol, trial, _over_all(trial, bare, first, beside)))
-    direct = mean_of(parse_delay(schedule.delay))
+            elsewhen |= protocol in sizes
+            costs.append(_simulated(protocol, trial, _over_all(protocol, known)))
+    if elsewhen and schedule.delivered_after is not None:
+        assumptions.append(
+            f"the log's deliveries took {show(schedule.delivered_after)} on average, not what direct ones "
+            "take, so its messages knew of others than they would have; what they carry is simulated"
+        )
     chosen, reason, otherwise = recommend(costs, direct, asked.slack)
     return Advice(
         run=run,
@@ -183,25 +203,32 @@ def _try(
     return attempt(on_schedule(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
 
 
-def _over_all(
-    trial: Trial, bare: np.ndarray, first: np.ndarray, beside: tuple[Trial, np.ndarray] | None
-) -> tuple[float, float]:
-    """Control bytes, mean and p99: simulated for the `first` messages, as they would be over the whole log.
+def _differs(logged: float | None, direct: float) -> bool:
+    """Whether the log's deliveries were not those of a protocol that sends to everyone directly."""
+    return logged is not None and abs(logged - direct) > _SAME_DELAY * direct
 
-    What a message carries in any case grows as its identity does (`bare`). What it names grows as it does in
-    the protocol `beside`, of which there are simulated figures and those of the whole log.
+
+def _over_all(protocol: str, known: Known) -> tuple[float, float]:
+    """Control bytes, mean and p99: simulated for the first messages, as they would be over the whole log.
+
+    What a message carries in any case grows as its identity does. What it names grows as it does in the flat
+    protocol that is most alike, by the log; where the sends are not the log's own, beside that one's trial.
     """
+    trial, bare, first = known.trials[protocol], known.bare, known.first
+    if known.timed and len(first) == len(bare):
+        return float(trial.control.mean()), _p99(trial.control)
     always = int(trial.control.min()) - int(bare[first].min())  # a run's first message names nothing
     fixed = bare + always
-    if beside is None:
+    like = _LIKE.get(protocol, protocol)
+    if like not in known.sizes:
         return float(fixed.mean()), _p99(fixed)
     # In the beginning nothing depends on anything, and for longer where messages take longer.
     later = len(first) // 2
-    like, logged = beside
-    named = (trial.control - fixed[first])[later:]
-    by_like, by_log = (like.control - bare[first])[later:], logged - bare
-    mean = named.mean() * by_log.mean() / (by_like.mean() or 1.0)
-    most = _p99(named) * _p99(by_log) / (_p99(by_like) or 1.0)
+    part = known.sizes[like][first] if known.timed else known.trials[like].control
+    named, by_part = (trial.control - fixed[first])[later:], (part - bare[first])[later:]
+    by_log = known.sizes[like] - bare
+    mean = named.mean() * by_log.mean() / (by_part.mean() or 1.0)
+    most = _p99(named) * _p99(by_log) / (_p99(by_part) or 1.0)
     return float(fixed.mean() + mean), float(fixed.mean() + most)
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antecede.errors import InputError
 from antecede.sim.advice.pasts import Pasts, delivery_delays, link_delays, send_times
 from antecede.sim.network import Delay, parse_delay
+from antecede.sim.units import LONGEST, SECOND
 from antecede.trace.coded import Coded
 from antecede.trace.width import depths
 
@@ -32,6 +34,8 @@ class Schedule(NamedTuple):
     assumptions: list[str]
     timed: bool = True
     """Whether the times are the log's own."""
+    delivered_after: float | None = None
+    """How long the log's own deliveries took, on average, where that is known besides what packets take."""
 
 
 def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Schedule:
@@ -44,12 +48,14 @@ def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Sched
             payload=payload, logged_control=control, assumptions=[*assumed.assumptions, *assumptions]
         )
     sent = send_times(log)
+    delivered = np.maximum(delivery_delays(log, sent), 0)
+    after = float(delivered.mean()) if len(delivered) else None
     if delay is not None:
         text, source = delay, "given"
     else:
         delays, source = link_delays(rows, log, sent), "the log's own, from send to receive"
         if not len(delays):
-            delays = delivery_delays(log, sent)
+            delays, after = delivery_delays(log, sent), None
             source = "the log's own, from send to delivery, so with what its system held messages for"
         if len(delays):
             early = float((delays < 0).mean())
@@ -61,7 +67,7 @@ def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Sched
         else:
             text, source = ASSUMED_DELAY, "assumed"
             assumptions.append(f"the log has no deliveries; a packet takes {ASSUMED_DELAY}")
-    return Schedule(_in_turn(sent, pasts), text, source, payload, control, assumptions)
+    return Schedule(_in_turn(sent, pasts), text, source, payload, control, assumptions, True, after)
 
 
 def assumed(pasts: Pasts, delay: str | None) -> Schedule:
@@ -115,6 +121,9 @@ def _in_turn(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
 
 
 def _quantiles(delays: np.ndarray) -> str:
+    if delays.max() > LONGEST:
+        years = delays.max() / SECOND / 86_400 / 365
+        raise InputError(f"a message took {years:,.0f} years by the log's times; give --delay instead")
     values = np.quantile(delays, np.linspace(0, 1, _QUANTILES + 1))
     return "quantiles:" + ",".join(str(round(value)) for value in values)
 
