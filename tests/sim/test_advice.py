@@ -105,6 +105,14 @@ def test_the_log_of_a_slower_system_does_not_say_what_direct_sends_know() -> Non
         assert not cost.exact
 
 
+def test_where_everything_is_an_immediate_dependency_a_clock_is_shorter() -> None:
+    log = scenario(protocol="mbcp", peers=20, seconds=5, workload="rounds", rate=2)
+    run, rows, members = logged(log)
+    advice = advise_run(run, rows, members, Request(tuple(FROM_PASTS)))
+    assert advice.recommended == "timestamp"
+    assert "timestamp: the fewest bytes" in advice.reason
+
+
 def test_the_same_log_gives_the_same_advice() -> None:
     run, rows, members = logged(scenario(protocol="vcube", peers=5, seconds=1))
     first = advise_run(run, rows, members, Request())
