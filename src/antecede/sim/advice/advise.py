@@ -42,7 +42,9 @@ DELIVERIES = 40_000
 MOST_PEERS = 1_000
 """Members keep something of each other: beyond this many they do not fit."""
 _LEAST_MESSAGES = 10
-_SAME_DELAY = 0.1
+_SAME_DELAY = 0.2
+_ENOUGH_DELIVERIES = 1_000
+"""To tell whether the log's deliveries are late: the mean of fewer is a matter of luck."""
 
 
 class Known(NamedTuple):
@@ -138,9 +140,7 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
     elsewhen = False
     for protocol in asked.protocols:
         trial = trials.get(protocol)
-        if protocol in sizes and not (
-            trial and _differs(schedule.delivered_after, direct + trial.extra_delay)
-        ):
+        if protocol in sizes and not (trial and _differs(schedule, direct, trial)):
             costs.append(_from_log(protocol, sizes[protocol], peers, schedule.payload, trial))
         elif trial is None:
             costs.append(Cost(protocol, None, None, False, None, None, None, None, None))
@@ -203,9 +203,12 @@ def _try(
     return attempt(on_schedule(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
 
 
-def _differs(logged: float | None, direct: float) -> bool:
+def _differs(schedule: Schedule, direct: float, trial: Trial) -> bool:
     """Whether the log's deliveries were not those of a protocol that sends to everyone directly."""
-    return logged is not None and abs(logged - direct) > _SAME_DELAY * direct
+    logged, simulated = schedule.delivered_after, direct + trial.extra_delay
+    if logged is None or trial.deliveries < _ENOUGH_DELIVERIES:
+        return False
+    return abs(logged - simulated) > _SAME_DELAY * simulated
 
 
 def _over_all(protocol: str, known: Known) -> tuple[float, float]:

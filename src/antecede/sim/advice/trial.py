@@ -31,6 +31,7 @@ class Trial(NamedTuple):
     """Of all copies of a message's payload."""
     stored: float
     extra_delay: float
+    deliveries: int
 
 
 class Ledger(Probe):
@@ -103,4 +104,5 @@ def attempt(given: Scenario, progress: Callable[[float], None] = lambda _: None)
         payload_bytes=ledger.payloads / messages,
         stored=ledger.stored,
         extra_delay=extra,
+        deliveries=found.deliveries,
     )
