@@ -113,6 +113,8 @@ def _has_times(rows: pa.Table) -> bool:
 
 def _in_turn(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
     """From 0 on, and each process in its own order, whatever its clock says."""
+    if int(sent.max()) - int(sent.min()) > LONGEST:
+        raise InputError("the log's sends are more than 30 years apart; take out its times (--map time=)")
     times: np.ndarray = sent - sent.min()
     for whose in pasts.columns:
         low, high = np.searchsorted(pasts.senders, [whose, whose + 1])
