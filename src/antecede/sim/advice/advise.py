@@ -43,6 +43,8 @@ MOST_PEERS = 1_000
 """Members keep something of each other: beyond this many they do not fit."""
 _LEAST_MESSAGES = 10
 _SAME_DELAY = 0.2
+_LONG_ENOUGH = 20
+"""Delays that a simulated part should span."""
 _ENOUGH_DELIVERIES = 1_000
 """To tell whether the log's deliveries are late: the mean of fewer is a matter of luck."""
 
@@ -151,6 +153,11 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
         assumptions.append(
             f"the log's deliveries took {show(schedule.delivered_after)} on average, not what direct ones "
             "take, so its messages knew of others than they would have; what they carry is simulated"
+        )
+    if 0 < len(first) < messages and schedule.times[first].max() < _LONG_ENOUGH * direct:
+        assumptions.append(
+            f"the simulated part is {show(float(schedule.times[first].max()))} long, too short for messages "
+            "to have come round: simulated control bytes are too low; take more --deliveries"
         )
     chosen, reason, otherwise = recommend(costs, direct, asked.slack)
     return Advice(
