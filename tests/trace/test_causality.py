@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antecede.order import Execution, Kind, MessageId, Step, judge
+from antecede.trace import causality
+from antecede.trace import judge as judging
 from antecede.trace.executions import execution
 from antecede.trace.judge import judge_run
+from antecede.trace.pasts import number_type
 from random_executions import any_execution, as_rows
 
 
@@ -41,6 +46,17 @@ def test_every_root_is_a_violation_with_a_shortest_path(seed: int) -> None:
         path = judgement.path(violation)
         assert len(path) == len(finding.path)
         assert [finding.path[0], finding.path[-1]] == [finding.cause, finding.effect]
+
+
+def test_long_streams_take_wider_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert number_type(np.array([0, 65_534])) == np.uint16
+    assert number_type(np.array([0, 65_535])) == np.int32
+    for module in (causality, judging):
+        monkeypatch.setattr(module, "number_type", lambda _: np.dtype(np.int32))
+    for seed in range(60):
+        source = random.Random(seed)
+        table, members = as_rows(source, any_execution(source))
+        assert judge_run("r", table, members).verdict == judge(execution(table, members)).verdict
 
 
 def test_one_lost_message_is_one_finding() -> None:

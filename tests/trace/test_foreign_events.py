@@ -362,7 +362,7 @@ def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
     for name, examples in wrong.items():
         bad = BadRows(str(tmp_path / name), strict=False)
         with renamed(str(tmp_path / name), [THEIRS], bad=bad) as ours:
-            found, _, _ = audit_path(ours, "local", 10, None)
+            found = audit_path(ours, "local", 10, None).verdict
         assert (found.messages, found.deliveries, found.clean) == (1, 1, True)
         assert sorted(each for kind in bad.found for each in kind.examples) == examples
         assert bad.rows == len(examples)
@@ -392,7 +392,7 @@ def test_what_leaves_no_delivery_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("host,n,what,id\n1,0,PUB,70\n2,x,SUB,70\n")
     bad = BadRows("t", strict=False)
     with renamed(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
-        found, _, _ = audit_path(ours, "local", 10, None)
+        found = audit_path(ours, "local", 10, None).verdict
         with pytest.raises(InputError, match=r"no delivery.*the first row that is wrong: .*row 2, field n"):
             refuse_without_deliveries(ours, found, bad)
 

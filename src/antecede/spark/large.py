@@ -2,7 +2,7 @@
 
 Processes are dealt out to blocks, a task each (`trace.parcels` says what these do). One pass over the events
 makes numbers of names and parcels of rows; after that only parcels move. Rows are shuffled twice, at 7 bytes
-each; what senders had goes to every block, messages × streams × 4 bytes. The driver holds the names of the
+each; what senders had goes to every block, messages × streams × 2 bytes. The driver holds the names of the
 processes, a few numbers for each stream, and the sums.
 """
 

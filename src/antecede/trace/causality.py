@@ -9,7 +9,7 @@ remembered is in `State`. So a log may be larger than memory, and shared among w
 
 `order/` says the same in Python's integers and is the judge of this.
 
-Costs: rows × streams / 16 steps. State is processes × (streams × 9 + messages / 2) bytes.
+Costs: rows × streams / 16 steps. State is processes × (streams × 5 + messages / 2) bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import compiled
-from antecede.trace.pasts import Sends, chain, close
+from antecede.trace.pasts import Sends, chain, close, number_type
 
 SEND, DELIVER = 0, 1
 TIMES = 60
 """Stretches of time that deliveries are counted by."""
 _LEAST_ROOTS = 1_000
 _EVERYTHING = np.int32((1 << 31) - 1)
+"""More than any stream has, also if only its lower half is kept."""
 _1 = np.uint64(1)
 _NONE = np.uint64(0)
 
@@ -129,6 +130,7 @@ class Root(NamedTuple):
 def fresh(streams: Streams, most_roots: int = 0) -> State:
     """What is known of the processes of `streams` at the beginning, if the worst roots are wanted."""
     size, width = streams.audience.shape
+    kind = number_type(streams.first)
     # Which of them are the worst is known at the end only.
     most_roots = max(most_roots, _LEAST_ROOTS) if most_roots else 0
     bits = (size, (streams.messages >> 6) + 1)
@@ -140,8 +142,8 @@ def fresh(streams: Streams, most_roots: int = 0) -> State:
         so_far=np.zeros(bits, np.uint64),
         lacked=np.zeros(bits, np.uint64),
         barred=np.zeros(bits, np.uint64),
-        base=np.zeros((size, width), np.int32),
-        knows=np.zeros((size, width), np.int32),
+        base=np.zeros((size, width), kind),
+        knows=np.zeros((size, width), kind),
         sent=np.full(size, -1, np.int64),
         roots=np.zeros((most_roots, len(Root._fields)), np.int64),
         found=np.zeros(1, np.int64),
@@ -261,7 +263,9 @@ def gather(rows: Any, state: Any, sends: Any, where: Any, vectors: Any) -> Any:
                 state.sent[place] = message
             elif has(barred, message):
                 continue
-            knows[stream] = max(knows[stream], np.int32(message - sends.first[stream] + 1))
+            number = np.int32(message - sends.first[stream] + 1)
+            if number > knows[stream]:
+                knows[stream] = number
 
 
 @compiled
@@ -391,7 +395,7 @@ def count(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: Any, vector
             put(so_far, message)
             if has(lacked, message):
                 forget(state, place, message)
-            if base[stream] != _EVERYTHING:
+            if streams.audience[place, stream]:
                 base[stream] = advanced(first, stream, ever, so_far, base[stream])
 
 

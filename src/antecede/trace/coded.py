@@ -24,6 +24,8 @@ class Coded(NamedTuple):
     names: list[str]
     """Of the processes, by rank."""
     rows: Rows
+    times: np.ndarray
+    """Of each row."""
     began: int
     """When the first of all happened, and how long a stretch of time is."""
     stretch: int
@@ -119,7 +121,7 @@ def _numbered(
         stretch_of(time, began, stretch),
     )
     repeated = int(lost.sum()) - distinct
-    return Coded(names, own, began, stretch, streams, origin[sends], seq[sends], distinct, repeated)
+    return Coded(names, own, time, began, stretch, streams, origin[sends], seq[sends], distinct, repeated)
 
 
 def stretches(earliest: int, latest: int) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def graph_of_run(run: str, rows: pa.Table) -> Graph:
         log = coded(_to_all(rows), {})
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log.streams.messages, len(log.streams.origin)) as vectors:
+    with room_for_pasts(run, log.streams.first) as vectors:
         find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
         sizes = past_sizes(vectors)
         start, cause = immediate(log.streams.first, _previous(log), vectors, sizes, 0, len(vectors))

@@ -34,6 +34,7 @@ from antecede.trace.causality import (
 )
 from antecede.trace.coded import coded
 from antecede.trace.executions import Members
+from antecede.trace.pasts import number_type
 from antecede.trace.reader import metas, read_batches
 from antecede.trace.schema import Meta
 from antecede.trace.tally import ByOrigin, ByProcess, OverTime, Tally
@@ -76,7 +77,7 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLA
         log = coded(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log.streams.messages, len(log.streams.origin)) as vectors:
+    with room_for_pasts(run, log.streams.first) as vectors:
         found = settle(log.rows, log.streams, vectors, most)
     state, names = found.state, log.names
     verdict = verdict_of(
@@ -138,19 +139,20 @@ def tally_of(
 
 
 @contextmanager
-def room_for_pasts(run: str, messages: int, streams: int) -> Iterator[np.ndarray]:
-    """Room for the past of every message: in memory, or in a file of its own if it is much."""
-    size = 4 * messages * streams
+def room_for_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
+    """Room for the past of every message of these streams: in memory, or in a file if it is much."""
+    shape, kind = (int(first[-1]), len(first) - 1), number_type(first)
+    size = shape[0] * shape[1] * kind.itemsize
     if size > MOST_BYTES:
         raise InputError(
-            f"run {run} has {messages:,} messages in {streams:,} streams, whose pasts would take "
+            f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
             f"{size >> 30:,} GiB; up to {MOST_BYTES >> 30} GiB can be judged"
         )
     if size <= _IN_MEMORY:
-        yield np.zeros((messages, streams), np.int32)
+        yield np.zeros(shape, kind)
     else:
         with tempfile.TemporaryFile() as file:
-            yield np.memmap(file, np.int32, "w+", shape=(messages, streams))
+            yield np.memmap(file, kind, "w+", shape=shape)
 
 
 def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int]) -> Finding:

@@ -153,7 +153,7 @@ def gather_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
             orphans += int((rows.message < 0).sum())
             sent = rows.message[rows.kind == SEND]
             where[sent] = np.arange(len(sent))
-            vectors = np.empty((len(sent), len(plan.origin)), np.int32)
+            vectors = np.empty((len(sent), len(plan.origin)), state.knows.dtype)
             gather(rows, state, sends, where, vectors)
             at = index[rows.kind == SEND].tolist()
             for message, place, vector in zip(sent.tolist(), at, vectors, strict=True):
@@ -172,9 +172,9 @@ def close_all(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
     def work(_: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
         sends = sends_of(plan.streams(np.arange(0)))
-        with room_for_pasts(plan.run, plan.messages, len(plan.origin)) as vectors:
+        with room_for_pasts(plan.run, plan.first) as vectors:
             for _, _, message, previous, _, payload in parcels:
-                vectors[message] = np.frombuffer(payload, np.int32)
+                vectors[message] = np.frombuffer(payload, vectors.dtype)
                 sends.previous[message] = previous
             size = _sizes(vectors)
             cyclic = close(sends, vectors)
@@ -197,7 +197,7 @@ def bar_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
         state, sends = fresh(streams), sends_of(streams)
-        with room_for_pasts(plan.run, plan.messages, len(plan.origin)) as vectors:
+        with room_for_pasts(plan.run, plan.first) as vectors:
             rest = _head(parcels, state, vectors, sends)
             origins = plan.origin[sends.stream]
             following, begin = next_sends(sends.previous, origins, plan.processes)
@@ -217,7 +217,7 @@ def count_block(plan: Plan, most: int) -> Callable[[Batches], Iterator[pa.Record
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
         state, sends = fresh(streams, most), sends_of(streams)
-        with room_for_pasts(plan.run, plan.messages, len(plan.origin)) as vectors:
+        with room_for_pasts(plan.run, plan.first) as vectors:
             rest = _head(parcels, state, vectors, sends)
             gaps = find_gaps(streams, state)
             for rows, _ in _parts(plan, ranks, rest):
@@ -242,10 +242,10 @@ def paths(plan: Plan, roots: list[Root]) -> Callable[[Batches], Iterator[pa.Reco
         never = np.iinfo(np.int64).max
         got = np.full((len(roots), plan.processes), never)
         barred: dict[int, np.ndarray] = {}
-        with room_for_pasts(plan.run, plan.messages, len(plan.origin)) as vectors:
+        with room_for_pasts(plan.run, plan.first) as vectors:
             for block, part, number, previous, index, payload in parcels:
                 if part == VECTOR:
-                    vectors[number] = np.frombuffer(payload, np.int32)
+                    vectors[number] = np.frombuffer(payload, vectors.dtype)
                     at[number] = index
                 elif part == BARRED:
                     barred[int(plan.ranks(block)[number])] = np.frombuffer(payload, np.uint64)
@@ -279,7 +279,7 @@ def _head(
         elif part == BARRED:
             state.barred[number] = np.frombuffer(payload, np.uint64)
         elif part in (VECTOR, CLOSED) and vectors is not None and sends is not None:
-            vectors[number] = np.frombuffer(payload, np.int32)
+            vectors[number] = np.frombuffer(payload, vectors.dtype)
             sends.previous[number] = previous
     return iter(())
 

@@ -10,7 +10,7 @@ Around a cycle a message comes to be in its own past; then there is no such orde
 nothing changes.
 
 Costs: messages × streams × (1 + immediate dependencies a message) / 16 steps; vectors are messages × streams
-× 4 bytes, in a file if need be.
+× 2 bytes (4 if a stream is long), in a file if need be.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ class Sends(NamedTuple):
     """Of each message."""
     previous: np.ndarray
     """What its sender sent before; -1 if nothing."""
+
+
+def number_type(first: np.ndarray) -> np.dtype[Any]:
+    """What vectors over these streams are made of: two bytes if they can be, as less has to be moved then."""
+    longest = int(np.diff(first).max(initial=0))
+    return np.dtype(np.uint16 if longest < np.iinfo(np.uint16).max else np.int32)
 
 
 def close(sends: Sends, vectors: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.jit import compiled
-from antecede.trace.causality import DELIVER, SEND, Rows, Streams, find_pasts
+from antecede.trace.causality import DELIVER, SEND, find_pasts, sends_of
 from antecede.trace.coded import Coded, coded
 from antecede.trace.dependencies import Dependencies, dependencies
 from antecede.trace.executions import Members, destinations
@@ -87,8 +87,8 @@ def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tupl
     """Those of the rows of one run (as `one_group` gives them), and the run in numbers."""
     log = _coded(run, rows, {"": everyone})
     first = log.streams.first
-    with room_for_pasts(run, log) as vectors:
-        find_pasts(log.rows, log.streams, vectors)
+    with room_for_pasts(run, first) as vectors:
+        find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
         yield _pasts(log.names, first, log.streams.origin.astype(np.int64), vectors), log
 
 
@@ -111,17 +111,9 @@ def pasts_of_dependencies(given: Dependencies) -> Iterator[Pasts]:
     number_of = np.empty(size, np.int64)
     number_of[by_sender] = np.arange(size)
     first = np.searchsorted(process[by_sender], np.arange(len(rank) + 1))
-    nobody = Rows(*(np.empty(0, np.int64) for _ in Rows._fields))
-    everyone = np.ones((len(rank), len(rank)), np.bool_)
-    streams = Streams(first, np.arange(len(rank)), everyone)
-    nothing = np.empty(0, np.int64)
-    log = Coded(
-        names=sorted(given.senders), rows=nobody, times=nothing, streams=streams,
-        origins=nothing, seqs=nothing, orphans=0, repeated_orphans=0,
-    )  # fmt: skip
-    with room_for_pasts(given.run, log) as vectors:
+    with room_for_pasts(given.run, first) as vectors:
         aside = gather(given.order, process, number_of, first, given.start, given.cause, vectors)
-        found = _pasts(log.names, first, streams.origin, vectors)
+        found = _pasts(sorted(given.senders), first, np.arange(len(rank)), vectors)
         yield found._replace(out_of_turn=int(aside))
 
 
