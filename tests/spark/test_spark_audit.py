@@ -21,7 +21,7 @@ from antecede.spark.audit import LARGE_RUN, members_frame
 from antecede.spark.session import refuse_unshared, spark_path
 from antecede.trace.judge import COUNTS, Finding, judge_files, judge_run, total
 from antecede.trace.reader import trace_files
-from antecede.trace.schema import Meta
+from antecede.trace.schema import FIELDS, REQUIRED, Meta
 from random_executions import any_execution, as_rows
 
 
@@ -162,14 +162,40 @@ def told(finding: Finding) -> tuple[Any, ...]:
     )
 
 
-def test_large_and_small_runs_are_judged_side_by_side(spark: SparkSession, faulty: Path) -> None:
+@pytest.mark.parametrize("directly", [False, True])
+def test_large_and_small_runs_are_judged_side_by_side(
+    spark: SparkSession, faulty: Path, directly: bool
+) -> None:
+    """Also where workers read the files themselves."""
     local = {each.run: each.verdict for each in judge_files(faulty, trace_files(faulty))}
     events = read_events(spark, str(faulty))
     sizes = sorted(row["count"] for row in events.groupBy("run").count().collect())
-    result = audit(events, read_members(spark, str(faulty)), large_run=sizes[-2])
+    files = trace_files(faulty) if directly else []
+    result = audit(events, read_members(spark, str(faulty)), large_run=sizes[-2], files=files)
     assert dict(result.by_run()) == local
     assert result.first(1)[0].late == (total([*local.values()]).causal_pairs_late > 0)
     result.release()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": "sned"}, "run r: process a, index 0: kind 'sned'"),
+        ({"seq": 0}, "run r: process a, index 0: seq 0"),
+        ({"origin": None}, "part.parquet, row 1, field origin: it is empty"),
+        ({"origin": "b"}, "run r: process a, index 0: it sends a message of b"),
+    ],
+)
+def test_bad_rows_of_files_that_workers_read_are_named(
+    spark: SparkSession, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    row = dict(zip(REQUIRED, ("r", "g", "a", 0, "send", "a", 1, 0), strict=True))
+    schema = pa.schema([(name, FIELDS[name][0]) for name in REQUIRED])
+    rows = [{**row, **change}, row | {"index": 1, "seq": 2}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "part.parquet")
+    events = read_events(spark, str(tmp_path))
+    with pytest.raises(InputError, match=says):
+        audit(events, large_run=0, files=[tmp_path / "part.parquet"])
 
 
 def test_a_dataframe_without_a_column_is_refused_at_once(spark: SparkSession) -> None:

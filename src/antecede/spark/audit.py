@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,9 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
 from antecede.order import Verdict
-from antecede.spark.large import judge_large
+from antecede.spark.large import Work, judge_large, work_of
 from antecede.spark.session import first_line
 from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, RunAudit, judge_run, members_of
+from antecede.trace.reader import estimate_rows
 from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, refuse_newer
 from antecede.trace.tally import ByOrigin, ByProcess, Tally
 from antecede.trace.writer import META
@@ -136,6 +138,7 @@ def audit(
     *,
     strict: bool = True,
     large_run: int = LARGE_RUN,
+    files: Sequence[Path] = (),
 ) -> Audit:
     """Judge a DataFrame of events in the schema of traces, run by run.
 
@@ -143,7 +146,8 @@ def audit(
     meant for every process that its group's rows name. Rows with `destinations` say so themselves.
     The judging is done here and now and kept (`Audit.release` lets go of it). Bad rows raise an
     `InputError`, unless `strict` is off: then `Audit.errors` has the runs they spoil. Runs of more than
-    `large_run` rows are judged by many tasks each, one run after the other.
+    `large_run` rows are judged by many tasks each, one run after the other. If these very events lie in
+    Parquet `files` that every worker can open, workers read them there, which is faster.
     """
     check_columns(events.columns, "the DataFrame of events")
     spark = events.sparkSession
@@ -153,8 +157,9 @@ def audit(
     # As text: handing a column of lists to Python costs several times all the others.
     rows = events.select(*columns, *(F.to_json(column).alias("destinations") for column in addressed))
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
-    # Sorted, so that which of them is refused first does not depend on chance.
-    large = sorted(row.run for row in _large(rows, large_run).toLocalIterator())
+    all_small = bool(files) and estimate_rows(files) <= large_run
+    work = work_of(spark, files) if files and not all_small else None
+    large = [] if all_small else _large_runs(rows, work, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -171,9 +176,11 @@ def audit(
     judged = kept
     if large:
         of_members = _rows_of_members(known, large)
-        alone = [_judge_large(typed, run, of_members, most_violations, strict) for run in large]
+        alone = [_judge_large(typed, run, of_members, most_violations, strict, work) for run in large]
         made = spark.createDataFrame(pa.Table.from_pylist(alone, schema=_JUDGED))
         judged = judged.unionByName(made.select(*judged.columns))
+    if work is not None:
+        work.summary.unpersist()
     return Audit(
         judged=judged,
         kept=kept,
@@ -183,8 +190,11 @@ def audit(
     )
 
 
-def _large(rows: DataFrame, large: int) -> DataFrame:
-    return rows.groupBy("run").count().where(F.col("count") > large).where("run is not null")
+def _large_runs(rows: DataFrame, work: Work | None, large: int) -> list[str]:
+    """Sorted, so that which of them is refused first does not depend on chance."""
+    sizes = rows.select("run", F.lit(1).alias("rows")) if work is None else work.summary
+    found = sizes.where("run is not null").groupBy("run").agg(F.sum("rows").alias("rows"))
+    return sorted(row.run for row in found.where(F.col("rows") > large).toLocalIterator())
 
 
 def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:
@@ -192,13 +202,15 @@ def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:
     return [Meta(row.run, row.groups, schema_version=row.schema_version) for row in rows]
 
 
-def _judge_large(events: DataFrame, run: str, about: list[Meta], most: int, strict: bool) -> dict[str, Any]:
+def _judge_large(
+    events: DataFrame, run: str, about: list[Meta], most: int, strict: bool, work: Work | None
+) -> dict[str, Any]:
     mine = [meta for meta in about if meta.run == run]
     try:
         for meta in mine:
             refuse_newer(meta, f"the meta.json of run {run}")
         own = events.where(F.col("run") == run)
-        return _row(judge_large(run, own, members_of(mine).get(run, {}), most))
+        return _row(judge_large(run, own, members_of(mine).get(run, {}), most, work))
     except InputError as error:
         if strict:
             raise

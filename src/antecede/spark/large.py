@@ -9,12 +9,14 @@ processes, a few numbers for each stream, and the sums.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from antecede.errors import InputError
+from antecede.trace import direct
 from antecede.trace import parcels as P  # noqa: N812
 from antecede.trace.causality import COUNTED, TIMES, Root
 from antecede.trace.coded import no_kind, no_seq, not_its_own, same_index, sent_twice, stretches
@@ -32,8 +35,16 @@ from antecede.trace.schema import KINDS, REQUIRED
 _ROWS_A_PART = 512
 """Of one process: few enough that the pasts of what is delivered in a part stay near the processor."""
 _BLOCKS_A_CORE = 2
+_TASKS_A_CORE = 4
 _MOST_AUDIENCES = 100_000
 _PARCEL = from_arrow_schema(P.PARCEL)
+
+
+class Work(NamedTuple):
+    """Rows that workers read from files themselves (`trace.direct`)."""
+
+    items: DataFrame
+    summary: DataFrame
 
 
 class _Run(NamedTuple):
@@ -46,17 +57,20 @@ class _Run(NamedTuple):
     """Its sends: origin, seq, message."""
     dense: bool
     """Whether every origin numbers its messages from 1 on, all to one audience: then no table is needed."""
+    work: Work | None
 
     @property
     def spark(self) -> SparkSession:
         return self.rows.sparkSession
 
 
-def judge_large(run: str, events: DataFrame, members: Members, most: int) -> RunAudit:
+def judge_large(
+    run: str, events: DataFrame, members: Members, most: int, work: Work | None = None
+) -> RunAudit:
     """Judge the rows of one run, as `judge_run` does."""
     kept: list[DataFrame] = []
     try:
-        return _judge(_known(run, events, members, kept), most, kept)
+        return _judge(_known(run, events, members, work, kept), most, kept)
     finally:
         for frame in kept:
             frame.unpersist()
@@ -64,7 +78,7 @@ def judge_large(run: str, events: DataFrame, members: Members, most: int) -> Run
 
 def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     plan = run.plan
-    rows = _kept(_coded(run).mapInArrow(P.pack(plan), _PARCEL), kept)
+    rows = _kept(_packed(run), kept)
     barred: list[DataFrame] = []
     impossible = 0
     while True:
@@ -109,15 +123,15 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     )
 
 
-def _known(run: str, events: DataFrame, members: Members, kept: list[DataFrame]) -> _Run:
+def _known(run: str, events: DataFrame, members: Members, work: Work | None, kept: list[DataFrame]) -> _Run:
     """Who is there, who sends to whom, and how messages are numbered."""
     rows = events.select(*(name for name in (*REQUIRED, "destinations") if name in events.columns))
-    summary = _summary(run, rows)
+    summary = _summary(run, rows, work)
     seen: dict[str, set[str]] = {}
     for row in summary:
         seen.setdefault(row.group, set()).add(row.process)
     groups = {name: frozenset(members.get(name, those)) for name, those in seen.items()}
-    sends, audiences = _sends(run, rows.where("kind = 'send'"), groups, any(row.addressed for row in summary))
+    sends, audiences = _sends(run, rows, groups, any(row.addressed for row in summary), work)
     names = sorted({row.process for row in summary}.union(*members.values(), *audiences.values()))
     sets = {those: place for place, those in enumerate(dict.fromkeys(audiences.values()))}
     spark = events.sparkSession
@@ -165,10 +179,10 @@ def _known(run: str, events: DataFrame, members: Members, kept: list[DataFrame])
         lowest=lowest,
         width=-(-span // parts),
     )
-    return _Run(plan, names, rows, numbered, dense)
+    return _Run(plan, names, rows, numbered, dense, work)
 
 
-def _summary(run: str, rows: DataFrame) -> list[Any]:
+def _summary(run: str, rows: DataFrame, work: Work | None) -> list[Any]:
     """What there is of each process in each group; what no log can say is refused."""
     addressed = "destinations" in rows.columns
     wrong = {
@@ -177,16 +191,25 @@ def _summary(run: str, rows: DataFrame) -> list[Any]:
         "of no seq": F.col("seq") < 1,
         "not its own": (F.col("kind") == "send") & (F.col("origin") != F.col("process")),
     }
+    if work is not None:
+        told = work.summary.where(F.col("run") == run).withColumn("addressed", F.lit(False))
+    else:
+        told = rows.select(
+            "process",
+            "group",
+            F.lit(1).alias("rows"),
+            *(F.col("time").alias(name) for name in ("earliest", "latest")),
+            *(F.col("index").alias(name) for name in ("lowest", "highest")),
+            reduce(operator.or_, wrong.values()).alias("wrong"),
+            (F.col("destinations").isNotNull() if addressed else F.lit(False)).alias("addressed"),
+        )
+    least, most = ("earliest", "lowest"), ("latest", "highest", "wrong", "addressed")
     summary = (
-        rows.groupBy("process", "group")
+        told.groupBy("process", "group")
         .agg(
-            F.count("*").alias("rows"),
-            F.min("time").alias("earliest"),
-            F.max("time").alias("latest"),
-            F.min("index").alias("lowest"),
-            F.max("index").alias("highest"),
-            F.max(reduce(operator.or_, wrong.values())).alias("wrong"),
-            F.max(F.col("destinations").isNotNull() if addressed else F.lit(False)).alias("addressed"),
+            F.sum("rows").alias("rows"),
+            *(F.min(name).alias(name) for name in least),
+            *(F.max(name).alias(name) for name in most),
         )
         .collect()
     )
@@ -208,9 +231,12 @@ def _what_is_wrong(rows: DataFrame, wrong: dict[str, Column]) -> InputError:
 
 
 def _sends(
-    run: str, sends: DataFrame, groups: dict[str, frozenset[str]], addressed: bool
+    run: str, rows: DataFrame, groups: dict[str, frozenset[str]], addressed: bool, work: Work | None
 ) -> tuple[DataFrame, dict[str, frozenset[str]]]:
     """The sends with a key for whom they are meant for, and who that is."""
+    sends = rows.where("kind = 'send'")
+    if work is not None:
+        sends = work.items.mapInArrow(direct.sends_of(run), from_arrow_schema(direct.SENDS))
     audiences = {f"g{name}": those for name, those in groups.items()}
     key = F.concat(F.lit("g"), "group")
     if addressed:
@@ -230,6 +256,23 @@ def _sends(
     return sends.withColumn("key", key), audiences
 
 
+def work_of(spark: SparkSession, files: Sequence[Path]) -> Work | None:
+    """These files as work; None if they say whom messages are meant for, which only Spark reads."""
+    if any("destinations" in pq.ParquetFile(file).schema_arrow.names for file in files):
+        return None
+    pieces = direct.items(list(files))
+    tasks = min(len(pieces), _TASKS_A_CORE * _cores(spark))
+    numbered = [(*piece, place % tasks) for place, piece in enumerate(pieces)]
+    frame = spark.createDataFrame(numbered, "file string, first int, last int, task int")
+    items = frame.repartitionById(tasks, "task").select("file", "first", "last")
+    summary = items.mapInArrow(direct.summarise, from_arrow_schema(direct.SUMMARY)).persist()
+    bad = summary.agg(F.min("error").alias("error")).first()
+    if bad is not None and bad.error is not None:
+        summary.unpersist()
+        raise InputError(bad.error)
+    return Work(items, summary)
+
+
 def _messages(run: _Run) -> DataFrame:
     """The rows that send or deliver, with the message's number; none if nobody sent it."""
     rows = run.rows.where("kind != 'receive'")
@@ -245,6 +288,13 @@ def _messages(run: _Run) -> DataFrame:
     return rows.join(F.broadcast(streams), "origin", "left").withColumn(
         "message", F.when(number < F.col("end"), number)
     )
+
+
+def _packed(run: _Run) -> DataFrame:
+    """The rows as parcels."""
+    if run.work is not None and run.dense:
+        return run.work.items.mapInArrow(direct.pack(run.plan, run.names), _PARCEL)
+    return _coded(run).mapInArrow(P.pack(run.plan), _PARCEL)
 
 
 def _coded(run: _Run) -> DataFrame:

@@ -77,7 +77,9 @@ def audit_and_excerpt(
         from antecede.spark.audit import audit
         from antecede.spark.excerpt import near as near_on_spark
 
-        audited = audit(events, members, limit)
+        own = trace_files(local) if local is not None else []
+        readable = own if all(file.suffix == ".parquet" for file in own) else []
+        audited = audit(events, members, limit, files=readable)
         first = audited.first(limit)
         run, runs = audited.worst_run(first)
         tally = audited.tally(run) if run is not None else None

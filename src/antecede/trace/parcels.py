@@ -60,7 +60,7 @@ HELLO, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, BARRED, EVER, COUNTS, ORIGINS, OVER_
 )
 """Parts that are not rows; those of rows are counted from 0."""
 LARGEST_MESSAGE = (1 << 31) - 3
-_PACKED_ROWS = 1 << 20
+PACKED_ROWS = 1 << 20
 _EMITTED_BYTES = 1 << 24
 
 Batches = Iterable[pa.RecordBatch]
@@ -113,31 +113,35 @@ def pack(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Rows of `CODED`, in any order, to parcels: a process's rows of one part together."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for table in _many(batches, _PACKED_ROWS):
-            rank, index, what, time = (table.column(name).to_numpy() for name in CODED.names)
-            since = index.view(np.uint64) - np.uint64(plan.lowest % (1 << 64))
-            part, offset = np.divmod(since, np.uint64(plan.width))
-            order = np.argsort(rank.astype(np.uint16) if plan.processes < 1 << 16 else rank, kind="stable")
-            if (np.diff(since[order].view(np.int64))[np.diff(rank[order]) == 0] < 0).any():
-                order = np.lexsort((since, rank))
-            rank, part = rank[order], part[order].view(np.int64)
-            new = np.ones(len(order), np.bool_)
-            new[1:] = (np.diff(rank) != 0) | (np.diff(part) != 0)
-            begin = np.flatnonzero(new)
-            rows = np.empty(len(order), plan.row)
-            rows["offset"], rows["what"] = offset[order], what[order]
-            rows["time"] = stretch_of(time, plan.began, plan.stretch)[order]
-            bounds = (np.append(begin, len(order)) * plan.row.itemsize).astype(np.int32)
-            payload = pa.Array.from_buffers(
-                pa.binary(), len(begin), [None, pa.py_buffer(bounds), pa.py_buffer(rows)]
-            )
-            nothing = pa.array(np.zeros(len(begin), np.int64))
-            rank = rank[begin].astype(np.int64)
-            columns = [pa.array((rank % plan.blocks).astype(np.int32)), pa.array(part[begin])]
-            columns += [pa.array(rank // plan.blocks), nothing, nothing, payload]
-            yield pa.RecordBatch.from_arrays(columns, schema=PARCEL)
+        for table in _many(batches, PACKED_ROWS):
+            yield packed(plan, *(table.column(name).to_numpy() for name in CODED.names))
 
     return work
+
+
+def packed(
+    plan: Plan, rank: np.ndarray, index: np.ndarray, what: np.ndarray, time: np.ndarray
+) -> pa.RecordBatch:
+    """The parcels of some rows."""
+    since = index.view(np.uint64) - np.uint64(plan.lowest % (1 << 64))
+    part, offset = np.divmod(since, np.uint64(plan.width))
+    order = np.argsort(rank.astype(np.uint16) if plan.processes < 1 << 16 else rank, kind="stable")
+    if (np.diff(since[order].view(np.int64))[np.diff(rank[order]) == 0] < 0).any():
+        order = np.lexsort((since, rank))
+    rank, part = rank[order], part[order].view(np.int64)
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(rank) != 0) | (np.diff(part) != 0)
+    begin = np.flatnonzero(new)
+    rows = np.empty(len(order), plan.row)
+    rows["offset"], rows["what"] = offset[order], what[order]
+    rows["time"] = stretch_of(time, plan.began, plan.stretch)[order]
+    bounds = (np.append(begin, len(order)) * plan.row.itemsize).astype(np.int32)
+    payload = pa.Array.from_buffers(pa.binary(), len(begin), [None, pa.py_buffer(bounds), pa.py_buffer(rows)])
+    nothing = pa.array(np.zeros(len(begin), np.int64))
+    rank = rank[begin].astype(np.int64)
+    columns = [pa.array((rank % plan.blocks).astype(np.int32)), pa.array(part[begin])]
+    columns += [pa.array(rank // plan.blocks), nothing, nothing, payload]
+    return pa.RecordBatch.from_arrays(columns, schema=PARCEL)
 
 
 def gather_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

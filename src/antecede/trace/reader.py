@@ -80,7 +80,7 @@ def check_files(files: list[Path]) -> None:
             open_parquet(file)
 
 
-def estimate_rows(files: list[Path]) -> int:
+def estimate_rows(files: Sequence[Path]) -> int:
     """How many rows a trace has: exact for Parquet, from its size for text."""
     return sum(
         open_parquet(file).metadata.num_rows
@@ -180,17 +180,19 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
         raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
 
 
-def read_coded(file: Path, names: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_coded(
+    file: Path, names: Sequence[str], numbers: Sequence[str], row_groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Some columns of a Parquet file that `open_parquet` has looked at, those of names as dictionaries."""
     kinds = [pa.dictionary(pa.int32(), pa.string())] * len(names) + [pa.int64()] * len(numbers)
     schema = pa.schema(list(zip([*names, *numbers], kinds, strict=True)))
     before = 0
     try:
         for batch in pq.ParquetFile(file, read_dictionary=list(names)).iter_batches(
-            _CODED_ROWS, columns=[*names, *numbers, "time"]
+            _CODED_ROWS, row_groups, columns=[*dict.fromkeys([*names, *numbers, "time"])]
         ):
             table = pa.Table.from_batches([batch])
-            _check_nulls(table.select([*names, *numbers, "time"]), file, before)
+            _check_nulls(table, file, before)
             before += batch.num_rows
             yield from _cast(table.select([*names, *numbers]), schema, file).to_batches()
     except (pa.ArrowException, OSError) as error:
