@@ -17,7 +17,8 @@ from antecede.sim import chance
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.spark import audit, read_events, read_members
-from antecede.spark.audit import LARGE_RUN, members_frame
+from antecede.spark.audit import members_frame
+from antecede.spark.large import LARGE_RUN
 from antecede.spark.session import refuse_unshared, spark_path
 from antecede.trace.judge import COUNTS, Finding, judge_files, judge_run, total
 from antecede.trace.reader import trace_files

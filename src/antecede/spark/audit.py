@@ -21,10 +21,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
 from antecede.order import Verdict
-from antecede.spark.large import Work, judge_large, work_of
+from antecede.spark.large import LARGE_RUN, Work, judge_large, large_runs
 from antecede.spark.session import first_line
 from antecede.trace.judge import COUNTS, MOST_VIOLATIONS, Finding, RunAudit, judge_run, members_of
-from antecede.trace.reader import estimate_rows
 from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, refuse_newer
 from antecede.trace.tally import ByOrigin, ByProcess, Tally
 from antecede.trace.writer import META
@@ -73,8 +72,6 @@ _JUDGED = pa.schema(
         ("tally", _TALLY),
     ]
 )
-LARGE_RUN = 2_000_000
-"""Rows of a run above which one task is not enough."""
 _MEMBERS = "run string, groups map<string, array<string>>, schema_version int"
 
 
@@ -157,9 +154,7 @@ def audit(
     # As text: handing a column of lists to Python costs several times all the others.
     rows = events.select(*columns, *(F.to_json(column).alias("destinations") for column in addressed))
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
-    all_small = bool(files) and estimate_rows(files) <= large_run
-    work = work_of(spark, files) if files and not all_small else None
-    large = [] if all_small else _large_runs(rows, work, large_run)
+    work, large = large_runs(spark, rows, files, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -188,13 +183,6 @@ def audit(
         violations=judged.select("run", F.inline("findings")),
         tallies=judged.where("error is null").select("run", "tally"),
     )
-
-
-def _large_runs(rows: DataFrame, work: Work | None, large: int) -> list[str]:
-    """Sorted, so that which of them is refused first does not depend on chance."""
-    sizes = rows.select("run", F.lit(1).alias("rows")) if work is None else work.summary
-    found = sizes.where("run is not null").groupBy("run").agg(F.sum("rows").alias("rows"))
-    return sorted(row.run for row in found.where(F.col("rows") > large).toLocalIterator())
 
 
 def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:

@@ -5,9 +5,9 @@ Runs are done in parallel, each by one task, as audits are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -16,28 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
-from antecede.trace.graph import EXACT_WIDTH, Figures, edges, figures, graph_of_run
+from antecede.spark.large import LARGE_RUN, graph_large, large_runs
+from antecede.trace.graph import EXACT_WIDTH, TOLD, Figures, graph_of_run, told
 from antecede.trace.schema import FIELDS, REQUIRED, check_columns
-
-_NUMBERS = pa.map_(pa.int64(), pa.int64())
-_BUSIEST = pa.list_(pa.struct([("message", pa.string()), ("effects", pa.int64())]))
-_TYPES = {
-    "dependencies_mean": pa.float64(),
-    "dependencies_histogram": _NUMBERS,
-    "busiest": _BUSIEST,
-}
-_FIGURES = pa.struct(
-    [(name, _TYPES.get(name, pa.int64())) for name in Figures.__struct_fields__ if name != "run"]
-)
-_DONE = pa.schema(
-    [
-        ("run", pa.string()),
-        ("error", pa.string()),
-        ("cause", pa.string()),
-        ("effect", pa.string()),
-        ("figures", _FIGURES),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -60,24 +41,37 @@ class DependencyGraphs:
             yield msgspec.convert(row.asDict(recursive=True), Figures)
 
 
-def graph(events: DataFrame, *, exact_width: int = EXACT_WIDTH) -> DependencyGraphs:
+def graph(
+    events: DataFrame,
+    *,
+    exact_width: int = EXACT_WIDTH,
+    large_run: int = LARGE_RUN,
+    files: Sequence[Path] = (),
+) -> DependencyGraphs:
     """The immediate-dependency graph of every run of a DataFrame of events in the schema of traces.
 
     The largest antichain is found for runs of fewer than `exact_width` messages. It is all done here and now
-    and kept (`DependencyGraphs.release` lets go of it). Bad rows raise an `InputError`.
+    and kept (`DependencyGraphs.release` lets go of it). Bad rows raise an `InputError`. Runs of more than
+    `large_run` rows are gone through by many tasks each; `files` is as in `audit`.
     """
     check_columns(events.columns, "the DataFrame of events")
     rows = events.select(*(F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in REQUIRED))
+    spark = events.sparkSession
+    work, large = large_runs(spark, rows, files, large_run)
+    small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
-    tasks = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    done = (
-        rows.repartition(tasks, "run")
-        .groupBy("run")
-        .applyInArrow(_graph(exact_width), from_arrow_schema(_DONE))
-        .persist()
-    )
-    bad = done.where("error is not null").first()
-    if bad is not None:
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    schema = from_arrow_schema(TOLD)
+    done = small.repartition(tasks, "run").groupBy("run").applyInArrow(_graph(exact_width), schema)
+    kept: list[DataFrame] = [work.summary] if work is not None else []
+    for run in large:
+        own = rows.where(F.col("run") == run)
+        done = done.unionByName(graph_large(run, own, work, exact_width, schema, kept))
+    done = done.persist()
+    bad = done.agg(F.min("error").alias("error")).first()
+    for frame in kept:
+        frame.unpersist()
+    if bad is not None and bad.error is not None:
         raise InputError(bad.error)
     return DependencyGraphs(
         done=done,
@@ -89,15 +83,9 @@ def graph(events: DataFrame, *, exact_width: int = EXACT_WIDTH) -> DependencyGra
 def _graph(exact_width: int) -> Callable[[pa.Table], pa.Table]:
     def make(rows: pa.Table) -> pa.Table:
         run = rows.column("run")[0].as_py()
-        about: dict[str, Any] = {"run": run}
         try:
-            made = graph_of_run(run, rows)
+            return told(graph_of_run(run, rows), exact_width)
         except InputError as error:
-            return pa.Table.from_pylist([about | {"error": str(error)}], schema=_DONE)
-        about["figures"] = msgspec.structs.asdict(figures(made, exact_width))
-        about["figures"]["dependencies_histogram"] = list(about["figures"]["dependencies_histogram"].items())
-        about["figures"]["busiest"] = [msgspec.structs.asdict(each) for each in about["figures"]["busiest"]]
-        told = pa.Table.from_pylist([about], schema=_DONE)
-        return pa.concat_tables([told, edges(made)], promote_options="default").select(_DONE.names)
+            return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=TOLD)
 
     return make

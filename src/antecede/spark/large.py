@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from antecede.errors import InputError
@@ -29,9 +30,13 @@ from antecede.trace import parcels as P  # noqa: N812
 from antecede.trace.causality import COUNTED, TIMES, Root
 from antecede.trace.coded import no_kind, no_seq, not_its_own, same_index, sent_twice, stretches
 from antecede.trace.executions import Members
+from antecede.trace.graph_parcels import graph_of_parcels
 from antecede.trace.judge import RunAudit, finding, tally_of, verdict_of
+from antecede.trace.reader import estimate_rows
 from antecede.trace.schema import KINDS, REQUIRED
 
+LARGE_RUN = 2_000_000
+"""Rows of a run above which one task is not enough."""
 _ROWS_A_PART = 512
 """Of one process: few enough that the pasts of what is delivered in a part stay near the processor."""
 _BLOCKS_A_CORE = 2
@@ -76,7 +81,20 @@ def judge_large(
             frame.unpersist()
 
 
-def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
+class _Pasts(NamedTuple):
+    """What is known once every message's past is."""
+
+    rows: DataFrame
+    gathered: DataFrame
+    had: DataFrame
+    """What each message's sender had."""
+    closed: DataFrame
+    """The pasts that are more than that."""
+    barred: list[DataFrame]
+    impossible: int
+
+
+def _pasts(run: _Run, kept: list[DataFrame]) -> _Pasts:
     plan = run.plan
     rows = _kept(_packed(run), kept)
     barred: list[DataFrame] = []
@@ -85,14 +103,48 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
         gathered = _kept(_by_block(run, P.gather_block(plan), rows, *barred), kept)
         _refuse(run, gathered)
         had = gathered.where(F.col("part") == P.VECTOR)
-        closed = _kept(had.coalesce(1).mapInArrow(P.close_all(plan), _PARCEL), kept)
-        _refuse(run, closed)
-        pasts = [_to_every_block(plan, each) for each in (had, closed.where(F.col("part") == P.CLOSED))]
-        if barred or not _sum(closed, P.CYCLIC):
-            break
-        barred = [_kept(_by_block(run, P.bar_block(plan), rows, *pasts), kept)]
+        closing = _kept(had.coalesce(1).mapInArrow(P.close_all(plan), _PARCEL), kept)
+        _refuse(run, closing)
+        closed = closing.where(F.col("part") == P.CLOSED)
+        if barred or not _sum(closing, P.CYCLIC):
+            return _Pasts(rows, gathered, had, closed, barred, impossible)
+        every = [_to_every_block(plan, each) for each in (had, closed)]
+        barred = [_kept(_by_block(run, P.bar_block(plan), rows, *every), kept)]
         _refuse(run, barred[0])
         impossible = _sum(barred[0], P.BARRED, "previous")
+
+
+def graph_large(
+    run: str,
+    events: DataFrame,
+    work: Work | None,
+    exact_width: int,
+    schema: StructType,
+    kept: list[DataFrame],
+) -> DataFrame:
+    """The graph of one run, as rows of `schema`, made by one task from what many found. `kept` is what Spark
+    keeps until that is done."""
+    known = _known(run, events, {}, work, kept, together=True)
+    pasts = _pasts(known, kept)
+    parcels = [pasts.had, pasts.closed]
+    if not known.dense:
+        nothing = (F.lit(0).cast("long").alias(name) for name in ("previous", "index"))
+        keys = known.numbered.select(
+            F.lit(0).alias("block"),
+            F.lit(P.KEY).cast("long").alias("part"),
+            F.col("message").alias("number"),
+            *nothing,
+            F.encode(F.col("seq").cast("string"), "utf-8").alias("payload"),
+        )
+        parcels.append(keys)
+    every = reduce(DataFrame.unionByName, parcels).repartition(1).sortWithinPartitions("part", "number")
+    return every.mapInArrow(graph_of_parcels(known.plan, known.names, exact_width), schema)
+
+
+def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
+    plan = run.plan
+    rows, gathered, had, closed, barred, impossible = _pasts(run, kept)
+    pasts = [_to_every_block(plan, each) for each in (had, closed)]
     known = gathered.where(F.col("part") != P.VECTOR)
     counted = _kept(_by_block(run, P.count_block(plan, most), rows, known, *pasts), kept)
     _refuse(run, counted)
@@ -123,10 +175,19 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     )
 
 
-def _known(run: str, events: DataFrame, members: Members, work: Work | None, kept: list[DataFrame]) -> _Run:
-    """Who is there, who sends to whom, and how messages are numbered."""
+def _known(
+    run: str,
+    events: DataFrame,
+    members: Members,
+    work: Work | None,
+    kept: list[DataFrame],
+    together: bool = False,
+) -> _Run:
+    """Who is there, who sends to whom, and how messages are numbered; `together`, all is meant for all."""
     rows = events.select(*(name for name in (*REQUIRED, "destinations") if name in events.columns))
-    summary = _summary(run, rows, work)
+    if together:
+        rows = rows.select(*REQUIRED).withColumn("group", F.lit(""))
+    summary = _summary(run, rows, work, together)
     seen: dict[str, set[str]] = {}
     for row in summary:
         seen.setdefault(row.group, set()).add(row.process)
@@ -182,7 +243,7 @@ def _known(run: str, events: DataFrame, members: Members, work: Work | None, kep
     return _Run(plan, names, rows, numbered, dense, work)
 
 
-def _summary(run: str, rows: DataFrame, work: Work | None) -> list[Any]:
+def _summary(run: str, rows: DataFrame, work: Work | None, together: bool) -> list[Any]:
     """What there is of each process in each group; what no log can say is refused."""
     addressed = "destinations" in rows.columns
     wrong = {
@@ -193,6 +254,7 @@ def _summary(run: str, rows: DataFrame, work: Work | None) -> list[Any]:
     }
     if work is not None:
         told = work.summary.where(F.col("run") == run).withColumn("addressed", F.lit(False))
+        told = told.withColumn("group", F.lit("")) if together else told
     else:
         told = rows.select(
             "process",
@@ -237,6 +299,7 @@ def _sends(
     sends = rows.where("kind = 'send'")
     if work is not None:
         sends = work.items.mapInArrow(direct.sends_of(run), from_arrow_schema(direct.SENDS))
+        sends = sends.withColumn("group", F.lit("")) if [*groups] == [""] else sends
     audiences = {f"g{name}": those for name, those in groups.items()}
     key = F.concat(F.lit("g"), "group")
     if addressed:
@@ -256,7 +319,20 @@ def _sends(
     return sends.withColumn("key", key), audiences
 
 
-def work_of(spark: SparkSession, files: Sequence[Path]) -> Work | None:
+def large_runs(
+    spark: SparkSession, rows: DataFrame, files: Sequence[Path], large: int
+) -> tuple[Work | None, list[str]]:
+    """The runs that one task is not enough for, and if these rows lie in `files`, how workers read them."""
+    if files and estimate_rows(files) <= large:
+        return None, []
+    work = _work(spark, files) if files else None
+    sizes = rows.select("run", F.lit(1).alias("rows")) if work is None else work.summary
+    found = sizes.where("run is not null").groupBy("run").agg(F.sum("rows").alias("rows"))
+    # Sorted, so that which of them is refused first does not depend on chance.
+    return work, sorted(row.run for row in found.where(F.col("rows") > large).toLocalIterator())
+
+
+def _work(spark: SparkSession, files: Sequence[Path]) -> Work | None:
     """These files as work; None if they say whom messages are meant for, which only Spark reads."""
     if any("destinations" in pq.ParquetFile(file).schema_arrow.names for file in files):
         return None

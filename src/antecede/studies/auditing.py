@@ -77,14 +77,18 @@ def audit_and_excerpt(
         from antecede.spark.audit import audit
         from antecede.spark.excerpt import near as near_on_spark
 
-        own = trace_files(local) if local is not None else []
-        readable = own if all(file.suffix == ".parquet" for file in own) else []
-        audited = audit(events, members, limit, files=readable)
+        audited = audit(events, members, limit, files=readable(local))
         first = audited.first(limit)
         run, runs = audited.worst_run(first)
         tally = audited.tally(run) if run is not None else None
         outcome = Outcome(audited.total(), first, "spark", tally, run if runs > 1 else None)
         return outcome, _excerpts(first, choose, lambda those: near_on_spark(events, those))
+
+
+def readable(local: Path | None) -> list[Path]:
+    """The files of a local trace, if workers can read them themselves."""
+    files = trace_files(local) if local is not None else []
+    return files if all(file.suffix == ".parquet" for file in files) else []
 
 
 def _worst(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | None:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.studies.auditing import Progress, events_on_spark, local_path, wants_spark
+from antecede.studies.auditing import Progress, events_on_spark, local_path, readable, wants_spark
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
 from antecede.trace.graph import (
@@ -59,7 +59,7 @@ def graph_path(
 
         if out is not None:
             refuse_unshared(events.sparkSession, out)
-        made = graph(events, exact_width=exact_width)
+        made = graph(events, exact_width=exact_width, files=readable(local))
         found = list(made.by_run())
         if out is not None:
             made.edges.write.parquet(str((out / _ASIDE).resolve()))

@@ -78,6 +78,28 @@ class Figures(msgspec.Struct, frozen=True):
     busiest: list[Busy]
 
 
+_COUNTS = pa.map_(pa.int64(), pa.int64())
+_BUSIEST = pa.list_(pa.struct([("message", pa.string()), ("effects", pa.int64())]))
+_TYPES = {
+    "dependencies_mean": pa.float64(),
+    "dependencies_histogram": _COUNTS,
+    "busiest": _BUSIEST,
+}
+_FIGURES_TYPE = pa.struct(
+    [(name, _TYPES.get(name, pa.int64())) for name in Figures.__struct_fields__ if name != "run"]
+)
+TOLD = pa.schema(
+    [
+        ("run", pa.string()),
+        ("error", pa.string()),
+        ("cause", pa.string()),
+        ("effect", pa.string()),
+        ("figures", _FIGURES_TYPE),
+    ]
+)
+"""What Spark's tasks say of graphs: an edge a row, and the figures in a row of their own."""
+
+
 def graph_of_run(run: str, rows: pa.Table) -> Graph:
     """The graph of one run's rows, in whatever order they come."""
     try:
@@ -167,6 +189,15 @@ def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> Figures:
         antichain=len(largest_antichain(graph.start, graph.cause, graph.order)) if exact else None,
         busiest=[Busy(str(graph.names[each]), int(effects[each])) for each in busiest],
     )
+
+
+def told(graph: Graph, exact_width: int = EXACT_WIDTH) -> pa.Table:
+    """The edges and the figures, as rows of `TOLD`."""
+    about = msgspec.structs.asdict(figures(graph, exact_width))
+    about["dependencies_histogram"] = list(about["dependencies_histogram"].items())
+    about["busiest"] = [msgspec.structs.asdict(each) for each in about["busiest"]]
+    first = pa.Table.from_pylist([{"run": graph.run, "figures": about}], schema=TOLD)
+    return pa.concat_tables([first, edges(graph)], promote_options="default").select(TOLD.names)
 
 
 def graph_files(path: Path, files: list[Path]) -> Iterator[Graph]:

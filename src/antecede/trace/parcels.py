@@ -55,9 +55,8 @@ PARCEL = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-HELLO, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, BARRED, EVER, COUNTS, ORIGINS, OVER_TIME, VECTOR, CLOSED = range(
-    -13, 0
-)
+HELLO, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, BARRED = range(-14, -7)
+EVER, COUNTS, ORIGINS, OVER_TIME, VECTOR, CLOSED, KEY = range(-7, 0)
 """Parts that are not rows; those of rows are counted from 0."""
 LARGEST_MESSAGE = (1 << 31) - 3
 PACKED_ROWS = 1 << 20
@@ -335,7 +334,7 @@ def _by_block(
     """From what is done with a block's parcels to what is done with a partition, which has one block."""
 
     def on_batches(batches: Batches) -> Iterator[pa.RecordBatch]:
-        parcels = _parcels(batches)
+        parcels = parcels_of(batches)
         first = next(parcels, None)
         if first is None:
             return
@@ -367,7 +366,7 @@ def _batch(parcels: list[Parcel]) -> pa.RecordBatch:
     )
 
 
-def _parcels(batches: Batches) -> Iterator[Parcel]:
+def parcels_of(batches: Batches) -> Iterator[Parcel]:
     for batch in batches:
         numbers = [batch.column(name).to_pylist() for name in PARCEL.names[:-1]]
         payloads = batch.column("payload")
