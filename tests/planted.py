@@ -1,12 +1,14 @@
-"""Traces with a violation that was put there, for pages and excerpts."""
+"""Traces with a violation that was put there, for pages and excerpts; and faults planted in any run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antecede.trace.judge import Finding, judge_run
 from antecede.trace.schema import SCHEMA
@@ -53,3 +55,38 @@ def busy() -> pa.Table:
     events += [(process, "deliver", f"x:{number}", 99) for process in mine for number in range(51, 101)]
     events += [("n2", "deliver", "n0:1", 100)] * 40 + [("n1", "deliver", "n0:1", 100)] * 40
     return table(events)
+
+
+class Spoilt(NamedTuple):
+    """A run with faults, and how many there are of each kind."""
+
+    rows: pa.Table
+    displaced: int
+    repeated: int
+    dropped: int
+
+
+def spoil(rows: pa.Table, seed: int, faults: int, reach: int = 1 << 30) -> Spoilt:
+    """Displace, repeat or drop so many deliveries of one run at random; indices are counted anew.
+
+    What is displaced or repeated comes at most `reach` events from where it was.
+    """
+    source = np.random.default_rng(seed)
+    process = rows.column("process").combine_chunks().dictionary_encode().indices.to_numpy()
+    place = rows.column("index").to_numpy().astype(np.float64)
+    deliveries = np.flatnonzero(pc.equal(rows.column("kind"), "deliver"))
+    chosen = source.choice(deliveries, faults, replace=False)
+    displaced, repeated, dropped = np.split(chosen, np.sort(source.integers(faults + 1, size=2)))
+    moved = np.concatenate([displaced, repeated])
+    by_process = np.lexsort((place, process))
+    first, end = (np.searchsorted(process[by_process], process[moved], side) for side in ("left", "right"))
+    was = np.argsort(by_process)[moved]
+    neighbour = by_process[source.integers(np.maximum(first, was - reach), np.minimum(end, was + reach + 1))]
+    kept = np.setdiff1d(np.arange(len(rows)), np.concatenate([displaced, dropped]))
+    taken = np.concatenate([kept, moved])
+    place = np.concatenate([place[kept], place[neighbour] + source.uniform(-0.9, 0.9, len(moved))])
+    taken = taken[np.lexsort((place, process[taken]))]
+    index = np.arange(len(taken)) - np.searchsorted(process[taken], process[taken])
+    made = rows.take(taken)
+    made = made.set_column(made.column_names.index("index"), "index", pa.array(index))
+    return Spoilt(made, len(displaced), len(repeated), len(dropped))

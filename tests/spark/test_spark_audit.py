@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antecede.errors import InputError
-from antecede.sim import chance
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.spark import audit, read_events, read_members
@@ -23,29 +22,8 @@ from antecede.spark.session import refuse_unshared, spark_path
 from antecede.trace.judge import COUNTS, Finding, judge_files, judge_run, total
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, REQUIRED, Meta
+from planted import spoil
 from random_executions import any_execution, as_rows
-
-
-def plant_faults(trace: Path, seed: int, count: int) -> None:
-    """Swap, drop and repeat random deliveries in a trace's only part."""
-    part = trace / "part-00000.parquet"
-    table = pq.read_table(part)
-    rows = table.to_pylist()
-    draws = iter(chance.draw(chance.key(seed), n) for n in range(10 * count))
-    for _ in range(count):
-        deliveries = [row for row in rows if row["kind"] == "deliver"]
-        one = deliveries[chance.between(next(draws), 0, len(deliveries))]
-        match chance.between(next(draws), 0, 3):
-            case 0:
-                rows.remove(one)
-            case 1:
-                here = [row for row in deliveries if row["process"] == one["process"]]
-                other = here[chance.between(next(draws), 0, len(here))]
-                one["index"], other["index"] = other["index"], one["index"]
-            case _:
-                last = max(row["index"] for row in rows if row["process"] == one["process"])
-                rows.append({**one, "index": last + 1})
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), part)
 
 
 @pytest.fixture
@@ -53,8 +31,10 @@ def faulty(tmp_path: Path) -> Path:
     """Several runs, each with planted faults."""
     for seed in range(4):
         given = scenario(protocol="mbcp", peers=3 + seed, seconds=1, seed=seed)
-        simulate_to(tmp_path / "runs" / given.key(), given)
-        plant_faults(tmp_path / "runs" / given.key(), seed, count=1 + 3 * seed)
+        trace = tmp_path / "runs" / given.key()
+        simulate_to(trace, given)
+        part = trace / "part-00000.parquet"
+        pq.write_table(spoil(pq.read_table(part), seed, faults=1 + 3 * seed).rows, part)
     return tmp_path / "runs"
 
 
