@@ -1,0 +1,47 @@
+"""The opponent: vector clocks in plain Python, as one would write them for a log of sends and deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import le
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+Row = tuple[int, bool, int, int]
+"""Process, whether it sends, the message's origin and seq; in an order in which sends come first."""
+
+
+def check(rows: Iterable[Row], processes: int) -> int:
+    """How many deliveries came before something that their sender had."""
+    has = [[0] * processes for _ in range(processes)]
+    had: dict[tuple[int, int], list[int]] = {}
+    early = 0
+    for process, sends, origin, seq in rows:
+        mine = has[process]
+        if sends:
+            had[origin, seq] = mine.copy()
+        elif not all(map(le, had[origin, seq], mine)):
+            early += 1
+        mine[origin] += 1
+    return early
+
+
+def read_rows(files: Iterable[Path], names: list[str], most: int) -> list[Row]:
+    """The first rows of a trace as it was recorded, in the order of time."""
+    ranks = pa.array(names)
+    rows: list[Row] = []
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(columns=["process", "kind", "origin", "seq"]):
+            columns = (
+                pc.index_in(batch.column("process"), ranks),
+                pc.equal(batch.column("kind"), "send"),
+                pc.index_in(batch.column("origin"), ranks),
+                batch.column("seq"),
+            )
+            rows += zip(*(column.to_pylist() for column in columns), strict=True)
+            if len(rows) >= most:
+                return rows[:most]
+    return rows

@@ -1,0 +1,64 @@
+"""Running a process and seeing how much memory it and all its children have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+EVERY = 0.5
+"""Seconds between two looks."""
+
+
+class Watched(NamedTuple):
+    """What a process said, took and had."""
+
+    said: str
+    seconds: float
+    peak_bytes: int
+    """Of it and all its children together, at the worst of the looks."""
+
+
+def run(command: Sequence[str], cores: int) -> Watched:
+    """Run a command on so many of this process's cores; if it fails, so does this."""
+    mine = sorted(os.sched_getaffinity(0))[:cores]
+    peak = 0
+    with tempfile.TemporaryFile("w+") as out:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdout=out, text=True, preexec_fn=lambda: os.sched_setaffinity(0, mine)
+        )
+        while True:
+            try:
+                process.wait(EVERY)
+                break
+            except subprocess.TimeoutExpired:
+                peak = max(peak, sum(map(proportional_bytes, family(process.pid))))
+        seconds = time.perf_counter() - began
+        out.seek(0)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} ends with exit code {process.returncode}")
+        return Watched(out.read(), seconds, peak)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children: list[int] = []
+    for threads in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it has just ended
+            children += map(int, threads.read_text().split())
+    return [pid, *(each for child in children for each in family(child))]
+
+
+def proportional_bytes(pid: int) -> int:
+    """The memory of a process; what several share is divided among them. Pages of mapped files count too."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
