@@ -40,6 +40,8 @@ class Point(msgspec.Struct):
     """On the clock, everything included; of plain Python CPU time, scaled from its first rows to all."""
     peak_bytes: int | None = None
     shuffle_bytes: int | None = None
+    measured_rows: int | None = None
+    """From how many of the rows it was scaled."""
 
     @property
     def rate(self) -> float:
@@ -57,8 +59,6 @@ class Figures(msgspec.Struct):
     cores: int
     start_seconds: list[float]
     """A trace of a few rows on Spark, all included."""
-    plain_rows: dict[str, int]
-    """From how many rows its speed is known, by the number of processes."""
     points: list[Point]
     aims: list[Aim] = []
 

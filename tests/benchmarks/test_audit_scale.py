@@ -63,7 +63,7 @@ def test_aims_are_judged_and_drawn(part: Callable[[str], Any]) -> None:
         for size in (90_000, 1_000_000, 10_000_000, 100_000_000)
         for who, start, each in ((figures.SPARK, 6.0, 1e-6), (figures.PLAIN, 0.0, 4e-5))
     ]
-    found = figures.Figures({}, 2, [5.0, 6.0, 9.0], {"1000": 300_000}, points)
+    found = figures.Figures({}, 2, [5.0, 6.0, 9.0], points)
     aims = {aim.what: (aim.found, aim.reached) for aim in figures.judged(found)}
     assert aims["10 million rows of 1,000, start included: × plain Python, at least 20"] == ("25.0", True)
     assert aims["0.09 million rows of 1,000, start included: seconds, at most 10"] == ("6.1", True)
