@@ -15,6 +15,7 @@ from antecede.errors import InputError
 from antecede.order import Verdict
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
+from antecede.studies.auditing import audit_path
 from antecede.trace.in_order import clean_verdict
 from antecede.trace.judge import judge_run, members_of
 from antecede.trace.reader import metas, read_batches, trace_files
@@ -104,6 +105,20 @@ def test_what_it_leaves_to_others(tmp_path: Path) -> None:
     folder.mkdir()
     write_parts(folder, [pa.Table.from_pylist(rows, schema=SCHEMA)])
     assert clean_verdict(trace_files(folder), run, members) is None
+
+
+def test_a_large_clean_trace_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antecede.studies.auditing.SMALL_ROWS", 0)
+    monkeypatch.setattr("antecede.studies.auditing.events_on_spark", None)
+    simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=4, seconds=1))
+    found = audit_path(str(tmp_path / "t"), "auto", 10, None)
+    assert (found.verdict.clean, found.engine, found.tally) == (True, "local", None)
+    rows = pa.concat_tables(table for file in trace_files(tmp_path / "t") for table in read_batches(file))
+    last = max(place for place, kind in enumerate(rows.column("kind").to_pylist()) if kind == "deliver")
+    write_parts(tmp_path / "u", [pa.concat_tables([rows.slice(0, last), rows.slice(last + 1)])])
+    (tmp_path / "u" / "meta.json").write_bytes((tmp_path / "t" / "meta.json").read_bytes())
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        audit_path(str(tmp_path / "u"), "auto", 10, None)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
