@@ -115,6 +115,7 @@ def test_a_large_clean_trace_needs_no_spark(tmp_path: Path, monkeypatch: pytest.
     assert (found.verdict.clean, found.engine, found.tally) == (True, "local", None)
     rows = pa.concat_tables(table for file in trace_files(tmp_path / "t") for table in read_batches(file))
     last = max(place for place, kind in enumerate(rows.column("kind").to_pylist()) if kind == "deliver")
+    (tmp_path / "u").mkdir()
     write_parts(tmp_path / "u", [pa.concat_tables([rows.slice(0, last), rows.slice(last + 1)])])
     (tmp_path / "u" / "meta.json").write_bytes((tmp_path / "t" / "meta.json").read_bytes())
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
