@@ -1,6 +1,6 @@
 """Spark: sweeps of simulations, and everything that reads traces in bulk.
 
-from antecede.spark import audit, graph
+from antecede.spark import advise, audit, graph
 result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
 result.verdicts.show()
 graph(events).edges.show()         # what depends on what, immediately
