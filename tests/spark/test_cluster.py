@@ -23,7 +23,7 @@ import pytest
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.spark.java import find_java
-from antecede.trace.judge import COUNTS, judge_files
+from antecede.trace.judge import judge_files
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -121,7 +121,7 @@ with connect(sys.argv[1]) as spark:
 def test_a_worker_that_dies_in_mid_audit_changes_nothing(master: str, tmp_path: Path) -> None:
     """With SIGKILL, and its executor with it, while that is at work on parcels."""
     trace = tmp_path / "trace"
-    simulate_to(trace, scenario(protocol="timestamp", peers=60, seconds=10))
+    simulate_to(trace, scenario(protocol="timestamp", peers=30, seconds=8))
     rows = pa.concat_tables(pq.read_table(part) for part in sorted(trace.glob("*.parquet")))
     drop = rows.column("kind").to_pylist().index("deliver")
     pq.write_table(pa.concat_tables([rows.slice(0, drop), rows.slice(drop + 1)]), tmp_path / "one.parquet")
@@ -160,13 +160,9 @@ def test_spark_connect_gives_the_same_answer(tmp_path: Path) -> None:
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     with daemon(tmp_path / "log", *command, ready="Spark Connect server started"):
         done = audit(tmp_path / "t", f"sc://127.0.0.1:{port}")
-        command = [sys.executable, "-c", AUDIT_BY_MANY, f"sc://127.0.0.1:{port}", str(tmp_path / "t")]
-        by_many = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert (shown["engine"], shown["clean"], shown["processes"]) == ("spark", True, 4)
-    assert by_many.returncode == 0, by_many.stderr
-    assert json.loads(by_many.stdout) == {name: shown[name] for name in COUNTS}
 
 
 def test_sessions_follow_each_other_and_leave_the_environment_alone(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_bad_rows_are_named(spark: SparkSession, change: dict[str, Any], says: s
         audit(events, large_run=large_run)
 
 
-@pytest.mark.parametrize("seed", [1, 4, 78])
+@pytest.mark.parametrize("seed", [1, 78])
 def test_a_run_that_many_tasks_judge_is_judged_as_by_one(spark: SparkSession, seed: int) -> None:
     """With cycles, several audiences, orphans and whatever else is wrong; 1 has impossible deliveries."""
     source = random.Random(seed)

@@ -19,13 +19,13 @@ from antecede.trace.reader import trace_files
 from random_executions import any_execution, as_rows
 
 
-@pytest.mark.parametrize("how", ["a task a run", "many tasks", "files"])
+@pytest.mark.parametrize("how", ["a task a run", "many tasks from files"])
 def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path, how: str) -> None:
     for seed in range(3):
         simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3 + seed, seconds=1, seed=seed))
     here = list(graph_files(tmp_path, trace_files(tmp_path)))
     large_run = LARGE_RUN if how == "a task a run" else 0
-    files = trace_files(tmp_path) if how == "files" else []
+    files = trace_files(tmp_path) if how == "many tasks from files" else []
     found = graph(read_events(spark, str(tmp_path)), large_run=large_run, files=files)
     assert list(found.by_run()) == [figures(each) for each in here]
     expected = [tuple(row.values()) for each in here for row in edges(each).to_pylist()]

@@ -39,7 +39,7 @@ SMALL = {
         protocol="multigroup", peers=PEERS, workload="poisson", rate=0.5, seconds=1, groups=OVERLAPPING
     ),
 }
-LARGE = scenario(protocol="timestamp", peers=PEERS, seconds=1)
+LARGE = scenario(protocol="timestamp", peers=PEERS, seconds=0.5)
 
 
 class Run(NamedTuple):
@@ -57,7 +57,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Sends and deliveries, 388,000 of them, with a thousand faults."""
+    """Sends and deliveries, about 190,000 of them, with a thousand faults."""
     folder = tmp_path_factory.mktemp("large")
     simulate_to(folder, LARGE, receives=False, engine="event")
     run = read(folder)
