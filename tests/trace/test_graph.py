@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -222,7 +223,6 @@ def test_real_tables(real_traces: Path, name: str) -> None:
 
 
 def test_networkx_says_the_same(real_traces: Path) -> None:
-    networkx = pytest.importorskip("networkx")
     compared = 0
     for file in sorted(real_traces.glob("*.dag.csv")):
         given = read_dependencies(file)
