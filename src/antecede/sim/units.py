@@ -9,7 +9,8 @@ from antecede.errors import InputError
 SECOND = 1_000_000_000
 LONGEST = 10**18
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m)?")
+_UNITS |= {"h": 60 * _UNITS["m"], "d": 24 * 60 * _UNITS["m"]}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h|d)?")
 
 
 def duration(text: str, unit: str | None = None) -> int:

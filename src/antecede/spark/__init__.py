@@ -5,6 +5,7 @@ result = audit(events)             # a DataFrame of events in, DataFrames of ver
 result.verdicts.show()
 graph(events).edges.show()         # what depends on what, immediately
 advise(events).show()              # what each protocol would cost on this workload
+causal_order(events, group="room", id="event_id", deps="follows")    # effects after causes; streams too
 """
 
 from antecede.errors import require
@@ -14,14 +15,19 @@ require("pyspark", "spark")
 from antecede.spark.advise import advise  # noqa: E402
 from antecede.spark.audit import Audit, audit, read_events, read_members  # noqa: E402
 from antecede.spark.graph import DependencyGraphs, graph  # noqa: E402
+from antecede.spark.order import causal_order  # noqa: E402
+from antecede.spark.order_state import accounts, explain  # noqa: E402
 from antecede.spark.session import connect  # noqa: E402
 
 __all__ = [
     "Audit",
     "DependencyGraphs",
+    "accounts",
     "advise",
     "audit",
+    "causal_order",
     "connect",
+    "explain",
     "graph",
     "read_events",
     "read_members",

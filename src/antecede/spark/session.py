@@ -99,10 +99,11 @@ class _Jvm:
 
         folder = cls._own_folder()
         settings = dict(_ALWAYS) | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
-        if master is None:
+        embedded = master is None or master == "local" or master.startswith("local[")
+        if embedded:
             settings |= _EMBEDDED | {"spark.local.dir": str(folder / "work")}
         conf = SparkConf().setMaster(master or "local[*]").setAll(list(settings.items()))
-        with _environment(cls._variables(master is None, python_path)):
+        with _environment(cls._variables(embedded, python_path)):
             gateway = SparkContext._gateway or cls._launch(conf)
             return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
