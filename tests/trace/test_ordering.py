@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antecede.trace.ordering.links import Columns, Form
-from antecede.trace.ordering.stream import ARRIVED, DIGEST, Outcome, Rules, advance
-from antecede.trace.ordering.table import OnMissing, order_table
+from antecede.trace.ordering.rules import ARRIVED, DIGEST, OnMissing, Rules
+from antecede.trace.ordering.stream import Outcome, advance
+from antecede.trace.ordering.table import order_table
 from ordering import FORMS, Row, columns_of, reference, table_of
 
 MOST = 12

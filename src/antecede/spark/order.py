@@ -18,10 +18,10 @@ from pyspark.sql import types as T  # noqa: N812
 from antecede.errors import InputError
 from antecede.sim.units import duration
 from antecede.spark.order_columns import Prepared, added_columns, prepare, quoted, refuse_unreadable
-from antecede.spark.order_stream import order_stream
+from antecede.spark.order_stream import order_stream, settle_in
 from antecede.trace.ordering.links import Columns
-from antecede.trace.ordering.stream import Rules
-from antecede.trace.ordering.table import OnMissing, order_table
+from antecede.trace.ordering.rules import OnMissing, Rules
+from antecede.trace.ordering.table import order_table
 
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536
@@ -117,6 +117,7 @@ def _orderer(
     columns: Columns, policy: OnMissing, made: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
         for table in whole_groups(batches, columns.group):
             rows, added = order_table(table, columns, policy)
             kept = table.drop_columns(made)

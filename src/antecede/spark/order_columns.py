@@ -12,14 +12,13 @@ from pyspark.sql import types as T  # noqa: N812
 
 from antecede.errors import InputError
 from antecede.trace.ordering.links import FAULTS, Columns, Form
-from antecede.trace.ordering.table import ADDED
+from antecede.trace.ordering.rules import DIGEST
 
 _FORMS = (
     "say either id and deps, or origin, seq and deps, or origin and clock: the columns that tell a row's "
     "causes"
 )
 _OWN = "_antecede_"
-DIGEST = f"{_OWN}digest"
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 
 
@@ -252,12 +251,6 @@ def refuse_unreadable(prepared: Prepared, said: dict[str, str | None]) -> None:
         faults.append(("origin", FAULTS[3], column(columns.origin).isNull()))
     if columns.seq is not None:
         faults.append(("seq", FAULTS[7], F.coalesce(column(columns.seq), F.lit(-1)) < 0))
-    if columns.deps is not None:
-        listed = column(columns.deps)
-        broken = F.exists(listed, lambda one: one.isNull())
-        if columns.form is Form.STREAMS:
-            broken = F.exists(listed, lambda one: one.isNull() | one["origin"].isNull() | one["seq"].isNull())
-        faults.append(("deps", FAULTS[2], F.coalesce(broken, F.lit(False))))
     if columns.clock is not None:
         clock = column(columns.clock)
         faults += [
@@ -292,6 +285,8 @@ def _brief(row: object) -> str:
 def added_columns(stream: bool) -> dict[str, T.DataType]:
     """What the outcome has beside the events' own columns."""
     kinds: dict[str, T.DataType] = {
-        name: T.LongType() if name == "causal_index" else T.StringType() for name in ADDED
+        "causal_index": T.LongType(),
+        "status": T.StringType(),
+        "reason": T.StringType(),
     }
     return kinds | ({"held_ms": T.LongType()} if stream else {})

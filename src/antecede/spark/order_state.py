@@ -20,9 +20,9 @@ from antecede.spark.session import first_line
 from antecede.trace.ordering.book import Group
 from antecede.trace.ordering.links import Columns, read_links, rows_of
 from antecede.trace.ordering.record import OUT, IdRecord, SpanRecord
+from antecede.trace.ordering.rules import ARRIVED, Counts
 from antecede.trace.ordering.settle import match
 from antecede.trace.ordering.shelf import join
-from antecede.trace.ordering.stream import ARRIVED, Counts
 
 _COUNTS = Counts.__struct_fields__
 _HELD = pa.schema(

@@ -25,9 +25,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from antecede.errors import InputError
 from antecede.spark.order_columns import Prepared, quoted
 from antecede.trace.ordering.links import Columns
+from antecede.trace.ordering.rules import ARRIVED, Counts, OnMissing, Rules
 from antecede.trace.ordering.shelf import join, pack, unpack
-from antecede.trace.ordering.stream import ARRIVED, Counts, Rules, advance
-from antecede.trace.ordering.table import OnMissing
+from antecede.trace.ordering.stream import advance
 
 _BUCKET = "_antecede_bucket"
 _COUNTS = Counts.__struct_fields__

@@ -41,10 +41,8 @@ class Book(msgspec.Struct, array_like=True):
     ids: Shelf = msgspec.field(default_factory=Shelf)
 
 
-def read_book(data: bytes | None) -> Book:
-    """A group's book; a new one for a group that is new."""
-    if data is None:
-        return Book()
+def read_book(data: bytes) -> Book:
+    """A group's book."""
     try:
         book = msgspec.msgpack.decode(data, type=Book)
     except msgspec.DecodeError as error:
@@ -56,20 +54,42 @@ def read_book(data: bytes | None) -> Book:
     return book
 
 
+_CODEC = pa.Codec("zstd", compression_level=1)
+_SMALL = 512
+"""Bytes that are not worth compressing."""
+
+
+def _shut(data: bytes) -> bytes:
+    """Small, as every byte that goes to the state store and back costs more than to compress it."""
+    if len(data) <= _SMALL:
+        return b"\0" + data
+    return b"\1" + len(data).to_bytes(8, "little") + bytes(_CODEC.compress(data, asbytes=True))
+
+
+def _opened(data: bytes) -> bytes:
+    if data[:1] == b"\0":
+        return data[1:]
+    return bytes(_CODEC.decompress(data[9:], int.from_bytes(data[1:9], "little"), asbytes=True))
+
+
 class GroupParts(NamedTuple):
     """The parts of one group."""
 
     store: Store
     group: str | None
 
+    def book(self) -> Book:
+        data = self.store.get(self.group, 0)
+        return Book() if data is None else read_book(_opened(data))
+
     def get(self, part: int) -> bytes:
         data = self.store.get(self.group, part)
         if data is None:
             raise InputError(f"the checkpoint lacks part {part} of group {self.group}; it is damaged")
-        return data
+        return _opened(data)
 
     def put(self, part: int, data: bytes) -> None:
-        self.store.put(self.group, part, data)
+        self.store.put(self.group, part, _shut(data))
 
     def drop(self, part: int) -> None:
         self.store.drop(self.group, part)
@@ -81,7 +101,7 @@ class Group:
     def __init__(self, store: Store, name: str | None, tail_bytes: int = TAIL_BYTES) -> None:
         self.tail_bytes = tail_bytes
         self.parts = GroupParts(store, name)
-        self.book = read_book(store.get(name, 0))
+        self.book = self.parts.book()
         self.waiting = take_down(self.book.waiting, self.parts)
         self.ids = take_down(self.book.ids, self.parts)
 

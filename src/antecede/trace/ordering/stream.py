@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from antecede.trace.ordering.book import Group, Store
 from antecede.trace.ordering.links import Columns, Form, Links, group_codes, read_links, rows_of
 from antecede.trace.ordering.record import ASIDE, OUT, OWED, Added, IdRecord, SpanRecord
+from antecede.trace.ordering.rules import ARRIVED, DIGEST, Counts, OnMissing, Rules
 from antecede.trace.ordering.settle import (
     ABSENT,
     DEAD,
@@ -31,39 +31,10 @@ from antecede.trace.ordering.settle import (
     match,
     settle,
 )
-from antecede.trace.ordering.shelf import TAIL_BYTES, Piece, join
-from antecede.trace.ordering.table import STATUS, OnMissing, gathered, reasons
+from antecede.trace.ordering.shelf import Piece, join
+from antecede.trace.ordering.table import STATUS, gathered, reasons
 
-ARRIVED = "_antecede_arrived"
-DIGEST = "_antecede_digest"
 _NEVER = np.iinfo(np.int64).max
-
-
-class Rules(NamedTuple):
-    """How to go about it."""
-
-    columns: Columns
-    on_missing: OnMissing
-    timeout_ms: int
-    """How long a row waits before the rule for missing causes holds; of no account if rows are held."""
-    horizon_ms: int
-    """How long opaque ids that came out are remembered."""
-    made: tuple[str, ...] = (ARRIVED, DIGEST)
-    """Columns that do not come out."""
-    tail_bytes: int = TAIL_BYTES
-    """How much of what is kept of a group is written anew each time."""
-
-
-class Counts(msgspec.Struct):
-    """What became of rows. Those that came in are all the others together; `held` is how many more wait."""
-
-    rows: int = 0
-    ordered: int = 0
-    released: int = 0
-    late: int = 0
-    quarantined: int = 0
-    duplicates: int = 0
-    held: int = 0
 
 
 class Outcome(NamedTuple):

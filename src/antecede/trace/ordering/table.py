@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.trace.ordering.links import FAULTS, Columns, Links, group_codes, read_links, rows_of
+from antecede.trace.ordering.rules import OnMissing
 from antecede.trace.ordering.settle import (
     ABSENT,
     CIRCLE,
@@ -26,21 +26,10 @@ from antecede.trace.ordering.settle import (
     settle,
 )
 
-
-class OnMissing(StrEnum):
-    """What becomes of a row whose cause does not come."""
-
-    HOLD = "hold"
-    RELEASE = "release"
-    QUARANTINE = "quarantine"
-
-
 STATUS = np.array(
     ["held", "ordered", "released", *["quarantined"] * 3, "duplicate", "quarantined"], dtype=object
 )
 """What a row's lot is called, by its number."""
-
-ADDED = {"causal_index": pa.int64(), "status": pa.string(), "reason": pa.string()}
 
 
 def order_table(
