@@ -66,7 +66,8 @@ class Memory:
     def get(self, group: str | None, part: int) -> bytes | None:
         return self.parts.get((group, part))
 
-    def put(self, group: str | None, part: int, data: bytes) -> None:
+    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
+        assert new == ((group, part) not in self.parts)
         self.parts[group, part] = data
         self.written += len(data)
 

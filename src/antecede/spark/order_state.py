@@ -107,7 +107,7 @@ class _Entries:
     def get(self, group: str | None, part: int) -> bytes | None:
         return self._parts.get(part)
 
-    def put(self, group: str | None, part: int, data: bytes) -> None:
+    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
         raise NotImplementedError
 
     def drop(self, group: str | None, part: int) -> None:

@@ -46,6 +46,8 @@ class Bucket(msgspec.Struct, array_like=True):
 
     columns: Columns
     counts: Counts = msgspec.field(default_factory=Counts)
+    entries: int = 0
+    """Of its groups, in the map."""
     due: dict[str, int] = {}
     """When to look at groups again in which rows wait for what is missing."""
     timer: int = 0
@@ -135,18 +137,30 @@ def settle_in() -> None:
 class _MapStore:
     """Parts of groups in a bucket's map."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, size: int) -> None:
         self._state = state
+        self._all: dict[tuple[str, int], bytes] | None = None
+        self.size = size
+        """How many entries there are."""
+
+    def read_all(self) -> None:
+        """Take all entries at once, which takes less time than asking for most of them one by one."""
+        self._all = {tuple(key): value[0] for key, value in self._state.iterator()} if self.size else {}
 
     def get(self, group: str | None, part: int) -> bytes | None:
-        value = self._state.getValue((group_key(group), part))
-        return None if value is None else bytes(value[0])
+        key = group_key(group), part
+        if self._all is not None:
+            return self._all.get(key)
+        value = self._state.getValue(key)
+        return None if value is None else value[0]
 
-    def put(self, group: str | None, part: int, data: bytes) -> None:
+    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
         self._state.updateValue((group_key(group), part), (data,))
+        self.size += new
 
     def drop(self, group: str | None, part: int) -> None:
         self._state.removeKey((group_key(group), part))
+        self.size -= 1
 
 
 class _Orderer(StatefulProcessor):
@@ -158,7 +172,7 @@ class _Orderer(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle_in()
         self._handle = handle
-        self._store = _MapStore(handle.getMapState(GROUPS, "name string, part int", "data binary"))
+        self._groups = handle.getMapState(GROUPS, "name string, part int", "data binary")
         self._bucket = handle.getValueState(BUCKET, "data binary")
 
     def handleInputRows(  # noqa: N802
@@ -183,7 +197,11 @@ class _Orderer(StatefulProcessor):
     def _advanced(self, bucket: Bucket, new: pa.Table | None, now: int) -> Iterator[pd.DataFrame]:
         overdue = [group_name(group) for group, when in bucket.due.items() if when <= now]
         if new is not None or overdue:
-            outcome = advance(self._rules, self._store, new, now, overdue)
+            store = _MapStore(self._groups, bucket.entries)
+            if new is not None and bucket.entries < new.num_rows:
+                store.read_all()
+            outcome = advance(self._rules, store, new, now, overdue)
+            bucket.entries = store.size
             for group in outcome.groups:
                 bucket.due.pop(group_key(group), None)
             if self._rules.on_missing is not OnMissing.HOLD:

@@ -17,7 +17,7 @@ class Store(Protocol):
     """Where it is kept: numbered parts of each group, of which the first is the book."""
 
     def get(self, group: str | None, part: int) -> bytes | None: ...
-    def put(self, group: str | None, part: int, data: bytes) -> None: ...
+    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None: ...
     def drop(self, group: str | None, part: int) -> None: ...
 
 
@@ -78,9 +78,9 @@ class GroupParts(NamedTuple):
     store: Store
     group: str | None
 
-    def book(self) -> Book:
+    def book(self) -> Book | None:
         data = self.store.get(self.group, 0)
-        return Book() if data is None else read_book(_opened(data))
+        return None if data is None else read_book(_opened(data))
 
     def get(self, part: int) -> bytes:
         data = self.store.get(self.group, part)
@@ -88,8 +88,8 @@ class GroupParts(NamedTuple):
             raise InputError(f"the checkpoint lacks part {part} of group {self.group}; it is damaged")
         return _opened(data)
 
-    def put(self, part: int, data: bytes) -> None:
-        self.store.put(self.group, part, _shut(data))
+    def put(self, part: int, data: bytes, new: bool = True) -> None:
+        self.store.put(self.group, part, _shut(data), new)
 
     def drop(self, part: int) -> None:
         self.store.drop(self.group, part)
@@ -101,7 +101,9 @@ class Group:
     def __init__(self, store: Store, name: str | None, tail_bytes: int = TAIL_BYTES) -> None:
         self.tail_bytes = tail_bytes
         self.parts = GroupParts(store, name)
-        self.book = self.parts.book()
+        book = self.parts.book()
+        self._is_new = book is None
+        self.book = Book() if book is None else book
         self.waiting = take_down(self.book.waiting, self.parts)
         self.ids = take_down(self.book.ids, self.parts)
 
@@ -111,4 +113,4 @@ class Group:
         return shelf
 
     def write(self) -> None:
-        self.parts.put(0, msgspec.msgpack.encode(self.book))
+        self.parts.put(0, msgspec.msgpack.encode(self.book), new=self._is_new)
