@@ -1,0 +1,204 @@
+"""Rows of many groups put into causal order on Spark, beside what one would do without: results.json.
+
+Everybody in turn, in one session, several times; the median. After each turn, off the clock, all rows have to
+be there, each after all that it follows. A million rows take about a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+from peers import CHANGELOG, LOOP, PEERS, Job, Peer, session, summed, there_is_ours, wake
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+from workload import SHUFFLES, inverted, make
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
+from scale import machine, say
+
+PHASES = ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets")
+
+
+class Point(msgspec.Struct):
+    """One way on one workload."""
+
+    who: str
+    shuffle: str
+    batches: int | None
+    """Micro-batches; none if it is no stream."""
+    rows: int
+    seconds: list[float]
+    inverted: int
+    like: str = ""
+    spent: dict[str, float] = {}
+    """Of a stream, where the time of its median run went."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median_low(self.seconds)
+
+
+class Figures(msgspec.Struct):
+    machine: dict[str, str]
+    cores: int
+    rows: int
+    groups: int
+    seed: int
+    settings: dict[str, str]
+    points: list[Point] = []
+    notes: list[str] = []
+
+    def times(self, one: Point, who: str) -> str:
+        """How many times as fast as somebody else on the same rows."""
+        for other in self.points:
+            if (other.who, other.shuffle) == (who, one.shuffle) and other.batches in (None, one.batches):
+                return f"{other.median / one.median:.2f}"
+        return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--shuffles", nargs="+", choices=SHUFFLES, default=list(SHUFFLES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="whose names contain one of these")
+    parser.add_argument("--json", action="store_true", help="what results.json has, instead of tables")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", default=Path(__file__).parent)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="antecede-order-") as folder, session(asked.cores) as spark:
+        found = measure(asked, spark, Path(folder))
+    asked.out.mkdir(parents=True, exist_ok=True)
+    encoded = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+    (asked.out / "results.json").write_bytes(encoded)
+    if asked.json:
+        sys.stdout.write(encoded.decode())
+    else:
+        show(found)
+
+
+def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Figures:
+    """Everybody on every workload, in turn."""
+    wanted = [peer for peer in PEERS if not asked.only or any(part in peer.who for part in asked.only)]
+    ours = [peer for peer in wanted if peer.who.startswith("Antecede")]
+    notes = []
+    if ours and not there_is_ours():
+        notes.append("antecede.spark has no causal_order: Antecede is left out")
+        say(notes[-1])
+        wanted = [peer for peer in wanted if peer not in ours]
+
+    def given(shuffle: str, peer: Peer, rows: int = asked.rows, groups: int = asked.groups) -> Path:
+        return make(folder, rows, groups, shuffle, peer.files, asked.seed)
+
+    spark.conf.set(CHANGELOG, "true")
+    found = Figures(
+        machine(),
+        int(spark.sparkContext.defaultParallelism),
+        asked.rows,
+        asked.groups,
+        asked.seed,
+        settings(spark),
+        notes=notes,
+    )
+    say("making rows, and a few of them in order by everybody")
+    for peer in wanted:
+        turn(peer, spark, given("group", peer, 2_000, 20), folder / "turn")
+        for shuffle in asked.shuffles:
+            given(shuffle, peer)
+    points = {(shuffle, peer): Point(peer.who, shuffle, peer.batches, asked.rows, [], 0, peer.like)
+              for shuffle in asked.shuffles for peer in wanted}  # fmt: skip
+    for _ in range(asked.repeats):
+        for (shuffle, peer), point in points.items():
+            seconds, wrong, spent = turn(peer, spark, given(shuffle, peer), folder / "turn")
+            point.seconds.append(seconds)
+            point.inverted = wrong
+            if seconds == point.median:
+                point.spent = spent
+            say(f"{seconds:7.2f} s  {named(point)}, shuffled by {shuffle}")
+    found.points = list(points.values())
+    return found
+
+
+def turn(peer: Peer, spark: SparkSession, given: Path, folder: Path) -> tuple[float, int, dict[str, float]]:
+    """Seconds, dependencies that are broken, and where a stream's time went."""
+    shutil.rmtree(folder, ignore_errors=True)
+    job = Job(spark, given, folder)
+    run = peer.prepare(job)
+    wake(spark)
+    gc.collect()
+    gc.disable()
+    began = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - began
+    gc.enable()
+    if peer.batches and len(job.progress) < peer.batches:
+        raise SystemExit(f"{peer.who} took {len(job.progress)} micro-batches, not {peer.batches}")
+    wrong = inverted(given, job.result())
+    if peer.causal and wrong:
+        raise SystemExit(f"{peer.who} breaks {wrong:,} dependencies")
+    return seconds, wrong, summed(job.progress)
+
+
+def settings(spark: SparkSession) -> dict[str, str]:
+    """What is the session's choice or Spark's own, and alike for all."""
+    names = ("spark.driver.memory", "spark.sql.shuffle.partitions", CHANGELOG)
+    return {name: str(spark.conf.get(name)) for name in names}
+
+
+def named(point: Point) -> str:
+    many = "" if point.batches is None else f", {point.batches} micro-batch{'es' * (point.batches > 1)}"
+    return point.who + many
+
+
+def show(found: Figures) -> None:
+    """Tables for people."""
+    console = Console(width=160, highlight=False)
+    console.print(", ".join(f"{name} {value}" for name, value in found.machine.items()))
+    console.print(
+        f"{found.rows:,} rows in {found.groups:,} groups; Spark on {found.cores} cores",
+        *found.notes,
+        sep="\n",
+    )
+    for shuffle in dict.fromkeys(point.shuffle for point in found.points):
+        points = [point for point in found.points if point.shuffle == shuffle]
+        table = Table(
+            "who",
+            "seconds",
+            "rows/s",
+            "× its peer",
+            "× loop",
+            "inverted",
+            title=f"Shuffled {SHUFFLES[shuffle]}",
+        )
+        for point in points:
+            table.add_row(
+                named(point), f"{point.median:,.2f}", f"{point.rows / point.median:,.0f}",
+                found.times(point, point.like), found.times(point, LOOP), f"{point.inverted:,}",
+            )  # fmt: skip
+        console.print(table)
+        show_spent(console, [point for point in points if point.spent])
+
+
+def show_spent(console: Console, points: list[Point]) -> None:
+    """Where streams spent their time: in the driver's phases, and in the state stores of all tasks."""
+    table = Table("seconds of", *PHASES, "state: updates", "commit")
+    for point in points:
+        names = (*(f"durationMs.{name}" for name in PHASES), "state.allUpdatesTimeMs", "state.commitTimeMs")
+        table.add_row(named(point), *(f"{point.spent.get(name, 0) / 1e3:.2f}" for name in names))
+    if points:
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
