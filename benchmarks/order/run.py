@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import msgspec
-from peers import CHANGELOG, LOOP, PEERS, Job, Peer, session, summed, there_is_ours, wake
+from peers import CHANGELOG, LOOP, PEERS, Job, Peer, forget_state, session, summed, there_is_ours, wake
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -113,14 +113,14 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
     )
     say("making rows, and a few of them in order by everybody")
     for peer in wanted:
-        turn(peer, spark, given("group", peer, 2_000, 20), folder / "turn")
+        turn(peer, spark, given("group", peer, 2_000, 20), folder)
         for shuffle in asked.shuffles:
             given(shuffle, peer)
     points = {(shuffle, peer): Point(peer.who, shuffle, peer.batches, asked.rows, [], 0, peer.like)
               for shuffle in asked.shuffles for peer in wanted}  # fmt: skip
     for _ in range(asked.repeats):
         for (shuffle, peer), point in points.items():
-            seconds, wrong, spent = turn(peer, spark, given(shuffle, peer), folder / "turn")
+            seconds, wrong, spent = turn(peer, spark, given(shuffle, peer), folder)
             point.seconds.append(seconds)
             point.inverted = wrong
             if seconds == point.median:
@@ -132,8 +132,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
 
 def turn(peer: Peer, spark: SparkSession, given: Path, folder: Path) -> tuple[float, int, dict[str, float]]:
     """Seconds, dependencies that are broken, and where a stream's time went."""
-    shutil.rmtree(folder, ignore_errors=True)
-    job = Job(spark, given, folder)
+    job = Job(spark, given, Path(tempfile.mkdtemp(dir=folder)))
     run = peer.prepare(job)
     wake(spark)
     gc.collect()
@@ -145,6 +144,8 @@ def turn(peer: Peer, spark: SparkSession, given: Path, folder: Path) -> tuple[fl
     if peer.batches and len(job.progress) < peer.batches:
         raise SystemExit(f"{peer.who} took {len(job.progress)} micro-batches, not {peer.batches}")
     wrong = inverted(given, job.result())
+    forget_state(spark)
+    shutil.rmtree(job.folder)
     if peer.causal and wrong:
         raise SystemExit(f"{peer.who} breaks {wrong:,} dependencies")
     return seconds, wrong, summed(job.progress)

@@ -83,7 +83,8 @@ def _arrival(sent: Array, number: Array, shuffle: str, chance: np.random.Generat
         return order[np.argsort(np.arange(order.size) // WINDOW + chance.random(order.size))]
     # A group has its places in the stream as before, with other rows in them.
     within = np.argsort(number // WINDOW + chance.random(sent.shape), axis=1)
-    return (np.arange(groups)[:, None] * rows + within).ravel()[order]
+    moved: Array = (np.arange(groups)[:, None] * rows + within).ravel()
+    return moved[order]
 
 
 def _table(group: Array, number: Array, follows: Array, time: Array, chance: np.random.Generator) -> pa.Table:
