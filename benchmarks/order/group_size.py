@@ -47,15 +47,8 @@ def main() -> None:
     if "ours" in asked.who and not there_is_ours():
         say("antecede.spark has no causal_order: Antecede is left out")
         asked.who.remove("ours")
-    points: list[Point] = []
-    with tempfile.TemporaryDirectory(prefix="antecede-order-") as folder:
-        few = make(Path(folder), 1_000, 1, "stream", 1, asked.seed)
-        for rows in asked.sizes:
-            given = make(Path(folder), rows, 1, "stream", max(10, rows // BLOCK), asked.seed)
-            points += [
-                measured(who, rows, few, given, Path(folder) / "turn", asked.cores) for who in asked.who
-            ]
-            shutil.rmtree(given)
+    with tempfile.TemporaryDirectory(prefix="antecede-order-") as scratch:
+        points = list(measure(asked, Path(scratch)))
     found = {"machine": machine(), "cores": asked.cores, "seed": asked.seed, "points": points}
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "group_size.json").write_text(json.dumps(found, indent=2) + "\n")

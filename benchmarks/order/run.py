@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from workload import SHUFFLES, inverted, make
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
 from scale import machine, say
+from watched import family
 
 PHASES = ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets")
 
@@ -37,6 +40,8 @@ class Point(msgspec.Struct):
     """Micro-batches; none if it is no stream."""
     rows: int
     seconds: list[float]
+    cpu_seconds: list[float]
+    """Of the JVM, its workers and this process together: what does not depend on who else is busy."""
     inverted: int
     like: str = ""
     spent: dict[str, float] = {}
@@ -116,12 +121,13 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         turn(peer, spark, given("group", peer, 2_000, 20), folder)
         for shuffle in asked.shuffles:
             given(shuffle, peer)
-    points = {(shuffle, peer): Point(peer.who, shuffle, peer.batches, asked.rows, [], 0, peer.like)
+    points = {(shuffle, peer): Point(peer.who, shuffle, peer.batches, asked.rows, [], [], 0, peer.like)
               for shuffle in asked.shuffles for peer in wanted}  # fmt: skip
     for _ in range(asked.repeats):
         for (shuffle, peer), point in points.items():
-            seconds, wrong, spent = turn(peer, spark, given(shuffle, peer), folder)
+            seconds, cpu, wrong, spent = turn(peer, spark, given(shuffle, peer), folder)
             point.seconds.append(seconds)
+            point.cpu_seconds.append(cpu)
             point.inverted = wrong
             if seconds == point.median:
                 point.spent = spent
@@ -130,16 +136,18 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
     return found
 
 
-def turn(peer: Peer, spark: SparkSession, given: Path, folder: Path) -> tuple[float, int, dict[str, float]]:
-    """Seconds, dependencies that are broken, and where a stream's time went."""
+def turn(
+    peer: Peer, spark: SparkSession, given: Path, folder: Path
+) -> tuple[float, float, int, dict[str, float]]:
+    """Seconds, CPU seconds, dependencies that are broken, and where a stream's time went."""
     job = Job(spark, given, Path(tempfile.mkdtemp(dir=folder)))
     run = peer.prepare(job)
     wake(spark)
     gc.collect()
     gc.disable()
-    began = time.perf_counter()
+    before, began = cpu_seconds(), time.perf_counter()
     run()
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, cpu_seconds() - before
     gc.enable()
     if peer.batches and len(job.progress) < peer.batches:
         raise SystemExit(f"{peer.who} took {len(job.progress)} micro-batches, not {peer.batches}")
@@ -148,7 +156,17 @@ def turn(peer: Peer, spark: SparkSession, given: Path, folder: Path) -> tuple[fl
     shutil.rmtree(job.folder)
     if peer.causal and wrong:
         raise SystemExit(f"{peer.who} breaks {wrong:,} dependencies")
-    return seconds, wrong, summed(job.progress)
+    return seconds, cpu, wrong, summed(job.progress)
+
+
+def cpu_seconds() -> float:
+    """What this process and all that descend from it have used, those that have ended too."""
+    ticks = 0
+    for pid in family(os.getpid()):
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
@@ -173,18 +191,12 @@ def show(found: Figures) -> None:
     )
     for shuffle in dict.fromkeys(point.shuffle for point in found.points):
         points = [point for point in found.points if point.shuffle == shuffle]
-        table = Table(
-            "who",
-            "seconds",
-            "rows/s",
-            "× its peer",
-            "× loop",
-            "inverted",
-            title=f"Shuffled {SHUFFLES[shuffle]}",
-        )
+        heads = ("who", "seconds", "CPU s", "rows/s", "× its peer", "× loop", "inverted")
+        table = Table(*heads, title=f"Shuffled {SHUFFLES[shuffle]}")
         for point in points:
             table.add_row(
-                named(point), f"{point.median:,.2f}", f"{point.rows / point.median:,.0f}",
+                named(point), f"{point.median:,.2f}", f"{statistics.median_low(point.cpu_seconds):,.2f}",
+                f"{point.rows / point.median:,.0f}",
                 found.times(point, point.like), found.times(point, LOOP), f"{point.inverted:,}",
             )  # fmt: skip
         console.print(table)
