@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import os
 import shutil
 import statistics
@@ -42,14 +43,18 @@ class Point(msgspec.Struct):
     seconds: list[float]
     cpu_seconds: list[float]
     """Of the JVM, its workers and this process together: what does not depend on who else is busy."""
-    inverted: int
+    spent: list[dict[str, float]]
+    """Of a stream, where its time went."""
     like: str = ""
-    spent: dict[str, float] = {}
-    """Of a stream, where the time of its median run went."""
+    inverted: int = 0
 
     @property
     def median(self) -> float:
         return statistics.median_low(self.seconds)
+
+    @property
+    def spent_by_median(self) -> dict[str, float]:
+        return self.spent[self.seconds.index(self.median)]
 
 
 class Figures(msgspec.Struct):
@@ -61,6 +66,14 @@ class Figures(msgspec.Struct):
     settings: dict[str, str]
     points: list[Point] = []
     notes: list[str] = []
+
+    def point(self, peer: Peer, shuffle: str) -> Point:
+        """Where somebody's figures are; made the first time."""
+        for each in self.points:
+            if (each.who, each.batches, each.shuffle) == (peer.who, peer.batches, shuffle):
+                return each
+        self.points.append(Point(peer.who, shuffle, peer.batches, self.rows, [], [], [], peer.like))
+        return self.points[-1]
 
     def times(self, one: Point, who: str) -> str:
         """How many times as fast as somebody else on the same rows."""
@@ -84,13 +97,15 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="antecede-order-") as folder, session(asked.cores) as spark:
         found = measure(asked, spark, Path(folder))
-    asked.out.mkdir(parents=True, exist_ok=True)
-    encoded = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
-    (asked.out / "results.json").write_bytes(encoded)
     if asked.json:
-        sys.stdout.write(encoded.decode())
+        sys.stdout.write((asked.out / "results.json").read_text())
     else:
         show(found)
+
+
+def keep(found: Figures, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
 
 
 def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Figures:
@@ -121,18 +136,16 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         turn(peer, spark, given("group", peer, 2_000, 20), folder)
         for shuffle in asked.shuffles:
             given(shuffle, peer)
-    points = {(shuffle, peer): Point(peer.who, shuffle, peer.batches, asked.rows, [], [], 0, peer.like)
-              for shuffle in asked.shuffles for peer in wanted}  # fmt: skip
     for _ in range(asked.repeats):
-        for (shuffle, peer), point in points.items():
-            seconds, cpu, wrong, spent = turn(peer, spark, given(shuffle, peer), folder)
+        for shuffle, peer in itertools.product(asked.shuffles, wanted):
+            point = found.point(peer, shuffle)
+            seconds, cpu, point.inverted, spent = turn(peer, spark, given(shuffle, peer), folder)
             point.seconds.append(seconds)
             point.cpu_seconds.append(cpu)
-            point.inverted = wrong
-            if seconds == point.median:
-                point.spent = spent
-            say(f"{seconds:7.2f} s  {named(point)}, shuffled by {shuffle}")
-    found.points = list(points.values())
+            point.spent.append(spent)
+            say(f"{seconds:7.2f} s  {cpu:7.2f} CPU s  {named(point)}, shuffled by {shuffle}")
+            # After each, as all together take long.
+            keep(found, asked.out)
     return found
 
 
@@ -200,7 +213,7 @@ def show(found: Figures) -> None:
                 found.times(point, point.like), found.times(point, LOOP), f"{point.inverted:,}",
             )  # fmt: skip
         console.print(table)
-        show_spent(console, [point for point in points if point.spent])
+        show_spent(console, [point for point in points if point.batches])
 
 
 def show_spent(console: Console, points: list[Point]) -> None:
@@ -208,7 +221,7 @@ def show_spent(console: Console, points: list[Point]) -> None:
     table = Table("seconds of", *PHASES, "state: updates", "commit")
     for point in points:
         names = (*(f"durationMs.{name}" for name in PHASES), "state.allUpdatesTimeMs", "state.commitTimeMs")
-        table.add_row(named(point), *(f"{point.spent.get(name, 0) / 1e3:.2f}" for name in names))
+        table.add_row(named(point), *(f"{point.spent_by_median.get(name, 0) / 1e3:.2f}" for name in names))
     if points:
         console.print(table)
 
