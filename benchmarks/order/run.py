@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -122,6 +123,8 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         return make(folder, rows, groups, shuffle, peer.files, asked.seed)
 
     spark.conf.set(CHANGELOG, "true")
+    # More partitions than cores only cost, whoever uses them.
+    spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     found = Figures(
         machine(),
         int(spark.sparkContext.defaultParallelism),
@@ -139,6 +142,8 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
     for _ in range(asked.repeats):
         for shuffle, peer in itertools.product(asked.shuffles, wanted):
             point = found.point(peer, shuffle)
+            # Workers of each kind end when they have been idle for a minute; let nobody wait for new ones.
+            turn(replace(peer, batches=None), spark, make(folder, 200, 20, shuffle, 1, asked.seed), folder)
             seconds, cpu, point.inverted, spent = turn(peer, spark, given(shuffle, peer), folder)
             point.seconds.append(seconds)
             point.cpu_seconds.append(cpu)

@@ -56,7 +56,8 @@ def causal_order(
       array (then an origin is a place in it, from 0), or as such a map in JSON text.
 
     `group` is the column that parts events which have nothing to do with each other; without it all are one
-    group. Where causes leave a choice, the least of column `by` comes first, then the least id.
+    group. Where causes leave a choice, the least of column `by` comes first, then the least number; for text
+    ids it is always the same, but no more can be said of it.
 
     Added columns: `causal_index`, the place in the group's order; `status`; `reason`; in a stream `held_ms`.
     Status is `ordered`; `released`, if a cause is missing and `on_missing` is "release"; `held` (in a batch;

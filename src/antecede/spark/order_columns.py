@@ -50,7 +50,8 @@ def prepare(events: DataFrame, said: dict[str, str | None], added: Iterable[str]
     columns = {Form.IDS: _ids, Form.STREAMS: _streams, Form.CLOCKS: _clocks}[form](work)
     columns = columns._replace(group=_group(work), by=_by(work))
     work.made[DIGEST] = _digest(events)
-    identity = (columns.id, columns.origin, columns.seq, DIGEST)
+    # Text ids have no order that means something, and to compare them takes longer.
+    identity = (columns.id if columns.numbered else None, columns.origin, columns.seq, DIGEST)
     return Prepared(
         events.withColumns(work.made),
         columns,

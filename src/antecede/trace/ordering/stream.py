@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.trace.ordering.book import Group, Store
-from antecede.trace.ordering.links import Columns, Form, Links, group_codes, read_links, rows_of
+from antecede.trace.ordering.links import Columns, Links, group_codes, read_links, rows_of
 from antecede.trace.ordering.record import ASIDE, OUT, OWED, Added, IdRecord, SpanRecord
 from antecede.trace.ordering.rules import ARRIVED, DIGEST, Counts, OnMissing, Rules
 from antecede.trace.ordering.settle import (
@@ -142,9 +142,9 @@ def _decide(
 
 def _wanted_order(rows: pa.Table, links: Links, columns: Columns) -> np.ndarray:
     """Rows group by group, in the order in which they would come out if nothing depended on anything."""
-    keys: list[np.ndarray] = [rows.column(DIGEST).to_numpy(), links.number]
-    if columns.form is Form.IDS:
-        keys[1] = _rank(rows.column(str(columns.id)))
+    keys: list[np.ndarray] = [rows.column(DIGEST).to_numpy()]
+    if columns.numbered:
+        keys.append(links.number)
     if columns.origin is not None:
         keys.append(_rank(rows.column(columns.origin)))
     if columns.by is not None:
