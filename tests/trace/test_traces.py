@@ -46,7 +46,9 @@ def test_parts_roll_and_read_back_in_order(tmp_path: Path) -> None:
         writer.extend(sends(0, 7))
         writer.extend(sends(7, 50))
         writer.extend(sends(50, 64))
-    assert [file.name for file in trace_files(tmp_path / "t")] == [f"part-0000{n}.parquet" for n in range(3)]
+    parts = trace_files(tmp_path / "t")
+    assert [file.name for file in parts] == [f"part-0000{n}.parquet" for n in range(3)]
+    assert [pq.read_metadata(part).num_rows for part in parts] == [25, 25, 14]
     assert [row["index"] for row in rows_of(tmp_path / "t")] == list(range(64))
     assert metas(tmp_path / "t") == [meta]
 

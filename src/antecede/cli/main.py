@@ -189,6 +189,9 @@ def simulate(
     sample: Annotated[
         int, typer.Option(min=1, help="Trace one in so many of each sender's messages, for large runs.")
     ] = 1,
+    part_rows: Annotated[
+        int, typer.Option(min=1, help="Rows in each file of the trace: fewer for whoever reads meanwhile.")
+    ] = 1_048_576,
     engine: Annotated[
         str,
         typer.Option(help="reference, event or recurrence (compiled); auto takes the fastest that can."),
@@ -223,7 +226,9 @@ def simulate(
         else:
             from antecede.sim.record import simulate_to
 
-            metrics = simulate_to(trace, given, engine=chosen[0], progress=progress, sample=sample)
+            metrics = simulate_to(
+                trace, given, engine=chosen[0], progress=progress, sample=sample, part_rows=part_rows
+            )
         spent = time.process_time() - start
     views.run(given, metrics, spent, chosen, trace, as_json)
 

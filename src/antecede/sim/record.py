@@ -15,7 +15,7 @@ from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.trace.schema import KINDS, Meta
-from antecede.trace.writer import TraceWriter
+from antecede.trace.writer import PART_ROWS, TraceWriter
 
 _COLUMNS = (
     "run", "group", "process", "index", "kind", "origin", "seq", "time",
@@ -30,7 +30,9 @@ _MOST_NAMES = 65_536
 class Recorder:
     """Turns what happens in a run into rows of events, many at a time."""
 
-    def __init__(self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int) -> None:
+    def __init__(
+        self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int, batch: int = _BATCH
+    ) -> None:
         self._run = pa.array([scenario.key()])
         self._names = pa.array(scenario.names())
         self._groups = {group: place for place, group in enumerate(scenario.audiences())}
@@ -39,7 +41,7 @@ class Recorder:
         self._payload = scenario.payload
         self._index = np.zeros(scenario.peers, np.int64)
         self._writer = writer
-        self._receives, self._sample = receives, sample
+        self._receives, self._sample, self._batch = receives, sample, batch
         self._pending: list[tuple[int, ...]] = []
 
     def send(
@@ -60,7 +62,7 @@ class Recorder:
     ) -> None:
         group = self._group_of.get(message, 0)
         self._pending.append((kind, process, *message, time, link, control, group))
-        if len(self._pending) >= _BATCH:
+        if len(self._pending) >= self._batch:
             self.flush()
 
     def flush(self) -> None:
@@ -125,11 +127,13 @@ def simulate_to(
     long: bool = False,
     receives: bool = True,
     sample: int = 1,
+    part_rows: int = PART_ROWS,
 ) -> Metrics:
     """Run a scenario, showing it to `observers`, and write its trace into `folder`.
 
     A trace without `receives` has only what was sent and delivered, which is all that an audit needs. One of
-    a `sample` has one in so many of each sender's messages, and all that happened to them.
+    a `sample` has one in so many of each sender's messages, and all that happened to them. Whoever reads the
+    trace meanwhile sees `part_rows` rows at a time.
     """
     names = scenario.names()
     meta = Meta(
@@ -139,8 +143,8 @@ def simulate_to(
         seed=scenario.seed,
         parameters=msgspec.to_builtins(scenario) | ({"sample": sample} if sample > 1 else {}),
     )
-    with TraceWriter(folder, meta, _COLUMNS) as writer:
-        recorder = Recorder(scenario, writer, receives, sample)
+    with TraceWriter(folder, meta, _COLUMNS, part_rows=part_rows) as writer:
+        recorder = Recorder(scenario, writer, receives, sample, min(_BATCH, part_rows))
         metrics = simulate(scenario, [recorder, *observers], engine, progress, long)
         recorder.flush()
         return metrics

@@ -16,13 +16,25 @@ from antecede.trace.schema import FIELDS, Meta, read_meta
 
 META = "meta.json"
 _BATCH_ROWS = 65_536
-_PART_ROWS = 1_048_576
+PART_ROWS = 1_048_576
 ASIDE = ".writing"
-_PART = re.compile(r"part-\d{5,}\.parquet")
+_PART = re.compile(r"part-(\d{5,})\.parquet")
+
+
+def part_name(number: int) -> str:
+    """What a trace's part is called; parts are numbered from 0, in the order in which they are there."""
+    return f"part-{number:05}.parquet"
+
+
+def part_number(name: str) -> int | None:
+    """Which part of a trace a file of this name is, if it is one."""
+    found = _PART.fullmatch(name)
+    number = int(found[1]) if found else 0
+    return number if name == part_name(number) else None
 
 
 class TraceWriter:
-    """Rows into a trace folder. Less than `batch_rows` rows stay in memory.
+    """Rows into a trace folder, `part_rows` in each part. Less than `batch_rows` rows stay in memory.
 
     A folder that already holds a trace is written anew; any other folder with something in it is
     refused. Equal rows leave equal bytes, in however many tables they come.
@@ -35,8 +47,10 @@ class TraceWriter:
         columns: tuple[str, ...],
         *,
         batch_rows: int = _BATCH_ROWS,
-        part_rows: int = _PART_ROWS,
+        part_rows: int = PART_ROWS,
     ) -> None:
+        if part_rows < 1:
+            raise InputError(f"a part of a trace has at least one row, not {part_rows}")
         self.folder = Path(folder)
         self.rows = 0
         self._schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
@@ -52,12 +66,16 @@ class TraceWriter:
     def extend(self, rows: pa.Table) -> None:
         """More rows; columns of names may be dictionaries, as long as they are so in every table."""
         self._waiting.append(rows)
-        if sum(table.num_rows for table in self._waiting) >= self._batch_rows:
+        if sum(table.num_rows for table in self._waiting) >= self._next_rows():
             table, start = pa.concat_tables(self._waiting), 0
-            while table.num_rows - start >= self._batch_rows:
-                self._write(table.slice(start, self._batch_rows))
-                start += self._batch_rows
+            while table.num_rows - start >= (rows := self._next_rows()):
+                self._write(table.slice(start, rows))
+                start += rows
             self._waiting = [table.slice(start)]
+
+    def _next_rows(self) -> int:
+        """How many rows are written next: a batch, or what its part still lacks."""
+        return min(self._batch_rows, self._part_rows - self._part_size)
 
     def _write(self, table: pa.Table) -> None:
         self._opened(table.schema).write_table(table)
@@ -75,12 +93,12 @@ class TraceWriter:
     def _roll(self) -> None:
         if self._part is not None:
             self._part.close()
-            self._aside().rename(self.folder / f"part-{self._parts:05}.parquet")
+            self._aside().rename(self.folder / part_name(self._parts))
             self._part, self._part_size = None, 0
             self._parts += 1
 
     def _aside(self) -> Path:
-        return self.folder / f".part-{self._parts:05}.parquet{ASIDE}"
+        return self.folder / f".{part_name(self._parts)}{ASIDE}"
 
     def close(self) -> None:
         """Write out what is left. A trace without events still has one (empty) part."""
@@ -101,14 +119,14 @@ class TraceWriter:
             self.close()
 
 
-def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = _PART_ROWS) -> None:
+def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = PART_ROWS) -> None:
     """Rows that are tables already, as parts in an empty folder."""
     rows, part, writer = 0, 0, None
     for table in tables:
         if writer is None or rows >= part_rows:
             if writer is not None:
                 writer.close()
-            writer = pq.ParquetWriter(folder / f"part-{part:05}.parquet", table.schema, compression="zstd")
+            writer = pq.ParquetWriter(folder / part_name(part), table.schema, compression="zstd")
             rows, part = 0, part + 1
         writer.write_table(table)
         rows += table.num_rows
