@@ -18,6 +18,7 @@ from antecede.spark.graph import DependencyGraphs, graph  # noqa: E402
 from antecede.spark.order import causal_order  # noqa: E402
 from antecede.spark.order_state import accounts, explain  # noqa: E402
 from antecede.spark.session import connect  # noqa: E402
+from antecede.spark.source import register  # noqa: E402
 
 __all__ = [
     "Audit",
@@ -31,4 +32,5 @@ __all__ = [
     "graph",
     "read_events",
     "read_members",
+    "register",
 ]
