@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.streaming.query import StreamingQuery
 
 from antecede.errors import InputError
-from antecede.spark import audit, read_events, read_members
+from antecede.spark import audit, read_events, read_members, register
 from antecede.spark.session import first_line
 from antecede.spark.source import TraceSource, TraceStream, _listed
 from antecede.trace.judge import judge_files
@@ -328,6 +328,7 @@ def wait_for(what: Callable[[], object]) -> None:
 
 def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """The simulation is halted twice, so that the stream surely runs, stops and starts within it."""
+    register(spark)
     trace, out = tmp_path / "runs" / "one", tmp_path / "out"
     words = [
         "--protocol",
@@ -354,7 +355,7 @@ def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession
             simulation.send_signal(signal.SIGSTOP)
             query = into(out, streamed(spark, tmp_path / "runs", maxPartsPerBatch="4"))
             query.processAllAvailable()
-            read.append(spark.read.parquet(str(out)).count())
+            read.append(sum(batch["numInputRows"] for batch in query.recentProgress))
             simulation.send_signal(signal.SIGCONT)
             if parts == 8:
                 _, told = simulation.communicate(timeout=120)
@@ -363,10 +364,13 @@ def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession
             query.stop()
     finally:
         simulation.kill()
-    rows = spark.read.format("antecede").load(str(tmp_path / "runs"))
+        simulation.wait()
+        for active in spark.streams.active:
+            active.stop()
     got = spark.read.parquet(str(out))
-    assert 0 < read[0] < read[1] < got.count()
-    assert in_order(got) == in_order(rows) == in_order(read_events(spark, str(trace)))
+    rows = in_order(spark.read.format("antecede").load(str(tmp_path / "runs")))
+    assert in_order(got) == rows == in_order(read_events(spark, str(trace)))
+    assert 0 < read[0] < sum(read) < rows.num_rows
     verdict = audit(got, read_members(spark, str(trace))).total()
     assert not verdict.clean
     assert [verdict] == [each.verdict for each in judge_files(trace, trace_files(trace))]
@@ -374,6 +378,7 @@ def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession
 
 def test_a_batch_that_is_done_again_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As after a crash: Spark has written down what it would read, and not that it did."""
+    register(spark)
     trace, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
     opened = writer(trace)
     opened.extend(sends("r", 0, 20))
@@ -404,6 +409,7 @@ def test_a_batch_that_is_done_again_has_the_same_rows(spark: SparkSession, tmp_p
 
 
 def test_what_a_user_sees_of_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
     with pytest.raises(AnalysisException) as refused:
         spark.read.format("antecede").load(str(tmp_path / "nowhere"))
     assert f"InputError: {tmp_path}/nowhere does not exist" in str(refused.value).splitlines()[0]

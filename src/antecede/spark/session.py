@@ -27,7 +27,6 @@ from pyspark.sql import SparkSession
 
 from antecede.errors import AntecedeError, InputError
 from antecede.spark.java import find_java
-from antecede.spark.source import register
 
 _LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -64,12 +63,10 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
 
     `master` may also be a Spark Connect address (sc://host:port). A session that is active already is
     used as it is, and left open. `python_path` is where workers find modules besides the installed
-    ones. The session reads `format("antecede")` (`source`). Whatever Spark raises while it is open comes out
-    as one line that names its log.
+    ones. Whatever Spark raises while the session is open comes out as one line that names its log.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        register(active)
         yield active
         return
     remote = os.environ.get("SPARK_REMOTE") if master is None else master
@@ -83,7 +80,6 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
         try:
             if interrupted:
                 raise KeyboardInterrupt
-            register(session)
             yield session
         finally:
             session.stop()

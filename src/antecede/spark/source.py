@@ -50,7 +50,11 @@ _REGISTERED: WeakSet[SparkSession] = WeakSet()
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session read `format("antecede")`. Sessions of `antecede.spark.connect` do so already."""
+    """Let a session read `format("antecede")`, one of `connect` too.
+
+    `connect` does not do so itself: Spark looks for sources in a Python of its own then, which takes a second
+    that those who only audit need not wait.
+    """
     if spark not in _REGISTERED:
         spark.dataSource.register(TraceSource)
         _REGISTERED.add(spark)
