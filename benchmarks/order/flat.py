@@ -41,7 +41,7 @@ PATIENCE = 600
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--millions", type=int, default=10)
+    parser.add_argument("--millions", type=float, default=10)
     parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument("--block", type=int, default=BLOCK, help="rows made at once, for ten micro-batches")
     parser.add_argument("--shuffle", choices=SHUFFLES, default="stream")
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--retain", type=int, default=10, help="micro-batches that the checkpoint keeps")
     parser.add_argument("--options", type=json.loads, default={}, metavar="JSON", help="for causal_order")
+    parser.add_argument("--numbers", action="store_true", help="ids that groups count, not opaque text")
     parser.add_argument("--peer", action="store_true", help="applyInPandasWithState instead of causal_order")
     parser.add_argument("--out", type=Path, metavar="FOLDER", default=Path(__file__).parent)
     asked = parser.parse_args()
@@ -57,17 +58,18 @@ def main() -> None:
     change = with_state if asked.peer else partial(causally, **asked.options)
     asked.out.mkdir(parents=True, exist_ok=True)
     lines: list[Line] = []
+    name = "flat-numbers" if asked.numbers else "flat"
     with tempfile.TemporaryDirectory(prefix="antecede-order-") as folder:
         for line in measure(asked, change, Path(folder)):
             lines.append(line)
             # After each, as the last is far off.
-            keep(lines, asked.out / "flat.csv")
+            keep(lines, asked.out / f"{name}.csv")
             say(
                 f"{line['rows']:>12,.0f} rows  {line['rows_per_second']:>9,.0f} rows/s  "
                 f"{line['state_rows']:>9,.0f} state rows  {line['state_bytes'] / 1e6:>7,.1f} MB of state  "
                 f"{line['jvm_pss'] / 1e6:>6,.0f} MB JVM  {line['workers_pss'] / 1e6:>6,.0f} MB workers"
             )
-    (asked.out / "flat.svg").write_text(chart(lines), encoding="utf-8")
+    (asked.out / f"{name}.svg").write_text(chart(lines), encoding="utf-8")
 
 
 def keep(lines: list[Line], path: Path) -> None:
@@ -83,14 +85,18 @@ def measure(
     """A line for each micro-batch."""
     source, checkpoint = folder / "source", folder / "checkpoint"
     source.mkdir()
-    histories = Histories(asked.groups, asked.seed)
-    blocks = asked.millions * 1_000_000 // asked.block
+    histories = Histories(asked.groups, asked.seed, asked.numbers)
+    blocks = round(asked.millions * 1_000_000 / asked.block)
+    schema = SCHEMA
+    if asked.numbers:
+        schema = SCHEMA.replace("event_id string", "event_id long").replace("array<string>", "array<long>")
     rows = came = 0
     with session(asked.cores) as spark:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         spark.conf.set(CHANGELOG, "true")
+        spark.conf.set("spark.sql.shuffle.partitions", asked.cores)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", asked.retain)
-        given = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
+        given = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
         # observe() counts what comes out, and the sink throws it away.
         counted = change(given).observe("out", F.count(F.lit(1)).alias("rows"))
         query = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()

@@ -8,6 +8,7 @@ before what they follow. Rows come in the order of true time, and are then shuff
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ Array = np.ndarray[Any, Any]
 class Histories:
     """Groups that go on from block to block."""
 
-    def __init__(self, groups: int, seed: int) -> None:
+    def __init__(self, groups: int, seed: int, numbers: bool = False) -> None:
+        self._numbers = numbers
         self._chance = np.random.default_rng(seed)
         self._groups = groups
         self._done = 0
@@ -53,8 +55,9 @@ class Histories:
         self._done += rows
         self._now = sent[:, -1:]
         time = (sent + np.take_along_axis(self._skew, writer, axis=1)).astype(np.int64)
+        ids = _numbers if self._numbers else _ids
         return _table(
-            group.ravel()[order], number.ravel()[order], follows[order], time.ravel()[order], chance
+            group.ravel()[order], number.ravel()[order], follows[order], time.ravel()[order], chance, ids
         )
 
     def _follows(self, number: Array, writer: Array) -> Array:
@@ -87,18 +90,30 @@ def _arrival(sent: Array, number: Array, shuffle: str, chance: np.random.Generat
     return moved[order]
 
 
-def _table(group: Array, number: Array, follows: Array, time: Array, chance: np.random.Generator) -> pa.Table:
+def _table(
+    group: Array,
+    number: Array,
+    follows: Array,
+    time: Array,
+    chance: np.random.Generator,
+    ids: Callable[[Array, Array], pa.Array],
+) -> pa.Table:
     some = follows >= 0
     ends = np.concatenate(([0], some.sum(axis=1).cumsum())).astype(np.int32)
-    causes = _ids(np.broadcast_to(group[:, None], follows.shape)[some], follows[some])
+    causes = ids(np.broadcast_to(group[:, None], follows.shape)[some], follows[some])
     names = pa.array([f"room-{each:04}" for each in range(group.max() + 1)])
     return pa.table({
         "room": names.take(pa.array(group)),
-        "event_id": _ids(group, number),
+        "event_id": ids(group, number),
         "follows": pa.ListArray.from_arrays(pa.array(ends), causes),
         "time": time,
         "body": _hexadecimal(chance.bytes(20 * len(group)), 40),
     })  # fmt: skip
+
+
+def _numbers(_: Array, number: Array) -> pa.Array:
+    """A group's own count."""
+    return pa.array(number, pa.int64())
 
 
 def _ids(group: Array, number: Array) -> pa.Array:
