@@ -72,6 +72,7 @@ def causal_order(
     `horizon` after they came out: an effect must come within that time, and so must what comes twice. Numbers
     are remembered for ever, as spans. Each batch's progress has an observation called `name`, which counts
     rows and what became of them; `explain` tells what is held, and `accounts` counts over the whole stream.
+    The session's state store becomes RocksDB, as Spark needs it for this.
     """
     said = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
     policy = _policy(on_missing)

@@ -31,7 +31,8 @@ from antecede.trace.ordering.stream import advance
 
 _BUCKET = "_antecede_bucket"
 _COUNTS = Counts.__struct_fields__
-_PARCEL_ROWS = 100_000
+_PACKED_BYTES = 1 << 25
+"""How much is packed at once; the less, the smaller the parcels."""
 _BUCKETS = 64
 """As many tasks can order a stream. It is part of what a checkpoint means, so it can never change."""
 _STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -87,8 +88,7 @@ def order_stream(prepared: Prepared, schema: T.StructType, rules: Rules, name: s
 
 def _want_rocks_db(spark: SparkSession) -> None:
     """Spark's stateful operator works on RocksDB only, which is not what it takes unless it is told."""
-    if spark.conf.get(_STORE, "") != _ROCKS_DB:
-        spark.conf.set(_STORE, _ROCKS_DB)
+    spark.conf.set(_STORE, _ROCKS_DB)
 
 
 def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -107,12 +107,14 @@ def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle_in()
         pile: list[pa.RecordBatch] = []
+        size = 0
         for batch in batches:
             if batch.num_rows:
                 pile.append(batch)
-            if sum(one.num_rows for one in pile) >= _PARCEL_ROWS:
+                size += batch.nbytes
+            if size >= _PACKED_BYTES:
                 yield parcels(pile)
-                pile = []
+                pile, size = [], 0
         if pile:
             yield parcels(pile)
 
