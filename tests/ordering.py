@@ -102,3 +102,22 @@ def table_of(rows: Sequence[Row], form: Form) -> pa.Table:
         columns["deps"] = pa.array([[f"{dep:05}" for dep in row.deps] for row in rows], pa.list_(pa.string()))
     columns["number"] = pa.array([row.id for row in rows], pa.int64())
     return pa.table(columns)
+
+
+class Memory:
+    """Parts in a dictionary, where a stream has its state."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[str | None, int], bytes] = {}
+        self.written = 0
+
+    def get(self, group: str | None, part: int) -> bytes | None:
+        return self.parts.get((group, part))
+
+    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
+        assert new == ((group, part) not in self.parts)
+        self.parts[group, part] = data
+        self.written += len(data)
+
+    def drop(self, group: str | None, part: int) -> None:
+        del self.parts[group, part]

@@ -15,7 +15,7 @@ from antecede.trace.ordering.links import Columns, Form
 from antecede.trace.ordering.rules import ARRIVED, DIGEST, OnMissing, Rules
 from antecede.trace.ordering.stream import Outcome, advance
 from antecede.trace.ordering.table import order_table
-from ordering import FORMS, Row, columns_of, reference, table_of
+from ordering import FORMS, Memory, Row, columns_of, reference, table_of
 
 MOST = 12
 
@@ -54,25 +54,6 @@ def test_a_table_comes_out_as_the_plain_meaning_says(
     told = {(row["room"], row["number"]): (row["causal_index"], row["status"]) for row in found}
     assert len(told) == len(found)
     assert told == reference(rows, on_missing)
-
-
-class Memory:
-    """Parts in a dictionary, where a stream has its state."""
-
-    def __init__(self) -> None:
-        self.parts: dict[tuple[str | None, int], bytes] = {}
-        self.written = 0
-
-    def get(self, group: str | None, part: int) -> bytes | None:
-        return self.parts.get((group, part))
-
-    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
-        assert new == ((group, part) not in self.parts)
-        self.parts[group, part] = data
-        self.written += len(data)
-
-    def drop(self, group: str | None, part: int) -> None:
-        del self.parts[group, part]
 
 
 def fed(

@@ -94,9 +94,20 @@ FAULTS = (
 _NO_ID, _NULL_DEP, _NO_ORIGIN, _NO_CLOCK, _NO_OWN, _BAD_ENTRY, _NO_SEQ = range(1, len(FAULTS))
 
 
-def read_links(table: pa.Table, columns: Columns, groups: np.ndarray, known: Sequence[Known] = ()) -> Links:
-    """Read the table's dependencies; `known` are coded along with its rows."""
-    read = {Form.IDS: _ids, Form.NUMBERS: _numbers, Form.STREAMS: _streams, Form.CLOCKS: _clocks}
+def read_links(
+    table: pa.Table,
+    columns: Columns,
+    groups: np.ndarray,
+    known: Sequence[Known] = (),
+    over_gaps: bool = False,
+) -> Links:
+    """Read the table's dependencies; `known` are coded along with its rows.
+
+    With `over_gaps`, what a clock counts is to come first even if what lies between is missing.
+    """
+    if columns.form is Form.CLOCKS:
+        return _clocks(table, columns, groups, known, over_gaps)
+    read = {Form.IDS: _ids, Form.NUMBERS: _numbers, Form.STREAMS: _streams}
     return read[columns.form](table, columns, groups, known)
 
 
@@ -215,7 +226,9 @@ def _streams(table: pa.Table, columns: Columns, groups: np.ndarray, known: Seque
     )
 
 
-def _clocks(table: pa.Table, columns: Columns, groups: np.ndarray, known: Sequence[Known]) -> Links:
+def _clocks(
+    table: pa.Table, columns: Columns, groups: np.ndarray, known: Sequence[Known], over_gaps: bool
+) -> Links:
     """A clock counts what its row knows of each origin, itself included: so it depends on the last of every
     other origin, and on the one before itself of its own."""
     origins, clocks = _one(table, columns.origin), _one(table, columns.clock)
@@ -234,19 +247,28 @@ def _clocks(table: pa.Table, columns: Columns, groups: np.ndarray, known: Sequen
     faults[own < 0] = _NO_ORIGIN
     count = count - is_own
     kept = np.flatnonzero(count > 0)
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(of[kept], minlength=len(origins)))))
-    return _owned(
-        groups,
-        own,
-        number,
-        offsets,
-        dep[kept],
-        count[kept],
-        faults,
-        known,
-        others,
-        named,
-    )
+    of, dep, count = of[kept], dep[kept], count[kept]
+    if over_gaps:
+        place, before = _last_before((groups, own, number), (groups[of], dep, count))
+        of, dep, count = (np.insert(all_of, place + 1, all_of[place]) for all_of in (of, dep, count))
+        count[place + 1 + np.arange(place.size)] = before
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(of, minlength=len(origins)))))
+    return _owned(groups, own, number, offsets, dep, count, faults, known, others, named)
+
+
+def _last_before(rows: tuple[np.ndarray, ...], deps: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Dependencies on what is not among the rows, though an earlier row of the same origin is; and the number
+    of the last such. Both are given as groups, origins and numbers."""
+    group, origin, number = (np.concatenate(pair) for pair in zip(rows, deps, strict=True))
+    is_dep = np.arange(number.size) >= rows[0].size
+    order = np.lexsort((is_dep, number, origin, group))
+    last = np.maximum.accumulate(np.where(is_dep[order], -1, np.arange(order.size)))
+    dep, row = order[(last >= 0) & is_dep[order]], order[last[(last >= 0) & is_dep[order]]]
+    found = (group[dep] == group[row]) & (origin[dep] == origin[row])
+    found &= (number[row] > 0) & (number[row] < number[dep])
+    place = dep[found] - rows[0].size
+    in_order = np.argsort(place)
+    return place[in_order], number[row[found]][in_order]
 
 
 def _origins(known: Sequence[Known]) -> list[pa.Array]:

@@ -66,7 +66,8 @@ def advance(
         record = SpanRecord(groups, columns)
     else:
         record = IdRecord(groups, columns, now - rules.horizon_ms)
-    links = read_links(rows, columns, np.concatenate([*of_old, codes]), [record.known])
+    releases = rules.on_missing is OnMissing.RELEASE
+    links = read_links(rows, columns, np.concatenate([*of_old, codes]), [record.known], releases)
     record.code(links)
     arrived = rows.column(ARRIVED).to_numpy()
     lot, target, out = _decide(rules, rows, links, record, waited, now - arrived >= rules.timeout_ms)

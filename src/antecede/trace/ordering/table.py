@@ -40,7 +40,8 @@ def order_table(
     Groups are whole and lie together, rows in the order wanted otherwise. Those that are put aside or held
     follow at their group's end, without an index; duplicates are left out.
     """
-    links = read_links(table, columns, group_codes(table, columns)[0])
+    releases = on_missing is OnMissing.RELEASE
+    links = read_links(table, columns, group_codes(table, columns)[0], over_gaps=releases)
     first, target = match(links.owner, links.number, links.dep_owner, links.dep_number)
     target[target < 0] = ABSENT
     lot = np.where(links.faults > 0, UNREADABLE, WAITING).astype(np.int8)
@@ -52,7 +53,7 @@ def order_table(
         target,
         lot,
         np.ones(lot.size, np.bool_),
-        on_missing is OnMissing.RELEASE,
+        releases,
         on_missing is OnMissing.QUARANTINE,
     )
     rest = np.flatnonzero((lot != ORDERED) & (lot != RELEASED) & (lot != DUPLICATE))
