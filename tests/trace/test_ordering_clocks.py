@@ -1,4 +1,4 @@
-"""Clocks with gaps: an entry stands for all that its origin did until then, also where some of it is missing."""
+"""Clocks with gaps: an entry stands for all that its origin did until then, missing or not."""
 
 from __future__ import annotations
 
