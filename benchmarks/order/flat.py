@@ -33,7 +33,7 @@ from scale import say
 from watched import family, proportional_bytes
 
 Line = dict[str, float]
-MOST_POINTS = 25
+MOST_POINTS = 10
 """Of a chart's line."""
 PATIENCE = 600
 """Seconds that a micro-batch may take."""
