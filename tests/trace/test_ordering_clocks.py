@@ -1,4 +1,4 @@
-"""Clocks with gaps: an entry stands for all that its origin did until then, missing or not."""
+"""Clocks with gaps: an entry stands for all that its origin did until then, even if some of it is missing."""
 
 from __future__ import annotations
 
