@@ -50,7 +50,7 @@ def table_of(events: Sequence[Event], chance: random.Random) -> pa.Table:
 
 def counts(clock: dict[str, int], other: dict[str, Any]) -> bool:
     """Whether a clock tells of another event."""
-    return clock.get(other["host"], 0) >= dict(other["clock"])[other["host"]]
+    return bool(clock.get(other["host"], 0) >= dict(other["clock"])[other["host"]])
 
 
 @pytest.mark.parametrize("seed", range(40))
