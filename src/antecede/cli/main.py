@@ -18,6 +18,7 @@ from antecede.cli import foreign, show, views
 from antecede.cli.advise import advise
 from antecede.cli.options import Columns, Json, Master, Strict
 from antecede.cli.options import folder as _folder
+from antecede.cli.order import held, order
 from antecede.errors import AntecedeError
 
 app = typer.Typer(
@@ -352,6 +353,8 @@ def graph(
 
 
 app.command()(advise)
+app.command()(order)
+app.command()(held)
 
 
 @app.command()

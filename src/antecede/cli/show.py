@@ -64,18 +64,22 @@ def bad_rows(found: Sequence[Bad]) -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error; call what it gives with (what, done, total)."""
+    """A bar on standard error; call what it gives with (what, done, total).
+
+    What comes after a colon in `what` may change while it goes on.
+    """
     what = TextColumn("{task.description:<16}")
     columns = (SpinnerColumn(), what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         tasks: dict[str, Any] = {}
 
         def update(what: str, done: int, total: int) -> None:
+            name = what.partition(":")[0]
             for other, task in tasks.items():
-                if other != what:
+                if other != name:
                     bar.update(task, visible=False)
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total or None)
-            bar.update(tasks[what], completed=done, total=total or None, visible=True)
+            if name not in tasks:
+                tasks[name] = bar.add_task(what, total=total or None)
+            bar.update(tasks[name], description=what, completed=done, total=total or None, visible=True)
 
         yield update
