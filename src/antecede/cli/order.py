@@ -15,7 +15,7 @@ from antecede.errors import require
 
 if TYPE_CHECKING:
     from antecede.studies.ordering import Example, Outcome
-    from antecede.trace.ordering.stream import Counts
+    from antecede.trace.ordering.rules import Counts
 
 _SHOWN = 20
 _MOST = 1000

@@ -21,8 +21,7 @@ from antecede.spark.order_columns import added_columns, prepare, quoted, refuse_
 from antecede.spark.order_state import accounts, explain
 from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
 from antecede.studies.event_files import EventFiles, find_events, follow, read, schema_of
-from antecede.trace.ordering.stream import Counts
-from antecede.trace.ordering.table import OnMissing
+from antecede.trace.ordering.rules import Counts, OnMissing
 
 CHECKPOINT = "_checkpoint"
 """Where a stream's checkpoint lies in its folder, unless it is given another."""
