@@ -23,14 +23,12 @@ _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 
 
 class Prepared(NamedTuple):
-    """Events with uniform columns beside their own."""
+    """Events with uniform columns beside their own, which have `plain` names."""
 
     frame: DataFrame
     columns: Columns
     made: list[str]
     """Columns that are not the caller's."""
-    schema: T.StructType
-    """The caller's."""
     sorted_by: list[str]
     """The order of a group's rows, as far as their causes allow."""
 
@@ -51,12 +49,13 @@ def prepare(events: DataFrame, said: dict[str, str | None], added: Iterable[str]
     columns = columns._replace(group=_group(work), by=_by(work))
     work.made[DIGEST] = _digest(events)
     # Text ids have no order that means something, and to compare them takes longer.
+    columns = Columns(columns.form, *(None if name is None else plain(name) for name in columns[1:]))
     identity = (columns.id if columns.numbered else None, columns.origin, columns.seq, DIGEST)
+    frame = events.withColumns(work.made)
     return Prepared(
-        events.withColumns(work.made),
+        frame.toDF(*map(plain, frame.columns)),
         columns,
         list(work.made),
-        events.schema,
         [name for name in (columns.by, *identity) if name is not None],
     )
 
@@ -118,6 +117,11 @@ class _Work:
 def quoted(name: str) -> str:
     """A column's name as SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def plain(name: str) -> str:
+    """A column's name as Spark hands it to Python: mapInArrow reads dots and backticks as syntax."""
+    return name.replace("%", "%25").replace(".", "%2E").replace("`", "%60")
 
 
 def _is_text(kind: T.DataType) -> bool:
@@ -271,7 +275,7 @@ def refuse_unreadable(prepared: Prepared, said: dict[str, str | None]) -> None:
     for found in many.collect():
         for count, (role, text, fault) in zip(found, faults, strict=True):
             if count:
-                example = prepared.frame.where(fault).select(*map(quoted, prepared.schema.names)).first()
+                example = prepared.frame.where(fault).drop(*prepared.made).first()
                 raise InputError(
                     f"{role}: column {said[role]}: {count:,} rows cannot be ordered, as {text}; one is "
                     f"{_brief(example)}; mend or drop them, or say check=False to have them quarantined"
