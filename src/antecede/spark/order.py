@@ -76,13 +76,14 @@ def causal_order(
     """
     said = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
     policy = _policy(on_missing)
+    patience, memory = _duration("timeout", timeout), _duration("horizon", horizon)
     added = added_columns(events.isStreaming)
     prepared = prepare(events, said, added)
     schema = T.StructType(
         [*events.schema.fields, *(T.StructField(name, kind) for name, kind in added.items())]
     )
     if events.isStreaming:
-        rules = Rules(prepared.columns, policy, _duration("timeout", timeout), _duration("horizon", horizon))
+        rules = Rules(prepared.columns, policy, patience, memory)
         return order_stream(prepared, schema, rules, name)
     if check:
         refuse_unreadable(prepared, said)
