@@ -47,7 +47,7 @@ def prepare(events: DataFrame, said: dict[str, str | None], added: Iterable[str]
     work = _Work(events, said)
     columns = {Form.IDS: _ids, Form.STREAMS: _streams, Form.CLOCKS: _clocks}[form](work)
     columns = columns._replace(group=_group(work), by=_by(work))
-    work.made[DIGEST] = _digest(events)
+    work.made[DIGEST] = _digest(events, said)
     # Text ids have no order that means something, and to compare them takes longer.
     columns = Columns(columns.form, *(None if name is None else plain(name) for name in columns[1:]))
     identity = (columns.id if columns.numbered else None, columns.origin, columns.seq, DIGEST)
@@ -232,13 +232,17 @@ def _by(work: _Work) -> str | None:
     return work.name("by")
 
 
-def _digest(events: DataFrame) -> Column:
+def _digest(events: DataFrame, said: dict[str, str | None]) -> Column:
     """Tells rows of one id apart, so that which of them stays does not depend on which came first."""
-
-    def has_map(kind: T.DataType) -> bool:
-        return "map<" in kind.simpleString() or "variant" in kind.simpleString()
-
-    hashed = [F.col(quoted(field.name)) for field in events.schema if not has_map(field.dataType)]
+    hashed: list[Column] = []
+    for field in events.schema:
+        column = F.col(quoted(field.name))
+        # Spark's hash takes no maps, and passes nulls over, so that a value may as well be in another place.
+        if field.name == said["clock"] and isinstance(field.dataType, T.MapType):
+            column = F.map_entries(column)
+        elif isinstance(field.dataType, _NESTED) and field.name not in (said["deps"], said["clock"]):
+            column = F.to_json(F.struct(column), {"ignoreNullFields": "false"})
+        hashed += [column.isNull(), column]
     return F.xxhash64(*hashed)
 
 
