@@ -161,7 +161,7 @@ def test_columns_may_have_any_name(spark: SparkSession) -> None:
     schema = "`a.room` string, `my id` string, `de``ps` array<string>, `100%` int, `a%2Eroom` string"
     rows = [("r", "b", ["a"], 1, "x"), ("r", "a", [], 2, "y"), ("s", "a", [], 2, "z")]
     frame = spark.createDataFrame(rows, schema)
-    asked = {"group": "a.room", "id": "my id", "deps": "de`ps", "by": "100%"}
+    asked: dict[str, Any] = {"group": "a.room", "id": "my id", "deps": "de`ps", "by": "100%"}
     found = causal_order(frame, **asked)
     assert found.columns[:-3] == frame.columns
     assert sorted(map(tuple, found.drop("reason").collect())) == [
