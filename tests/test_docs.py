@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from antecede.cli.main import app
@@ -17,6 +18,7 @@ from antecede.protocols.catalog import PROTOCOLS
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = DOCS / "protocols"
 IN_PAGES = sorted(PAGES.glob("*.md"))
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 
 
 def shell_lines(page: Path) -> list[str]:
@@ -26,7 +28,7 @@ def shell_lines(page: Path) -> list[str]:
     return [line for line in lines if line.startswith("antecede ")]
 
 
-COMMANDS = [line for page in IN_PAGES for line in shell_lines(page)]
+COMMANDS = [line for page in [*IN_PAGES, *HOW_TO] for line in shell_lines(page)]
 
 
 def test_pictures_are_what_the_protocols_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,3 +78,15 @@ def test_commands_run(line: str) -> None:
     else:
         command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
         assert command.make_context(name, arguments) is not None
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_programs_print_what_the_page_shows(
+    spark: SparkSession, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each block in its turn; paths below /tmp are this test's own."""
+    programs = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", page.read_text(), re.DOTALL)
+    assert programs
+    for program, shown in programs:
+        exec(program.replace('"/tmp/', f'"{tmp_path}/'), {})  # noqa: S102
+        assert capsys.readouterr().out.strip() == shown.strip()

@@ -53,6 +53,8 @@ def test_help_lists_the_commands() -> None:
         "audit",
         "graph",
         "advise",
+        "order",
+        "held",
         "verify",
         "report",
         "doctor",

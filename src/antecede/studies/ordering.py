@@ -30,6 +30,8 @@ _STATUSES = ("ordered", "released", "held", "quarantined")
 _OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters"
 _NAME = "causal_order"
 _POLL_SECONDS = 1
+_UNREADABLE = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
+"""What Spark's reader of states escapes in paths, and then takes for part of the name."""
 _EXAMPLES = 3
 _NAMED = 3
 
@@ -278,6 +280,11 @@ def _watch(query: StreamingQuery, counts: Counts, progress: Progress) -> bool:
 
 def _failure(error: PySparkException) -> Exception:
     """What a task says no to is not Spark's failure."""
+    if "Cannot change timeMode" in str(error):
+        return InputError(
+            "--on-missing: with a checkpoint, hold cannot become release or quarantine, nor the reverse; go "
+            "back, or begin again with another OUT"
+        )
     said = re.search(r"antecede\.errors\.InputError: (.+)", str(error))
     return InputError(said[1]) if said else error
 
@@ -323,6 +330,11 @@ def _refuse_inside(source: EventFiles, out: Path) -> None:
 
 def _refuse_foreign(out: Path, checkpoint: Path) -> None:
     """A stream goes on only with its own checkpoint: with another it would lose rows, or write them twice."""
+    if odd := _UNREADABLE.search(str(checkpoint.resolve())):
+        raise InputError(
+            f"{checkpoint}: Spark does not find a stream's state again where a path has {odd[0]!r} in it; "
+            "name another place with --checkpoint"
+        )
     begun, done = (checkpoint / "metadata").exists(), (out / "_spark_metadata").exists()
     if _commits(checkpoint) and not done:
         raise InputError(

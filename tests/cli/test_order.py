@@ -1,0 +1,306 @@
+"""antecede order and held: most of it on the Spark that tests share, some as a person types it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
+from antecede.errors import InputError
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+IDS = ("--group", "room", "--id", "event_id", "--deps", "follows")
+
+Row = dict[str, Any]
+
+
+def event(room: str, name: object, *follows: object) -> Row:
+    return {"room": room, "event_id": name, "follows": list(follows), "at": 0}
+
+
+def write_lines(file: Path, rows: list[Row]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def said(*words: object) -> str:
+    """What a command prints, on the Spark that is there."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    if done.exception is not None:
+        raise done.exception
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def told(*words: object) -> Any:
+    return json.loads(said(*words, "--json"))
+
+
+def counts(document: Any) -> Row:
+    names = ("rows", "ordered", "released", "late", "quarantined", "duplicates", "held")
+    found = {name: document[name] for name in names}
+    assert found["rows"] == sum(found.values()) - found["rows"]
+    return {name: many for name, many in found.items() if many}
+
+
+def rows_of(folder: Path) -> list[Row]:
+    """The rows of each file as they lie there, file after file."""
+    return [row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+CHAT = [
+    event("tea", "b", "a"),
+    event("tea", "a"),
+    event("tea", "z", "lost"),
+    event("bar", "c", "c"),
+    event("bar", "d", None) | {"follows": None},
+    event("bar", "d"),
+]
+
+
+def test_rows_lie_by_outcome_group_and_index_and_the_account_adds_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    rows = [event(f"r{room}", n, *({n - 1, n // 2} if n else ())) for room in range(30) for n in range(50)]
+    rows += [event("r3", 70, 71), event("r3", 71, 70), event("r4", 70, 99), event("r5", 7, 6)]
+    chance.shuffle(rows)
+    for part in range(3):
+        pq.write_table(pa.Table.from_pylist(rows[part::3]), tmp_path / f"{part}.parquet")
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    found = told("order", tmp_path, "--out", out, *IDS)
+    expected = {"rows": 1504, "ordered": 1500, "quarantined": 2, "duplicates": 1, "held": 1}
+    assert counts(found) == expected
+    assert [(row["id"], row["reason"]) for row in found["examples"] if row["status"] == "held"] == [
+        ("70", "waits for 99")
+    ]
+    ordered = rows_of(out / "outcome=ordered")
+    together = [(room, list(those)) for room, those in groupby(ordered, key=lambda row: str(row["room"]))]
+    assert len(together) == 30
+    for _, those in together:
+        assert [row["causal_index"] for row in those] == list(range(50))
+        place = {row["event_id"]: row["causal_index"] for row in those}
+        assert all(place[dep] < row["causal_index"] for row in those for dep in row["follows"])
+    assert {row["event_id"] for row in rows_of(out / "outcome=quarantined")} == {70, 71}
+    assert [row["room"] for row in rows_of(out / "outcome=held")] == ["r4"]
+
+
+def test_text_files_get_the_types_that_ids_need(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "graph.csv"
+    table.write_text("node,parents\n3,1 2\n2,1\n1,\n4,3  9\n")
+    found = told("order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", " ")
+    assert counts(found) == {"rows": 4, "ordered": 3, "held": 1}
+    assert [row["node"] for row in rows_of(tmp_path / "a" / "outcome=ordered")] == [1, 2, 3]
+    clocks = [{"who": "ben", "clock": {"ana": 1, "ben": 1}}, {"who": "ana", "clock": {"ana": 1}}]
+    lines = write_lines(tmp_path / "clocks.jsonl", clocks)
+    told("order", lines, "--out", tmp_path / "b", "--origin", "who", "--clock", "clock")
+    assert [row["who"] for row in rows_of(tmp_path / "b" / "outcome=ordered")] == ["ana", "ben"]
+    # Arrays that are all empty, and folders that hold a column.
+    write_lines(tmp_path / "in [1]" / "room=a" / "x.json", [{"event_id": 2, "follows": []}])
+    found = told("order", tmp_path / "in [1]", "--out", tmp_path / "c, d", *IDS)
+    assert counts(found) == {"rows": 1, "ordered": 1}
+    assert rows_of(tmp_path / "c, d" / "outcome=ordered")[0]["room"] == "a"
+
+
+def test_what_a_person_sees(spark: SparkSession, tmp_path: Path) -> None:
+    lines = write_lines(tmp_path / "chat.jsonl", CHAT)
+    shown = said("order", lines, "--out", tmp_path / "out", *IDS).splitlines()
+    assert [line.split() for line in shown[1:6]] == [
+        ["in", "6"],
+        ["ordered", "3"],
+        ["quarantined", "1"],
+        ["duplicates", "1"],
+        ["held", "1"],
+    ]
+    assert shown[6:] == [
+        f"held: {tmp_path}/out/outcome=held",
+        "• z of tea: waits for lost",
+        f"quarantined: {tmp_path}/out/outcome=quarantined",
+        "• c of bar: depends on itself through c",
+        f"ordered: {tmp_path}/out/outcome=ordered",
+    ]
+    released = told("order", lines, "--out", tmp_path / "released", *IDS, "--on-missing", "release")
+    assert counts(released) == {"rows": 6, "ordered": 3, "released": 1, "quarantined": 1, "duplicates": 1}
+
+
+def test_a_stream_goes_on_where_it_was_and_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+    inbox, out = tmp_path / "in", tmp_path / "out"
+    write_lines(inbox / "1.jsonl", CHAT)
+    stream = ("order", inbox, "--out", out, *IDS, "--stream", "--once")
+    found = told(*stream)
+    assert counts(found) == {"rows": 6, "ordered": 3, "quarantined": 1, "duplicates": 1, "held": 1}
+    assert found["checkpoint"] == str(out / "_checkpoint")
+    (example,) = found["examples"]
+    assert (example["id"], example["group"], example["reason"]) == ("z", "tea", "waits for lost")
+    (row,) = told("held", out)["held_rows"]
+    assert (row["id"], row["waits_for"], row["missing"]) == ("z", ["lost"], ["lost"])
+    assert row["since"].endswith("Z")
+    assert "lost" in said("held", out / "_checkpoint")
+    write_lines(inbox / "2.jsonl", [event("tea", "lost")])
+    with pytest.raises(InputError, match="made with ids and the query has numbers"):
+        told("order", inbox, "--out", out, "--group", "room", "--id", "at", "--deps", "at", *stream[-2:])
+    with pytest.raises(InputError, match="--on-missing: with a checkpoint, hold cannot become release"):
+        told(*stream, "--on-missing", "release")
+    assert counts(told(*stream)) == {"rows": 7, "ordered": 5, "quarantined": 1, "duplicates": 1}
+    assert "nothing is held; 7 rows" in said("held", out)
+    written = spark.read.parquet(str(out)).where("outcome = 'ordered'").sort("room", "causal_index")
+    found = [(row.room, row.event_id) for row in written.collect()]
+    assert found == [("bar", "d"), ("tea", "a"), ("tea", "b"), ("tea", "lost"), ("tea", "z")]
+    with pytest.raises(InputError, match="wrote elsewhere"):
+        said(
+            "order", inbox, "--out", tmp_path / "other", *IDS, "--stream", "--checkpoint", out / "_checkpoint"
+        )
+    with pytest.raises(InputError, match="is not empty"):
+        said("order", inbox, "--out", out, *IDS)
+    with pytest.raises(InputError, match="a path has ' ' in it"):
+        said("order", inbox, "--out", tmp_path / "an other", *IDS, "--stream")
+
+
+UNREADABLE = [*CHAT, event("tea", None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "says"),
+    [
+        (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
+        (CHAT, ["--id", "event_id"], "say either id and deps"),
+        (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
+        (UNREADABLE, IDS, "column event_id: 1 rows cannot be ordered, as it has no id"),
+        (UNREADABLE, [*IDS, "--stream"], "give --no-check to have them quarantined"),
+        (
+            [{"w": "a", "c": '{"a":'}],
+            ["--origin", "w", "--clock", "c", "--stream"],
+            "clock: column c: 1 rows",
+        ),
+        ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
+        (CHAT, [*IDS, "--split", ","], "column follows is array<string>, no text"),
+        ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], "say what is between: --split"),
+        ([{"a": 1, "b": "1,x"}], ["--id", "a", "--deps", "b", "--split", ","], "a dependency of it is null"),
+    ],
+)
+def test_rows_that_cannot_be_ordered_are_refused_by_name(
+    spark: SparkSession, tmp_path: Path, rows: list[Row], words: list[str], says: str
+) -> None:
+    write_lines(tmp_path / "in" / "x.jsonl", rows)
+    with pytest.raises(InputError) as error:
+        said("order", tmp_path / "in", "--out", tmp_path / "out", *words)
+    assert says in str(error.value)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_unchecked_rows_that_cannot_be_read_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+    lines = tmp_path / "half.jsonl"
+    lines.write_text(json.dumps(event("tea", "a")) + '\n{"room":"tea","even\n')
+    found = told("order", lines, "--out", tmp_path / "out", *IDS, "--no-check")
+    assert counts(found) == {"rows": 2, "ordered": 1, "quarantined": 1}
+
+
+def test_what_is_no_table_of_events_is_said_so(spark: SparkSession, tmp_path: Path) -> None:
+    def refuses(path: object, says: str, *words: object) -> None:
+        with pytest.raises(InputError, match=says):
+            said("order", path, "--out", tmp_path / "out", *(words or IDS))
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("a")
+    (tmp_path / "none.csv").write_text("")
+    (tmp_path / "header.csv").write_text("room,event_id,follows\n")
+    (tmp_path / "list.json").write_text('[\n{"room":\n1}\n')
+    mixed = write_lines(tmp_path / "mixed" / "b.jsonl", CHAT).parent
+    (mixed / "a.csv").write_text("room\n1\n")
+    write_lines(mixed / "_skipped" / "c.parquet", [])
+    unlike = tmp_path / "unlike"
+    unlike.mkdir()
+    (unlike / "a.csv").write_text("room,event_id\n")
+    (unlike / "b.csv").write_text("event_id,room\n")
+    refuses(tmp_path / "nowhere", "does not exist")
+    refuses("", "no events are named")
+    refuses("s3a://bucket/events", "is a URL")
+    refuses(tmp_path / "notes.txt", "it does not end in .parquet")
+    refuses(tmp_path / "empty", "no file in it ends in .parquet")
+    refuses(tmp_path / "none.csv", "none.csv is empty")
+    refuses(tmp_path / "header.csv", "there is no row in it")
+    refuses(tmp_path / "list.json", "no line of it is a JSON object")
+    refuses(mixed, r"holds CSV \(a.csv\) and JSON lines \(b.jsonl\)")
+    refuses(unlike, "b.csv has another header than a.csv")
+    inside = write_lines(tmp_path / "in" / "a.jsonl", CHAT).parent
+    with pytest.raises(InputError, match="results would be read as events"):
+        said("order", inside, "--out", inside / "out", *IDS)
+    refuses(tmp_path / "list.json", "is a file; a stream", *IDS, "--stream")
+    for folder, says in ((tmp_path / "empty", "no checkpoint"), (tmp_path / "notes.txt", "is no folder")):
+        with pytest.raises(InputError, match=says):
+            said("held", folder)
+
+
+def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        ([".", "--horizon", "1"], "--horizon: '1' is not a duration"),
+        ([".", "--on-missing", "drop"], "'drop' is none of hold, release, quarantine"),
+        ([".", "--once"], "--once is for --stream"),
+        ([".", "--checkpoint", "s3a://bucket/c"], "is a URL"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+    done = antecede("order", *words, "--out", "out", *IDS, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert says in done.stderr
+
+
+def test_ctrl_c_ends_a_stream_with_its_account(tmp_path: Path) -> None:
+    write_lines(tmp_path / "in" / "1.jsonl", CHAT)
+    mark = f"antecede-order-{os.getpid()}"
+    process = subprocess.Popen(
+        [*ANTECEDE, "order", "in", "--out", "out", *IDS, "--stream"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JDK_JAVA_OPTIONS": f"-Dmark={mark}"},
+    )
+    _wait_until(lambda: (tmp_path / "out" / "_checkpoint" / "commits" / "0").exists())
+    process.send_signal(signal.SIGINT)
+    shown, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (130, "stopped; what is finished is kept\n")
+    assert "• z of tea: waits for lost, since " in shown
+    _wait_until(lambda: not _running(mark))
+
+
+def _wait_until(happened: Callable[[], object]) -> None:
+    for _ in range(900):
+        if happened():
+            return
+        time.sleep(0.1)
+    pytest.fail("it did not happen within a minute and a half")
+
+
+def _running(mark: str) -> list[str]:
+    """Processes that carry a mark in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in environment.read_bytes():
+                found.append(environment.parent.name)
+    return found
