@@ -411,7 +411,10 @@ def test_a_batch_with_rows_that_cannot_be_read_is_refused_or_puts_them_aside(spa
     assert (aside.status, aside.causal_index) == ("quarantined", None)
     assert aside.reason == "its clock has no entry above 0 for its own origin"
     nulls = spark.createDataFrame([("a", [None]), ("b", ["a"]), ("c", None)], "id string, deps array<string>")
-    found = {row.id: (row.status, row.reason) for row in causal_order(nulls, id="id", deps="deps").collect()}
+    found = {
+        row.id: (row.status, row.reason)
+        for row in causal_order(nulls, id="id", deps="deps", check=False).collect()
+    }
     assert found == {
         "a": ("quarantined", "a dependency of it is null"),
         "b": ("quarantined", "its cause was put aside: a"),

@@ -260,6 +260,9 @@ def refuse_unreadable(prepared: Prepared, said: dict[str, str | None]) -> None:
         faults.append(("origin", FAULTS[3], column(columns.origin).isNull()))
     if columns.seq is not None:
         faults.append(("seq", FAULTS[7], F.coalesce(column(columns.seq), F.lit(-1)) < 0))
+    if columns.deps is not None:
+        broken = F.exists(column(columns.deps), _is_null if columns.seq is None else _lacks_a_part)
+        faults.append(("deps", FAULTS[2], F.coalesce(broken, F.lit(False))))
     if columns.clock is not None:
         clock = column(columns.clock)
         faults += [
@@ -284,6 +287,14 @@ def refuse_unreadable(prepared: Prepared, said: dict[str, str | None]) -> None:
                     f"{role}: column {said[role]}: {count:,} rows cannot be ordered, as {text}; one is "
                     f"{_brief(example)}; mend or drop them, or say check=False to have them quarantined"
                 )
+
+
+def _is_null(one: Column) -> Column:
+    return one.isNull()
+
+
+def _lacks_a_part(one: Column) -> Column:
+    return one.isNull() | one["origin"].isNull() | one["seq"].isNull()
 
 
 def _brief(row: object) -> str:
