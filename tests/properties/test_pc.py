@@ -16,11 +16,11 @@ from antecede.protocols.pc import Pc, Ping, Pong
 from antecede.sim import chance
 from antecede.sim.network import Direct, parse_delay
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.units import SECOND
 from antecede.sim.verify import Histories, Report, verify
 from antecede.sim.workload import Periodic
 from antecede.sim.world import LinkChange, World
 from antecede.studies.papers.as_printed import FloodingWithMovingLinks
+from antecede.units import SECOND
 
 
 def final(protocol: str, runs: int, seed: int = 3) -> Report:

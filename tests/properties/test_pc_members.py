@@ -15,7 +15,7 @@ from antecede.protocols.flooding import Flooded
 from antecede.protocols.pc import Hello, Opening, Overlay, Pc, Ping, Pong, Snapshot
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 
 def bounded() -> Bounded:

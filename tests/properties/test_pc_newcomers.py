@@ -15,10 +15,10 @@ from antecede.sim import chance
 from antecede.sim.churn import link_changes
 from antecede.sim.network import Direct, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.verify import Histories
 from antecede.sim.workload import Periodic
 from antecede.sim.world import LinkChange, World
+from antecede.units import SECOND
 
 
 class Joiner(Pc):

@@ -24,8 +24,8 @@ from antecede.sim.kernels import flat, flat_events, flooding, hcg, pc
 from antecede.sim.network import parse_delay
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.units import SECOND
 from antecede.studies.papers import p004_runs
+from antecede.units import SECOND
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
 FAULTS = ("spike:100-200ms:300ms", "duplicate:5%:50ms", "reorder:10%:200ms", "loss:1%")

@@ -12,8 +12,8 @@ from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.sim.faults import Duplicate, Loss, Reorder, Spike, parse_fault
 from antecede.sim.network import ClippedNormal, Direct, Fixed, Uniform, Wild, parse_delay
-from antecede.sim.units import SECOND, duration, span
 from antecede.sim.workload import Periodic, Poisson
+from antecede.units import SECOND, duration, span
 
 MS = 1_000_000
 bits64 = st.integers(0, 2**64 - 1)

@@ -108,7 +108,7 @@ def _tell_one(advice: Advice) -> None:
 
 
 def _row(cost: Cost, best: bool) -> list[str]:
-    from antecede.sim.units import show as human
+    from antecede.units import show as human
 
     cells = [
         cost.protocol,
@@ -127,7 +127,7 @@ def _figure(value: float | None, digits: int = 0) -> str:
 
 
 def _notes(advice: Advice) -> list[str]:
-    from antecede.sim.units import show as human
+    from antecede.units import show as human
 
     exact = [cost.protocol for cost in advice.costs if cost.exact]
     some = advice.simulated_messages < advice.messages

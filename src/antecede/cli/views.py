@@ -80,7 +80,7 @@ def run(
         }
         show.json({"run": given.key(), "scenario": given, **msgspec.to_builtins(metrics), **timing})
         return
-    from antecede.sim.units import show as human
+    from antecede.units import show as human
 
     share = metrics.held / metrics.deliveries if metrics.deliveries else 0.0
     rows = [
@@ -167,7 +167,7 @@ def _audited(outcome: Audited) -> None:
 
 def _where_and_when(outcome: Audited, most: int = 5) -> Iterator[str]:
     """The worst processes, whose messages were lacking, and when: a line each."""
-    from antecede.sim.units import show as human
+    from antecede.units import show as human
 
     tally = outcome.tally
     if tally is None:
@@ -342,7 +342,7 @@ def explanation(told: Explanation, as_json: bool) -> None:
     if as_json:
         show.json(told)
         return
-    from antecede.sim.units import show as human
+    from antecede.units import show as human
 
     causes = ", ".join(told.causes) or "nothing"
     show.out.print(

@@ -45,11 +45,38 @@ def height(peer: int, root: int, size: int) -> int:
     >>> [height(4, root, 8) for root in (4, 2, 0)]
     [3, 1, 2]
     """
-    served = (size - 1).bit_length()
+    above = parent(peer, root, size)
+    return (size - 1).bit_length() if above is None else cluster(above, peer)
+
+
+def parent(peer: int, root: int, size: int) -> int | None:
+    """From whom `peer` gets what `root` sends; None if it is the root itself.
+
+    >>> parent(7, 0, 8), parent(4, 0, 8), parent(0, 0, 8), parent(3, 4, 5)
+    (6, 0, None, 2)
+    """
+    above = None
     while root != peer:
-        served = cluster(root, peer)
-        child = first_in_cluster(root, served, size)
+        above = root
+        child = first_in_cluster(root, cluster(root, peer), size)
         if child is None:
             raise ValueError(f"peer {peer} is not one of 0 to {size - 1}")
         root = child
-    return served
+    return above
+
+
+def partners(peer: int, size: int) -> tuple[int, ...]:
+    """Whom `peer` sends to, and who sends to it, in any tree.
+
+    >>> partners(0, 8), partners(2, 5)
+    ((1, 2, 4), (0, 3, 4))
+    """
+    return tuple(
+        other
+        for other in range(size)
+        if other != peer
+        and (
+            first_in_cluster(peer, cluster(peer, other), size) == other
+            or first_in_cluster(other, cluster(other, peer), size) == peer
+        )
+    )

@@ -70,6 +70,8 @@ class Delivery(msgspec.Struct, frozen=True):
 
     message: MessageId
     payload: bytes
+    causes: dict[int, int] | None = None
+    """Its immediate dependencies by peer, its sender's own last message aside, if its packet names them."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -167,6 +169,9 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     moving_links: ClassVar[bool] = False
     """Whether it takes links that open and close in mid-run; `neighbours` are those open from the start."""
 
+    names_causes: ClassVar[bool] = False
+    """Whether its packets name immediate dependencies and nothing else, so that deliveries tell them."""
+
     me: int
     size: int
 
@@ -198,6 +203,15 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def paper_storage(self) -> int:
         """The bytes of control information that this member keeps, as its paper counts them."""
         return 0
+
+    def partners(self) -> tuple[int, ...]:
+        """The peers that packets go to or come from."""
+        return tuple(peer for peer in range(self.size) if peer != self.me)
+
+    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+        """What to receive, and from which peer, if another member hands on a packet of a message that went
+        astray with its sender; nothing if such packets are of no use to this one."""
+        return []
 
     def kind(self) -> str:
         """What sort of member this is, where members are not all alike."""

@@ -207,7 +207,11 @@ class Flat(Protocol):
         self.delivered[packet.origin] = packet.seq
         self.learn(packet)
         self.holdback.wake(message, self._is_delivered)
-        return Delivery(message, packet.payload)
+        named = packet.causes if self.names_causes and isinstance(packet, Dependent) else None
+        return Delivery(message, packet.payload, named)
+
+    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+        return [(packet.origin, packet)] if isinstance(packet, self.stamps) else []
 
     def waiting(self) -> list[Waiting]:
         return [

@@ -103,5 +103,8 @@ class Flooding(Protocol):
     def waiting(self) -> list[Waiting]:
         return []
 
+    def partners(self) -> tuple[int, ...]:
+        return self.neighbours
+
     def paper_bytes(self, packet: Packet) -> int:
         return 4

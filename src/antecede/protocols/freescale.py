@@ -145,6 +145,16 @@ class Freescale(Protocol):
     def waiting(self) -> list[Waiting]:
         return self.role.waiting()
 
+    def partners(self) -> tuple[int, ...]:
+        return self.role.partners()
+
+    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+        """Only the external group's packets: behind a super peer all comes from it."""
+        if isinstance(packet, Across) and not isinstance(self.role, Internal):
+            homes = self.role.outside.homes
+            return [(homes[packet.origin], packet)] if 0 <= packet.origin < len(homes) else []
+        return []
+
     def paper_bytes(self, packet: Packet) -> int:
         """Bits from the first to the last that is set; 4 + 4 a pair; no identities, numbers or `last`."""
         if isinstance(packet, Up | Down):

@@ -100,6 +100,9 @@ class Internal(msgspec.Struct, tag="internal"):
         self.holdback.wake(packet.number, self.delivered.__contains__)
         return Delivery(_id(packet), packet.payload)
 
+    def partners(self) -> tuple[int, ...]:
+        return (self.relay,)
+
     def paper_storage(self) -> int:
         """RV from the first cleared bit to the last that is set, DV from the first to the last set."""
         return in_bytes(self.delivered.bits.bit_length()) + in_bytes(Bits.of(self.causes).span)
@@ -256,6 +259,9 @@ class External(msgspec.Struct, tag="external"):
                 del self.peers[peer]
         for peer, row in packet.supers.items():
             self.supers.get(peer, set()).difference_update(row.numbers())
+
+    def partners(self) -> tuple[int, ...]:
+        return self.outside.everyone()
 
     def paper_storage(self) -> int:
         """VTx and CI: 4 + 4 a pair, and 4 and its bits a super peer."""
@@ -445,6 +451,9 @@ class Super(msgspec.Struct, tag="super"):
 
     def waiting(self) -> list[Waiting]:
         return self.outside.waiting() + self.own.waiting()
+
+    def partners(self) -> tuple[int, ...]:
+        return tuple(sorted((*self.inside, *self.outside.everyone())))
 
     def paper_storage(self) -> int:
         """VTx, LR and TT: 4 a number."""

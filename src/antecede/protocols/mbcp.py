@@ -28,6 +28,7 @@ class Mbcp(Flat):
     name: ClassVar[str] = "mbcp"
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
     control: ClassVar[str] = "up to n − 1 pairs, the least"
+    names_causes: ClassVar[bool] = True
 
     causes: dict[int, int] = msgspec.field(default_factory=dict)
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.order import MessageId
-from antecede.overlay.vcube import children, cluster, height
+from antecede.overlay.vcube import children, cluster, height, parent, partners
 from antecede.protocols.base import NOTHING, Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import Dependent
 from antecede.protocols.timestamp import TimestampDiff
@@ -51,6 +51,12 @@ class Vcube(TimestampDiff):
         if not self._take(sound, unmet):
             return NOTHING
         return Effects(self._serve(below, packet))
+
+    def partners(self) -> tuple[int, ...]:
+        return partners(self.me, self.size)
+
+    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+        return [*_from_parent(self, [packet])] if isinstance(packet, Dependent) else []
 
     def _serve(self, below: int, packet: Packet) -> tuple[Send, ...]:
         to = tuple(child for _, child in children(self.me, below, self.size))
@@ -113,6 +119,13 @@ class VcubeAgg(TimestampDiff):
                 arrived.append(message)
                 self.passing[MessageId(message.origin, message.seq)] = Passing(message, below)
         return Effects(self._bundles(self._moved(arrived)))
+
+    def partners(self) -> tuple[int, ...]:
+        return partners(self.me, self.size)
+
+    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+        messages = packet.messages if isinstance(packet, Bundle) else []
+        return [(link, Bundle([message])) for link, message in _from_parent(self, messages)]
 
     def _moved(self, arrived: list[Dependent]) -> dict[int, list[Dependent]]:
         """What can be passed on now, by cluster, after new messages have come."""
@@ -191,6 +204,16 @@ class VcubeAgg(TimestampDiff):
     def paper_bytes(self, packet: Packet) -> int:
         messages = packet.messages if isinstance(packet, Bundle) else []
         return sum(super(VcubeAgg, self).paper_bytes(message) for message in messages)
+
+
+def _from_parent(member: TimestampDiff, messages: list[Dependent]) -> list[tuple[int, Dependent]]:
+    """Each message with the peer that passes its source's messages on to this member."""
+    found = []
+    for message in messages:
+        if 0 <= message.origin < member.size and message.origin != member.me:
+            above = parent(member.me, message.origin, member.size)
+            found += [(above, message)] if above is not None else []
+    return found
 
 
 def _neighbour(link: int, member: TimestampDiff) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from antecede.sim import chance
-from antecede.sim.units import SECOND
 from antecede.sim.world import LinkChange
+from antecede.units import SECOND
 
 _CHURN = 7
 

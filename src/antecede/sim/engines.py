@@ -25,8 +25,8 @@ from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.probes import PROBES
 from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 Engine = Literal["auto", "reference", "event", "recurrence"]
 Progress = Callable[[float], None]

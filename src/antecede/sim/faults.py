@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from antecede.errors import InputError
 from antecede.sim import chance
-from antecede.sim.units import duration, span
+from antecede.units import duration, span
 
 
 class Fault(abc.ABC):

@@ -17,7 +17,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.sim import chance
 from antecede.sim.faults import Fault
-from antecede.sim.units import duration, span
+from antecede.units import duration, span
 
 LINK = 1
 

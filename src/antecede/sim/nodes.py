@@ -12,7 +12,7 @@ import msgspec
 
 from antecede.sim import chance
 from antecede.sim.network import Arrival, Delay, Network, parse_delay
-from antecede.sim.units import duration
+from antecede.units import duration
 
 _PROPAGATION = 10
 

@@ -19,9 +19,9 @@ from antecede.sim.network import Delay, Direct, Network, RelayedModel, parse_del
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import PROBES, Probe
 from antecede.sim.routed import RoutedModel
-from antecede.sim.units import SECOND, duration
 from antecede.sim.workload import Drawn, Given, Once, Periodic, Poisson, Rounds, Windows, Workload
 from antecede.sim.world import LinkChange, Observer, World
+from antecede.units import SECOND, duration
 
 _CLOCK = 11
 _SAMPLING = SECOND // 20

@@ -18,8 +18,8 @@ from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
 from antecede.sim.network import Arrival, Network
 from antecede.sim.probes import Probe
-from antecede.sim.units import SECOND
 from antecede.sim.workload import Workload
+from antecede.units import SECOND
 
 _HOP, _ARRIVAL, _WAKE, _LINK, _SEND, _SAMPLE = range(6)
 

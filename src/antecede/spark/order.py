@@ -16,12 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from antecede.errors import InputError
-from antecede.sim.units import duration
 from antecede.spark.order_columns import Prepared, added_columns, prepare, quoted, refuse_unreadable
 from antecede.spark.order_stream import order_stream, settle_in
 from antecede.trace.ordering.links import Columns
 from antecede.trace.ordering.rules import OnMissing, Rules
 from antecede.trace.ordering.table import order_table
+from antecede.units import duration
 
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536

@@ -20,10 +20,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from antecede.errors import InputError
-from antecede.spark.order_columns import Prepared, quoted
+from antecede.spark.order_columns import Prepared, plain, quoted
 from antecede.trace.ordering.links import Columns
 from antecede.trace.ordering.rules import ARRIVED, Counts, OnMissing, Rules
 from antecede.trace.ordering.shelf import join, pack, unpack
@@ -83,7 +84,7 @@ def order_stream(prepared: Prepared, schema: T.StructType, rules: Rules, name: s
     )
     # An empty batch has no sums; zero says more than null.
     sums = [F.coalesce(F.sum(count), F.lit(0)).alias(count) for count in _COUNTS]
-    return ordered.observe(name, *sums).select("parcel").mapInArrow(_opener, schema)
+    return ordered.observe(name, *sums).select("parcel").mapInArrow(_opener(schema), schema)
 
 
 def _want_rocks_db(spark: SparkSession) -> None:
@@ -121,12 +122,28 @@ def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     return pack_all
 
 
-def _opener(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    settle_in()
-    for batch in batches:
-        for parcel in batch.column("parcel"):
-            if parcel.is_valid:
-                yield from unpack(parcel.as_buffer()).to_batches()
+def _opener(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    names = [plain(name) for name in schema.names]
+
+    def shaped(table: pa.Table) -> pa.Table:
+        """Rows that waited since before the query had other columns: with those that it has now."""
+        if table.column_names == names:
+            return table
+        there = set(table.column_names)
+        columns = [
+            table.column(name) if name in there else pa.nulls(len(table), to_arrow_type(field.dataType))
+            for name, field in zip(names, schema, strict=True)
+        ]
+        return pa.table(columns, names)
+
+    def open_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
+        for batch in batches:
+            for parcel in batch.column("parcel"):
+                if parcel.is_valid:
+                    yield from shaped(unpack(parcel.as_buffer())).to_batches()
+
+    return open_all
 
 
 @cache
@@ -230,6 +247,12 @@ class _Orderer(StatefulProcessor):
                 f"the checkpoint was made with {before.form} and the query has {now.form}: how rows name "
                 "their causes cannot change; take a new checkpoint, or go back"
             )
+        for role in ("group", "id", "deps", "origin", "seq", "clock"):
+            if getattr(before, role) != getattr(now, role):
+                raise InputError(
+                    f"{role}: the checkpoint was made with another column, or one of another type: rows that "
+                    "wait have no other; take a new checkpoint, or go back"
+                )
         bucket.columns = now
         return bucket
 

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from antecede.errors import InputError
-from antecede.sim.units import duration
 from antecede.spark.order import causal_order
 from antecede.spark.order_columns import added_columns, prepare, quoted, refuse_unreadable
 from antecede.spark.order_state import accounts, explain
 from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
 from antecede.studies.event_files import EventFiles, find_events, follow, read, schema_of
 from antecede.trace.ordering.rules import Counts, OnMissing
+from antecede.units import duration
 
 CHECKPOINT = "_checkpoint"
 """Where a stream's checkpoint lies in its folder, unless it is given another."""

@@ -27,9 +27,9 @@ from antecede.sim.advice.trial import Trial, attempt, on_schedule
 from antecede.sim.kernels.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
 from antecede.sim.kernels.stamps import control_sizes
 from antecede.sim.network import parse_delay
-from antecede.sim.units import show
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.executions import Members
+from antecede.units import show
 
 Progress = Callable[[str, int, int], None]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from antecede.errors import InputError
 from antecede.sim.advice.figures import Cost, Split
-from antecede.sim.units import show
+from antecede.units import show
 
 SLACK = 0.1
 _TIE = 0.01

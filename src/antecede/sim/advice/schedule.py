@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.sim.advice.pasts import Pasts, delivery_delays, link_delays, send_times
 from antecede.sim.network import Delay, parse_delay
-from antecede.sim.units import LONGEST, SECOND
 from antecede.trace.coded import Coded
 from antecede.trace.width import depths
+from antecede.units import LONGEST, SECOND
 
 ASSUMED_DELAY = "1-100ms"
 ASSUMED_PAYLOAD = 100

@@ -14,7 +14,7 @@ from antecede.sim.metrics import Meter
 from antecede.sim.network import parse_delay
 from antecede.sim.probes import Probe
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 _LOOKS = 20
 _STEPS = 5_000

@@ -15,7 +15,7 @@ from antecede.sim.kernels.events import FULL, NOW
 from antecede.sim.kernels.jit import step
 from antecede.sim.probes import Bundles
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 _MOST_TOGETHER = 1 << 11
 _SLACK = 1 << 14

@@ -26,8 +26,8 @@ from antecede.sim.kernels.schedule import next_send, plan_of
 from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import LINK, Delay, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import DRAIN, Observer
+from antecede.units import SECOND
 
 HOP, NOTHING, ARRIVAL, WAKE, CHANGE, SEND, SAMPLE, STOPPED = -1, 0, 1, 2, 3, 4, 5, 6
 """What comes next. Those of one instant come in this order, as in the world."""

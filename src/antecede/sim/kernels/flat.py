@@ -19,8 +19,8 @@ from antecede.sim.kernels.schedule import Schedule, schedule
 from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import LINK, RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 PROBES = {"costs", "immediate"}

@@ -32,7 +32,7 @@ from antecede.sim.kernels.routed import Audience, Routed, post
 from antecede.sim.kernels.schedule import who_sends
 from antecede.sim.network import LINK, RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 
 class Network(NamedTuple):

@@ -16,7 +16,7 @@ from antecede.sim.kernels.queues import Watch
 from antecede.sim.kernels.recurrence import MBCP, TIMESTAMP_DIFF
 from antecede.sim.kernels.sizes import payload_head
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 LANES = 64
 """Counts that are compared at once: fewer would not be compiled into vectors, but one by one."""

@@ -84,8 +84,8 @@ from antecede.sim.kernels.freescale_super import (
 from antecede.sim.kernels.jit import loop, part, step
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 
 def unfit(given: Scenario) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from antecede.protocols.freescale import FreeScale
 from antecede.sim.kernels.sizes import payload_head
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 UP, DOWN, ECHO, ACROSS, ACK = range(5)
 KINDS = ("up", "down", "echo", "across", "ack")

@@ -89,8 +89,8 @@ from antecede.sim.kernels.sizes import head_bytes, int_bytes, payload_head
 from antecede.sim.kernels.windows import beyond, highest, lacking, ones, put, windows
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 _MOST_PACKETS = 1 << 23
 _MOST_CELLS = 1 << CELL_BITS

@@ -14,7 +14,7 @@ from antecede.sim.kernels.jit import step
 from antecede.sim.network import parse_delay
 from antecede.sim.nodes import NodesModel
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import duration
+from antecede.units import duration
 
 _COPIES, _TURNS, _QUEUED = range(3)
 

@@ -65,8 +65,8 @@ from antecede.sim.kernels.sizes import int_bytes, payload_head
 from antecede.sim.kernels.windows import put, put_all_to
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 _MOST_PAIRS = 1 << 27
 """Peers × those that send pings."""

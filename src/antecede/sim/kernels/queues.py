@@ -10,7 +10,7 @@ from antecede.sim.kernels.events import NOW
 from antecede.sim.kernels.jit import step
 from antecede.sim.probes import Queues
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 _MOST, _WAITED, _END, _LEFT, _STARTS = range(5)
 """The longest queue, the time that was waited in all, the last arrival; of what still waits, how many there

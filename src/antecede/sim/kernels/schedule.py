@@ -10,7 +10,7 @@ from antecede.sim import chance, workload
 from antecede.sim.kernels.chance import between, delay_of, draw, exponential, extended, model
 from antecede.sim.kernels.jit import compiled
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
+from antecede.units import SECOND
 
 _PERIODIC, _POISSON, _DRAWN, _ONCE, _ROUNDS, _WINDOWS = range(6)
 

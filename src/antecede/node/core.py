@@ -1,0 +1,519 @@
+"""A member of a live group without a clock, a socket or a disk: the protocol and all that surrounds it.
+
+A driver asks things of it (`broadcast`, `receive`, `handed`, `wake`, `pop`), takes what is to be written
+(`batch`), writes it, and says so (`written`). Only then do packets appear in the outboxes and numbers among
+those that are `safe`: nothing that a crash could undo leaves the member. The same calls in the same order
+give the same packets under the same numbers, so a log of them brings a member back (`restore`).
+
+It also knows how far all members are (`known`), so what is stable, what is missing here and who has it.
+Time O(what the protocol does) a call, and O(members) for each count that changes; memory O(members²) and the
+messages that are not stable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.node.bodies import Body, unwrap, wrap
+from antecede.node.journal import Changes, Journal, Row
+from antecede.order import MessageId, Window
+from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Protocol, RemoteError
+from antecede.protocols.flat import MOST_AHEAD
+
+_MOST_FOUND = 1 << 20
+"""Bytes of packets that one request is answered with."""
+_MOST_WANTED = 1_000
+_ENTRY_BYTES = 100
+"""What a message that is not stable costs besides its own bytes, roughly."""
+
+
+class Event(NamedTuple):
+    """A row of the trace, by ranks."""
+
+    kind: str
+    origin: int
+    seq: int
+    time: int
+    control: int = 0
+    payload: int = 0
+    link: int = -1
+    causes: list[tuple[int, int]] | None = None
+
+
+class Popped(NamedTuple):
+    """A message that was taken from the protocol, by its place among those."""
+
+    place: int
+    delivery: Delivery
+    causes: dict[int, int]
+    """Its immediate dependencies by origin."""
+
+
+class Image(msgspec.Struct):
+    """A member at one moment."""
+
+    protocol: bytes
+    causes: dict[int, int]
+    sent: dict[int, int]
+    seen: dict[int, int]
+    stores: dict[int, str]
+    arrived: list[bytes]
+    done: list[int]
+    popped: int
+    hand: list[tuple[int, MessageId, bytes, dict[int, int]]]
+    events: int
+    wake_at: int | None
+
+
+class Batch(msgspec.Struct):
+    """What is to be written at once, and what follows from it."""
+
+    rows: list[Row]
+    changes: Changes | None
+    unsent: list[tuple[int, int, bytes]]
+    seen: dict[int, int]
+    fresh: set[MessageId]
+
+
+class Outbox:
+    """Packets for one partner that it has not confirmed, by their numbers."""
+
+    def __init__(self) -> None:
+        self.packets: dict[int, bytes] = {}
+        self.confirmed = 0
+        self.last = 0
+        self.stored = 0
+        """Up to which number the journal has them apart from its log."""
+
+    def put(self, number: int, data: bytes) -> None:
+        if number > self.confirmed:
+            self.packets[number] = data
+        self.last = max(self.last, number)
+
+    def confirm(self, number: int) -> None:
+        """The partner has everything up to `number`."""
+        if number > self.last:
+            raise RemoteError(f"it confirms packet {number}, and only {self.last} were sent")
+        for each in range(self.confirmed + 1, number + 1):
+            self.packets.pop(each, None)
+        self.confirmed = max(self.confirmed, number)
+
+    def after(self, number: int, most_bytes: int) -> list[bytes]:
+        """The packets that follow `number`, at least one and as many as fit."""
+        found: list[bytes] = []
+        room = most_bytes
+        for each in range(number + 1, self.last + 1):
+            data = self.packets[each]
+            room -= len(data)
+            if found and room < 0:
+                break
+            found.append(data)
+        return found
+
+
+class Core:
+    def __init__(self, protocol: Protocol, traced: bool = False) -> None:
+        size = protocol.size
+        self.protocol = protocol
+        self.me = protocol.me
+        self.size = size
+        self.partners = protocol.partners()
+        self.complete = len(self.partners) == size - 1
+        """Whether this member talks to every other, so that each can speak for itself."""
+        # Where the links alone keep the order, a message that another hands on is of no use.
+        self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
+
+        self.causes: dict[int, int] = {}
+        """What the next message will depend on immediately."""
+        self.sent = dict.fromkeys(self.partners, 0)
+        self.seen = dict.fromkeys(self.partners, 0)
+        self.safe = dict(self.seen)
+        """What of `seen` is written."""
+        self.stores: dict[int, str] = {}
+        self.arrived = [Window() for _ in range(size)]
+        self.since: dict[MessageId, int] = {}
+        """When what is not delivered yet arrived."""
+        self.popped = 0
+        self.hand: deque[Popped] = deque()
+        """Taken from the protocol and not final yet."""
+        self.wake_at: int | None = None
+        self.outboxes = {peer: Outbox() for peer in self.partners}
+
+        self.known = [[0] * size for _ in range(size)]
+        """How many messages of each origin each member has delivered, as far as it has told."""
+        self.stable = [0] * size
+        self.kept: list[dict[int, tuple[int, bytes | None]]] = [{} for _ in range(size)]
+        """What is not stable, by origin and number: its size, and its packet if that can be handed on."""
+        self.unstable_bytes = 0
+        self._newly_kept: list[MessageId] = []
+
+        self.traced = traced
+        self.events = 0
+        self._events: list[Event] = []
+        self._unwritten: list[Row] = []
+        self._unsent: list[tuple[int, int, bytes]] = []
+        self._fresh: set[MessageId] = set()
+        self._uncommitted: set[MessageId] = set()
+        self._lacking: dict[int, tuple[int, int]] = {}
+
+    # What is asked of it
+
+    def broadcast(self, body: Body, now: int) -> MessageId:
+        """Say something to everybody."""
+        others = {peer: seq for peer, seq in self.causes.items() if peer != self.me}
+        return self._broadcast(
+            wrap(body, self.me in self.causes, None if self.protocol.names_causes else others), now
+        )
+
+    def _broadcast(self, payload: bytes, now: int) -> MessageId:
+        self._write("broadcast", now, payload)
+        effects = self.protocol.broadcast(payload, now)
+        message = effects.message
+        if message is None:
+            raise LocalError(f"{self.protocol.name} gave a message no identity")
+        packets = self._carry_out(effects)
+        packet, data = next(iter(packets), (None, payload))
+        if self.traced:
+            control = len(data) - packet.payload_bytes() if packet else 0
+            causes = sorted(self.causes.items())
+            self._trace(Event("send", *message, now, control, len(payload), -1, causes))
+        self.causes = {self.me: message.seq}
+        self.arrived[self.me].add(message.seq)
+        self._keep(message, data, packet is not None and self.asks)
+        self._note(self.me, self.me, message.seq)
+        return message
+
+    def receive(self, link: int, number: int, data: bytes, now: int) -> bool:
+        """A packet from a partner; False if it came before. A `RemoteError` leaves all as it was."""
+        if number <= self.seen[link]:
+            return False
+        if number > self.seen[link] + 1:
+            raise RemoteError(f"packet {number} came after packet {self.seen[link]}")
+        packet = self._sound(data)
+        effects = self.protocol.receive(link, packet, now)
+        self._write("receive", now, data, link, number)
+        self.seen[link] = number
+        self._arrive(packet, data, link, now)
+        self._carry_out(effects)
+        return True
+
+    def handed(self, data: bytes, now: int) -> list[MessageId]:
+        """A packet that another member kept; the messages of it that were missing."""
+        packet = self._sound(data)
+        missing = [message for message in packet.carries() if message.seq not in self.arrived[message.origin]]
+        parts = self.protocol.handed(packet) if missing else []
+        if not parts:
+            return []
+        self._write("handed", now, data)
+        for link, part in parts:
+            effects = self.protocol.receive(link, part, now)
+            self._arrive(part, data, link, now)
+            self._carry_out(effects)
+        return missing
+
+    def _sound(self, data: bytes) -> Packet:
+        """A packet whose messages can be; the protocol looks at the rest."""
+        packet = self.protocol.decode(data)
+        for origin, seq in packet.carries():
+            if not 0 <= origin < self.size or not 1 <= seq <= self.arrived[origin].base + MOST_AHEAD:
+                raise RemoteError(f"message number {seq} of member {origin} cannot be")
+        return packet
+
+    def wake(self, now: int) -> None:
+        """The time that `wake_at` says has come."""
+        self._write("wake", now, b"")
+        self.wake_at = None
+        self._carry_out(self.protocol.wake(now))
+
+    def pop(self, now: int) -> Popped | None:
+        """The next message for the application; from here on its own messages depend on it."""
+        delivery = self.protocol.deliver(now)
+        if delivery is None:
+            return None
+        self.popped += 1
+        origin, seq = delivery.message
+        envelope = unwrap(delivery.payload)
+        named = delivery.causes if delivery.causes is not None else envelope.causes or {}
+        causes = {peer: count for peer, count in named.items() if 0 <= peer < self.size}
+        if envelope.after_own and seq > 1:
+            causes[origin] = seq - 1
+        for peer, count in causes.items():
+            if self.causes.get(peer) == count:
+                del self.causes[peer]
+        self.causes[origin] = seq
+        self.since.pop(delivery.message, None)
+        if self.traced:
+            self._trace(Event("deliver", origin, seq, now))
+        popped = Popped(self.popped, delivery, causes)
+        self.hand.append(popped)
+        return popped
+
+    def is_written(self, message: MessageId) -> bool:
+        """Whether a message that arrived would arrive again after a crash."""
+        return message not in self._uncommitted
+
+    def given(self, message: MessageId) -> None:
+        """The application has it in hand."""
+        self._note(self.me, message.origin, message.seq)
+
+    def final(self, place: int) -> None:
+        """The application is done with everything up to that place."""
+        while self.hand and self.hand[0].place <= place:
+            self.hand.popleft()
+
+    # What it gives to be written
+
+    @property
+    def is_unwritten(self) -> bool:
+        return bool(self._unwritten)
+
+    def batch(self, whole: bool) -> Batch:
+        """All that has not been written; as a new image if `whole`, which has seen the rows."""
+        changes = self._changes() if whole else None
+        batch = Batch([] if whole else self._unwritten, changes, self._unsent, dict(self.seen), self._fresh)
+        self._unwritten, self._unsent, self._fresh = [], [], set()
+        return batch
+
+    def written(self, batch: Batch) -> set[int]:
+        """What follows from a batch may leave now; the partners that there are packets for."""
+        for link, number, data in batch.unsent:
+            self.outboxes[link].put(number, data)
+        self.safe = batch.seen
+        self._uncommitted -= batch.fresh
+        return {link for link, _, _ in batch.unsent}
+
+    def _changes(self) -> Changes:
+        image = Image(
+            self.protocol.save(),
+            self.causes,
+            self.sent,
+            self.seen,
+            self.stores,
+            [window.to_bytes() for window in self.arrived],
+            self.known[self.me],
+            self.popped,
+            [(each.place, each.delivery.message, each.delivery.payload, each.causes) for each in self.hand],
+            self.events,
+            self.wake_at,
+        )
+        outbox = [entry for entry in self._unsent if entry[1] > self.outboxes[entry[0]].stored]
+        for link, box in self.outboxes.items():
+            first = max(box.stored, box.confirmed) + 1
+            outbox += [(link, number, box.packets[number]) for number in range(first, box.last + 1)]
+            box.stored = self.sent[link]
+        kept = []
+        for message in self._newly_kept:
+            _, data = self.kept[message.origin].get(message.seq, (0, None))
+            if data is not None:
+                kept.append((*message, data))
+        self._newly_kept = []
+        events = None
+        if self._events:
+            events = (self.events - len(self._events), msgspec.msgpack.encode(self._events))
+            self._events = []
+        confirmed = {link: box.confirmed for link, box in self.outboxes.items()}
+        return Changes(msgspec.msgpack.encode(image), outbox, confirmed, kept, list(self.stable), events)
+
+    def restore(self, journal: Journal) -> None:
+        """Become what the journal says that this member was."""
+        final, in_hand = divmod(journal.taken, 2)
+        if data := journal.image():
+            try:
+                self._become(msgspec.msgpack.decode(data, type=Image))
+            except (msgspec.DecodeError, ValueError) as error:
+                raise InputError(f"{journal.path}: the image in it is damaged: {error}") from error
+        loaded: set[int] = set()
+        for link, number, data in journal.outbox():
+            if link not in loaded:
+                self.outboxes[link].confirmed = number - 1
+                loaded.add(link)
+            self.outboxes[link].put(number, data)
+        for origin, seq, data in journal.kept():
+            self._keep(MessageId(origin, seq), data, True)
+        self._newly_kept = []
+        last = 0
+        for row in journal.rows():
+            self._pop_until(row.taken, row.time, journal)
+            self._replay(row)
+            last = row.time
+        self._pop_until(final + in_hand, last, journal)
+        for popped in self.hand:
+            if popped.place <= final + in_hand:
+                self.given(popped.delivery.message)
+        self.final(final)
+        self._unwritten = []
+        self.written(self.batch(whole=False))
+
+    def _become(self, image: Image) -> None:
+        self.protocol = type(self.protocol).restore(image.protocol)
+        self.causes, self.sent, self.seen = image.causes, image.sent, image.seen
+        self.stores, self.popped, self.events = image.stores, image.popped, image.events
+        self.arrived = [Window.from_bytes(data) for data in image.arrived]
+        self.hand = deque(
+            Popped(place, Delivery(message, payload), causes)
+            for place, message, payload, causes in image.hand
+        )
+        self.wake_at = image.wake_at
+        for link, box in self.outboxes.items():
+            box.last = box.stored = box.confirmed = image.sent[link]
+        for origin, count in enumerate(image.done):
+            self._note(self.me, origin, count)
+
+    def _replay(self, row: Row) -> None:
+        if row.kind == "broadcast":
+            self._broadcast(row.data, row.time)
+        elif row.kind == "receive":
+            self.receive(row.link, row.number, row.data, row.time)
+        elif row.kind == "handed":
+            with contextlib.suppress(RemoteError):  # of a later part, as it was then
+                self.handed(row.data, row.time)
+        else:
+            self.wake(row.time)
+
+    def _pop_until(self, place: int, now: int, journal: Journal) -> None:
+        while self.popped < place:
+            if self.pop(now) is None:
+                raise InputError(
+                    f"{journal.path}: {place} messages were taken and only {self.popped} are in it: "
+                    "the store is damaged, or its files are of different moments"
+                )
+
+    # What it knows of the others
+
+    def learn(self, link: int, rows: dict[int, dict[int, int]]) -> None:
+        """A partner tells how far members are."""
+        for member, counts in rows.items():
+            if not 0 <= member < self.size or (self.complete and member != link):
+                raise RemoteError(f"it speaks for member {member}")
+            for origin, count in counts.items():
+                if not 0 <= origin < self.size or count < 0:
+                    raise RemoteError(f"it counts messages of member {origin}")
+                if origin == self.me and count > self.known[self.me][self.me]:
+                    raise RemoteError(f"it has message {count} of this member, which has sent fewer")
+                if member != self.me:
+                    self._note(member, origin, count)
+
+    def news(self, told: dict[int, list[int]]) -> dict[int, dict[int, int]]:
+        """What has changed in `known` since `told`, which is brought up to date."""
+        rows: dict[int, dict[int, int]] = {}
+        for member in [self.me] if self.complete else range(self.size):
+            row, before = self.known[member], told.setdefault(member, [0] * self.size)
+            if row != before:
+                rows[member] = {o: n for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old}
+                told[member] = row.copy()
+        return rows
+
+    def wanted(
+        self, now: int, patience: int, connected: Iterable[int]
+    ) -> tuple[int, list[tuple[int, int, int]]] | None:
+        """Whom to ask for what has been missing for long, though others have it."""
+        if not self.asks:
+            return None
+        helpers = list(connected)
+        wanted: dict[int, list[tuple[int, int, int]]] = {}
+        for origin in range(self.size):
+            base = self.arrived[origin].base
+            able = [peer for peer in helpers if self.known[peer][origin] > base]
+            if origin == self.me or not able:
+                self._lacking.pop(origin, None)
+                continue
+            where, since = self._lacking.get(origin, (-1, now))
+            if where != base:
+                self._lacking[origin] = (base, now)
+            elif now - since >= patience:
+                helper = able[(now // max(patience, 1) + origin) % len(able)]
+                most = min(self.known[helper][origin], base + _MOST_WANTED)
+                wanted.setdefault(helper, []).append((origin, base + 1, most))
+        return max(wanted.items(), key=lambda item: len(item[1])) if wanted else None
+
+    def found(self, spans: Iterable[tuple[int, int, int]]) -> list[bytes]:
+        """Packets of the messages that a member asks for, as far as they are here and fit one answer."""
+        packets: dict[int, bytes] = {}
+        room = _MOST_FOUND
+        for origin, first, last in spans:
+            if not 0 <= origin < self.size or not 1 <= first <= last < first + _MOST_WANTED:
+                raise RemoteError("it asks for messages that cannot be")
+            for seq in range(first, last + 1):
+                _, data = self.kept[origin].get(seq, (0, None))
+                if data is not None and room > 0:
+                    packets.setdefault(id(data), data)
+                    room -= len(data)
+        return list(packets.values())
+
+    def holders(self, message: MessageId) -> list[int]:
+        """The members that are known to have a message."""
+        return [
+            member
+            for member in range(self.size)
+            if member != self.me
+            and (member == message.origin or self.known[member][message.origin] >= message.seq)
+        ]
+
+    def behind(self) -> list[int]:
+        """The members that keep most messages from being stable."""
+        lasts = [max(kept, default=0) for kept in self.kept]
+        lag = {
+            member: sum(max(0, last - have) for last, have in zip(lasts, row, strict=True))
+            for member, row in enumerate(self.known)
+        }
+        most = max(lag.values())
+        return [member for member, count in lag.items() if count == most > 0]
+
+    def _note(self, member: int, origin: int, count: int) -> None:
+        if count <= self.known[member][origin]:
+            return
+        before = self.known[member][origin]
+        self.known[member][origin] = count
+        if before > self.stable[origin]:
+            return
+        stable = min(row[origin] for row in self.known)
+        for seq in range(self.stable[origin] + 1, stable + 1):
+            size, _ = self.kept[origin].pop(seq, (0, None))
+            self.unstable_bytes -= size
+        self.stable[origin] = max(stable, self.stable[origin])
+
+    # How it does that
+
+    def _write(self, kind: Any, now: int, data: bytes, link: int = -1, number: int = 0) -> None:
+        self._unwritten.append(Row(kind, link, number, self.popped, now, data))
+
+    def _carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
+        packets = []
+        for send in effects.sends:
+            data = self.protocol.encode(send.packet)
+            packets.append((send.packet, data))
+            for peer in send.to:
+                self.sent[peer] += 1
+                self._unsent.append((peer, self.sent[peer], data))
+        if effects.wake_at is not None:
+            self.wake_at = effects.wake_at if self.wake_at is None else min(self.wake_at, effects.wake_at)
+        return packets
+
+    def _arrive(self, packet: Packet, data: bytes, link: int, now: int) -> None:
+        useful = self.asks and bool(self.protocol.handed(packet))
+        for message in packet.carries():
+            if message.origin != self.me and self.arrived[message.origin].add(message.seq):
+                self.since[message] = now
+                self._fresh.add(message)
+                self._uncommitted.add(message)
+                self._keep(message, data, useful)
+                if self.traced:
+                    self._trace(Event("receive", *message, now, link=link))
+
+    def _keep(self, message: MessageId, data: bytes, useful: bool) -> None:
+        if message.seq > self.stable[message.origin] and message.seq not in self.kept[message.origin]:
+            size = len(data) + _ENTRY_BYTES
+            self.kept[message.origin][message.seq] = (size, data if useful else None)
+            self.unstable_bytes += size
+            if useful:
+                self._newly_kept.append(message)
+
+    def _trace(self, event: Event) -> None:
+        self._events.append(event)
+        self.events += 1

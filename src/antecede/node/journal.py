@@ -1,0 +1,244 @@
+"""What a member must not forget, in one SQLite file.
+
+A protocol is deterministic, so a member is what it was at some moment (its *image*) and what has been asked
+of it since (the *log*). The log is written in groups, one transaction for all that came while the last one
+was under way; nothing that follows from a row leaves the member before the row is written. Now and then a
+new image takes the log's place. Beside them are packets that a partner has not confirmed (`outbox`), and
+packets to be handed on to members that lack them (`kept`), as far as they are older than the image.
+
+How many messages the application has taken is a number that changes with every message, so it is not in the
+database but in eight bytes of a file beside it that is mapped into memory: writing it costs no system call,
+and it outlives the process. After a power failure it may be as old as the last group of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import secrets
+import sqlite3
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal, Self
+
+import msgspec
+
+from antecede.errors import InputError
+
+VERSION = 1
+_APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
+_TAKEN = struct.Struct("<q")
+_TABLES = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE log (place INTEGER PRIMARY KEY, kind TEXT, link INTEGER, number INTEGER, taken INTEGER,
+                  time INTEGER, data BLOB);
+CREATE TABLE outbox (link INTEGER, number INTEGER, data BLOB, PRIMARY KEY (link, number)) WITHOUT ROWID;
+CREATE TABLE kept (origin INTEGER, seq INTEGER, data BLOB, PRIMARY KEY (origin, seq)) WITHOUT ROWID;
+CREATE TABLE events (first INTEGER PRIMARY KEY, data BLOB);
+"""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that was asked of a member."""
+
+    kind: Literal["broadcast", "receive", "handed", "wake"]
+    link: int
+    """Whose packet it is; -1 if it is none."""
+    number: int
+    """The packet's number on its link; 0 if it has none."""
+    taken: int
+    """How many messages the protocol had been asked for by then."""
+    time: int
+    data: bytes
+
+
+class Changes(msgspec.Struct):
+    """A new image, and what of the tables beside it has changed since the last one."""
+
+    image: bytes
+    outbox: list[tuple[int, int, bytes]]
+    confirmed: dict[int, int]
+    """Up to which number each partner has confirmed."""
+    kept: list[tuple[int, int, bytes]]
+    stable: list[int]
+    """Up to which number everybody has each origin's messages."""
+    events: tuple[int, bytes] | None
+
+
+class Journal:
+    """A member's file; made if it is not there, refused if it is another's."""
+
+    def __init__(self, path: str | Path, identity: dict[str, Any], sync: bool = True) -> None:
+        self.path = Path(path)
+        self._lock = _locked(self.path)
+        try:
+            self._open(identity, sync)
+        except sqlite3.DatabaseError as error:
+            self._lock.close()
+            raise InputError(f"{self.path} cannot be used as a store: {error}") from error
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, identity: dict[str, Any], sync: bool) -> None:
+        self._base = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        try:
+            new = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+            if not new:
+                self._refuse_foreign(identity)
+            self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            self._taken = _mapped(self.path.with_name(self.path.name + "-taken"), new)
+            if new:
+                self._make(identity)
+            self.store = self._about("store").decode()
+        except BaseException:
+            self._base.close()
+            raise
+
+    def _make(self, identity: dict[str, Any]) -> None:
+        with self._transaction():
+            for statement in _TABLES.split(";"):
+                self._base.execute(statement)
+            self._base.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._base.execute(f"PRAGMA user_version = {VERSION}")
+            self._tell("identity", msgspec.json.encode(identity))
+            self._tell("store", secrets.token_hex(8).encode())
+
+    def _refuse_foreign(self, identity: dict[str, Any]) -> None:
+        (application,) = self._base.execute("PRAGMA application_id").fetchone()
+        (version,) = self._base.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            raise InputError(f"{self.path} is a database of something else; a store needs a file of its own")
+        if version > VERSION:
+            raise InputError(
+                f"{self.path} is a store of version {version}, this Antecede knows up to {VERSION}; "
+                "upgrade it"
+            )
+        mine = msgspec.json.decode(self._about("identity"))
+        for name, value in identity.items():
+            if mine.get(name) != value:
+                raise InputError(
+                    f"{self.path} is the store of another {name}: {mine.get(name)}, not {value}; "
+                    "give this member a store of its own"
+                )
+
+    def _about(self, key: str) -> bytes:
+        found = self._base.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return bytes(found[0]) if found else b""
+
+    def _tell(self, key: str, value: bytes) -> None:
+        self._base.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+        self._base.execute("COMMIT")
+
+    def write(self, rows: list[Row], changes: Changes | None = None) -> None:
+        """All of it or nothing. With a new image there are no rows: the image has seen them."""
+        with self._transaction():
+            if rows:
+                self._base.executemany(
+                    "INSERT INTO log (kind, link, number, taken, time, data) VALUES (?, ?, ?, ?, ?, ?)",
+                    [(row.kind, row.link, row.number, row.taken, row.time, row.data) for row in rows],
+                )
+            if changes is not None:
+                self._replace(changes)
+
+    def _replace(self, changes: Changes) -> None:
+        run, many = self._base.execute, self._base.executemany
+        self._tell("image", changes.image)
+        run("DELETE FROM log")
+        many("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", changes.outbox)
+        many("DELETE FROM outbox WHERE link = ? AND number <= ?", list(changes.confirmed.items()))
+        many("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", changes.kept)
+        many("DELETE FROM kept WHERE origin = ? AND seq <= ?", list(enumerate(changes.stable)))
+        if changes.events is not None:
+            run("INSERT OR REPLACE INTO events VALUES (?, ?)", changes.events)
+
+    def image(self) -> bytes:
+        """The last image; empty before there is one."""
+        return self._about("image")
+
+    def rows(self) -> Iterator[Row]:
+        """What came after the image."""
+        for row in self._base.execute("SELECT kind, link, number, taken, time, data FROM log ORDER BY place"):
+            yield Row(*row)
+
+    def outbox(self) -> Iterator[tuple[int, int, bytes]]:
+        yield from self._base.execute("SELECT link, number, data FROM outbox ORDER BY link, number")
+
+    def kept(self) -> Iterator[tuple[int, int, bytes]]:
+        yield from self._base.execute("SELECT origin, seq, data FROM kept ORDER BY origin, seq")
+
+    def events(self) -> list[tuple[int, bytes]]:
+        """Parts of the trace that are not in its folder yet."""
+        return self._base.execute("SELECT first, data FROM events ORDER BY first").fetchall()
+
+    def forget_events(self, before: int) -> None:
+        """They are in the folder."""
+        with self._transaction():
+            self._base.execute("DELETE FROM events WHERE first < ?", (before,))
+
+    @property
+    def taken(self) -> int:
+        """Twice the number of messages that are final, and one more if another is in hand."""
+        return int(_TAKEN.unpack_from(self._taken)[0])
+
+    @taken.setter
+    def taken(self, value: int) -> None:
+        _TAKEN.pack_into(self._taken, 0, value)
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        names = ("", "-wal", "-shm", "-taken")
+        files = (self.path.with_name(self.path.name + name) for name in names)
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        self._taken.flush()
+        self._taken.close()
+        self._base.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Two processes with one store would each undo what the other does."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(path.name + "-lock").open("ab")
+    except OSError as error:
+        raise InputError(f"store: {error.filename}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise InputError(f"{path} is in use by another process") from error
+    return lock
+
+
+def _mapped(path: Path, new: bool) -> mmap.mmap:
+    if new:
+        path.write_bytes(_TAKEN.pack(0))
+    elif not path.exists() or path.stat().st_size != _TAKEN.size:
+        raise InputError(f"{path} is missing or damaged: it says what was already delivered; restore it")
+    handle = os.open(path, os.O_RDWR)
+    try:
+        return mmap.mmap(handle, _TAKEN.size)
+    finally:
+        os.close(handle)

@@ -1,0 +1,156 @@
+"""A stream in causal order that is killed goes on where it was, and ends where an undisturbed one ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from order_until_killed import started
+from pyspark.sql import SparkSession
+
+from antecede.spark import accounts, explain
+
+KILLS = int(os.environ.get("ANTECEDE_KILLS", "2"))
+_FILES = 4
+"""That come before each start."""
+_FILE_ROWS = 300
+_PATIENCE = 240.0
+"""Seconds for a start on a machine that is busy."""
+
+Event = tuple[str, str, list[str], str]
+
+
+def events(chance: random.Random) -> list[Event]:
+    """Rows of 20 rooms, up to two files from where they would be, some of them twice; a few lack a cause."""
+    rows: list[Event] = []
+    sizes = dict.fromkeys((f"room {number}" for number in range(20)), 0)
+    for _ in range(_FILES * (KILLS + 1) * _FILE_ROWS):
+        room = chance.choice(list(sizes))
+        place = sizes[room]
+        deps = {str(chance.randrange(max(0, place - 20), place)) for _ in range(chance.randrange(3)) if place}
+        if chance.random() < 0.001:
+            deps.add("never")
+        if rows and chance.random() < 0.01:
+            rows.append(chance.choice(rows))
+            continue
+        rows.append((room, str(place), sorted(deps), f"{room} {place}"))
+        sizes[room] += 1
+    places = sorted(range(len(rows)), key=lambda place: place + chance.uniform(0, 2 * _FILE_ROWS))
+    return [rows[place] for place in places]
+
+
+def put(rows: list[Event], files: Path, numbers: range) -> None:
+    """So many files of rows, each younger than those before."""
+    for number in numbers:
+        some = rows[number * _FILE_ROWS : (number + 1) * _FILE_ROWS]
+        table = pa.table(
+            {
+                "room": pa.array([row[0] for row in some]),
+                "id": pa.array([row[1] for row in some]),
+                "deps": pa.array([row[2] for row in some], pa.list_(pa.string())),
+                "note": pa.array([row[3] for row in some]),
+            }
+        )
+        pq.write_table(table, files.parent / "new")
+        os.utime(files.parent / "new", (1e9 + number, 1e9 + number))
+        (files.parent / "new").rename(files / f"{number:04}.parquet")
+
+
+def batches(place: Path, log: str) -> int:
+    """How many batches are in a log of the checkpoint."""
+    folder = place / "checkpoint" / log
+    return max((int(file.name) + 1 for file in folder.glob("[0-9]*")), default=0)
+
+
+def alive(session: int) -> list[int]:
+    """The processes of a session: Spark's Python workers are in a process group of their own."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(state[3]) == session and state[0] != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started, with no chance to tidy up."""
+    while pids := alive(process.pid):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.poll()
+        time.sleep(0.02)
+    process.wait()
+
+
+def killed_in_mid_batch(files: Path, place: Path, chance: random.Random) -> bool:
+    """Start the stream, and kill it some time after its first batch; whether it was doing one."""
+    done = batches(place, "commits")
+    (place / "tmp").mkdir(exist_ok=True, parents=True)
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("order_until_killed.py")), str(files), str(place)],
+            env=os.environ | {"TMPDIR": str(place / "tmp")},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while batches(place, "commits") == done:
+                assert process.poll() is None, (place / "log").read_text()
+                assert time.monotonic() < deadline, (place / "log").read_text()
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0, 1))
+        finally:
+            kill_all(process)
+    return batches(place, "offsets") > batches(place, "commits")
+
+
+def outcome(spark: SparkSession, place: Path) -> tuple[list[Any], list[Any], Any]:
+    """All that came out but how long it took, what is held and what for, and the account."""
+    out = spark.read.parquet(str(place / "out")).drop("held_ms")
+    held = explain(spark, place / "checkpoint").drop("since")
+    return (
+        sorted(map(tuple, out.collect()), key=repr),
+        sorted(map(tuple, held.collect()), key=repr),
+        accounts(spark, place / "checkpoint").first(),
+    )
+
+
+def test_a_stream_that_is_killed_ends_as_an_undisturbed_one(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(KILLS)
+    rows = events(chance)
+    files, killed, whole = tmp_path / "in", tmp_path / "killed", tmp_path / "whole"
+    files.mkdir()
+    partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    try:
+        in_mid_batch = 0
+        for number in range(KILLS):
+            put(rows, files, range(number * _FILES, (number + 1) * _FILES))
+            in_mid_batch += killed_in_mid_batch(files, killed, chance)
+        put(rows, files, range(KILLS * _FILES, (KILLS + 1) * _FILES))
+        for place in (killed, whole):
+            assert started(spark, files, place, availableNow=True).awaitTermination(int(_PATIENCE))
+        after, undisturbed = outcome(spark, killed), outcome(spark, whole)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    print(f"{KILLS} kills, {in_mid_batch} of them in mid-batch; {undisturbed[2]}")
+    assert after == undisturbed
+    out, held, account = undisturbed
+    assert account.rows == len(rows) == len(out) + len(held) + account.duplicates
+    assert held
+    assert account.duplicates

@@ -1,0 +1,287 @@
+"""A stream in causal order: what is held, released or put aside, and that every row is accounted for."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from antecede.errors import InputError
+from antecede.spark import accounts, causal_order, explain
+
+ROWS = "room string, id string, deps array<string>, note string"
+ASKED: dict[str, Any] = {"group": "room", "id": "id", "deps": "deps"}
+_PATIENCE = 120.0
+"""Seconds for something to happen on a machine that is busy."""
+
+Event = tuple[str | None, str, list[str], str]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_partitions(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+class Stream(NamedTuple):
+    """A folder where rows come in, with a checkpoint and what comes out."""
+
+    spark: SparkSession
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def put(self, rows: Sequence[tuple[Any, ...]], names: str = "room id deps note") -> None:
+        """Rows as one more file, which appears as a whole and is younger than those before."""
+        place = self.folder / "in"
+        place.mkdir(exist_ok=True)
+        kinds = {"deps": pa.list_(pa.string())}
+        table = pa.table(
+            {
+                name: pa.array([row[at] for row in rows], kinds.get(name, pa.string()))
+                for at, name in enumerate(names.split())
+            }
+        )
+        number = len(list(place.iterdir()))
+        pq.write_table(table, self.folder / "new")
+        os.utime(self.folder / "new", (1e9 + number, 1e9 + number))
+        (self.folder / "new").rename(place / f"{number:04}.parquet")
+
+    def start(self, schema: str = ROWS, every: str | None = None, **asked: Any) -> StreamingQuery:
+        """Order what is there, a file a batch; or go on looking `every` so often."""
+        coming = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        ordered = causal_order(coming.parquet(str(self.folder / "in")), **(ASKED | asked))
+        writer = ordered.writeStream.option("checkpointLocation", str(self.checkpoint))
+        writer = writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)
+        return writer.format("parquet").start(str(self.folder / "out"))
+
+    def run(self, schema: str = ROWS, **asked: Any) -> Counter[str]:
+        """Order what is there; the sums of what the batches observed."""
+        query = self.start(schema, **asked)
+        assert query.awaitTermination(int(_PATIENCE))
+        return observed(query, {})
+
+    def out(self) -> list[Any]:
+        return self.spark.read.parquet(str(self.folder / "out")).collect()
+
+    def account(self) -> dict[str, int]:
+        return accounts(self.spark, self.checkpoint).first().asDict()  # type: ignore[union-attr]
+
+
+def observed(query: StreamingQuery, seen: dict[int, dict[str, int]]) -> Counter[str]:
+    """The sums of what the batches observed; `seen` keeps those that the query will not tell again."""
+    for progress in query.recentProgress:
+        metrics = progress.observedMetrics.get("causal_order")
+        if metrics is not None:
+            seen[progress.batchId] = metrics.asDict()
+    total: Counter[str] = Counter()
+    for counts in seen.values():
+        total.update(counts)
+    return total
+
+
+@contextmanager
+def running(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def until(query: StreamingQuery, done: Callable[[Counter[str]], bool]) -> Counter[str]:
+    """Wait until what the query observed in all is as it should be."""
+    seen: dict[int, dict[str, int]] = {}
+    deadline = time.monotonic() + _PATIENCE
+    while not done(observed(query, seen)):
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, observed(query, seen)
+        time.sleep(0.1)
+    return observed(query, seen)
+
+
+def many_events(chance: random.Random) -> tuple[list[Event], list[Event]]:
+    """20,000 rows of 50 rooms, in no order and some twice, and 1 % of them, which others need, withheld."""
+    rows: list[Event] = []
+    causes: set[tuple[str, str]] = set()
+    for room in range(50):
+        for place in range(400):
+            many = chance.choice([0, 0, 1, 1, 2]) if place else 0
+            deps = sorted({str(chance.randrange(max(0, place - 30), place)) for _ in range(many)})
+            causes.update((f"room {room}", dep) for dep in deps)
+            rows.append((f"room {room}", str(place), deps, f"{room} {place}"))
+    withheld = chance.sample([row for row in rows if (row[0], row[1]) in causes], 200)
+    hidden = {(row[0], row[1]) for row in withheld}
+    rest = [row for row in rows if (row[0], row[1]) not in hidden]
+    rest += chance.sample(rest, 150)
+    chance.shuffle(rest)
+    return rest, withheld
+
+
+def batch_statuses(spark: SparkSession, rows: Sequence[Event], on_missing: str) -> dict[tuple[Any, str], str]:
+    frame = causal_order(spark.createDataFrame(list(rows), ROWS), on_missing=on_missing, **ASKED)
+    return {(row.room, row.id): row.status for row in frame.collect()}
+
+
+def assert_indices_count(rows: Sequence[Any]) -> None:
+    """In each group indices are 0, 1, 2 …; what is ordered comes after all its causes."""
+    place = {(row.room, row.id): row.causal_index for row in rows if row.causal_index is not None}
+    sizes = Counter(room for room, _ in place)
+    assert sorted(place.values()) == sorted(index for size in sizes.values() for index in range(size))
+    assert len({(room, index) for (room, _), index in place.items()}) == len(place)
+    for row in rows:
+        if row.status == "ordered":
+            assert all(place[row.room, dep] < row.causal_index for dep in row.deps)
+
+
+def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    began = datetime.now(UTC).replace(tzinfo=None)
+    rows, withheld = many_events(random.Random(1))
+    stream = Stream(spark, tmp_path)
+    for begin in range(0, len(rows), 7_000):
+        stream.put(rows[begin : begin + 7_000])
+    seen = stream.run()
+    expected = batch_statuses(spark, rows, "hold")
+    held = {key for key, status in expected.items() if status == "held"}
+    assert seen == stream.account()
+    assert (seen["rows"], seen["held"], seen["duplicates"]) == (len(rows), len(held), 150)
+    assert seen["rows"] == seen["ordered"] + seen["held"] + seen["duplicates"]
+    out = stream.out()
+    assert_indices_count(out)
+    assert {(row.room, row.id) for row in out} == set(expected) - held
+    assert {row.status for row in out} == {"ordered"}
+    told = explain(spark, stream.checkpoint).collect()
+    assert {(row.group, row.id) for row in told} == held
+    assert len(told) == len(held)
+    deps = {(room, row): set(deps) for room, row, deps, _ in rows}
+    hidden = {(row[0], row[1]) for row in withheld}
+    for row in told:
+        lacking = {dep for dep in deps[row.group, row.id] if (row.group, dep) in held | hidden}
+        assert set(row.waits_for) == lacking
+        assert set(row.missing) == {dep for dep in lacking if (row.group, dep) in hidden}
+        assert began <= row.since <= datetime.now(UTC).replace(tzinfo=None)
+
+    stream.put(withheld)
+    stream.run()
+    assert stream.account() == dict.fromkeys(seen, 0) | {"rows": 20_150, "ordered": 20_000, "duplicates": 150}
+    assert explain(spark, stream.checkpoint).collect() == []
+    out = stream.out()
+    assert_indices_count(out)
+    whole = causal_order(spark.createDataFrame([*rows, *withheld], ROWS), **ASKED).collect()
+    assert sorted((row.room, row.id, row.deps, row.note) for row in out) == sorted(
+        (row.room, row.id, row.deps, row.note) for row in whole
+    )
+
+
+@pytest.mark.parametrize("on_missing", ["release", "quarantine"])
+def test_with_a_timeout_all_are_accounted_for_and_causes_may_come_late(
+    spark: SparkSession, tmp_path: Path, on_missing: str
+) -> None:
+    rows, withheld = many_events(random.Random(2))
+    expected = batch_statuses(spark, rows, on_missing)
+    stream = Stream(spark, tmp_path)
+    stream.put(rows)
+    with running(stream.start(every="1 second", on_missing=on_missing, timeout="2s")) as query:
+        seen = until(query, lambda sums: sums["rows"] == len(rows) and sums["held"] == 0)
+        first = stream.out()
+        stream.put(withheld)
+        after = until(query, lambda sums: sums["rows"] == len(rows) + len(withheld) and sums["held"] == 0)
+    assert {(row.room, row.id): row.status for row in first} == expected
+    assert all(row.held_ms >= 2_000 for row in first if row.status == "released")
+    for sums in (seen, after):
+        gone = sums["ordered"] + sums["released"] + sums["late"] + sums["quarantined"]
+        assert sums["rows"] == gone + sums["duplicates"] + sums["held"]
+    assert seen["duplicates"] == 150
+    assert after == stream.account()
+    out = stream.out()
+    assert len(out) == 20_000
+    assert_indices_count(out)
+    hidden = {(row[0], row[1]) for row in withheld}
+    late = Counter(row.status for row in out if (row.room, row.id) in hidden)
+    if on_missing == "release":
+        released = {(row.room, row.id) for row in first if row.status == "released"}
+        owed = {(room, dep) for room, row, deps, _ in rows for dep in deps if (room, row) in released}
+        assert late == {"late": len(owed & hidden), "ordered": len(hidden - owed)}
+        assert after["late"] == late["late"] > 150
+    else:
+        assert set(late) == {"ordered", "quarantined"}
+        assert after["quarantined"] == seen["quarantined"] + late["quarantined"]
+        assert {(row.room, row.id): row.status for row in out} == {
+            (row.room, row.id): row.status for row in first
+        } | {(row.room, row.id): row.status for row in out if (row.room, row.id) in hidden}
+
+
+def test_how_rows_name_their_causes_cannot_change_under_a_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(spark, tmp_path)
+    stream.put([("r", "2", ["1"], "")])
+    assert stream.run()["held"] == 1
+    stream.put([("r", "1", [], "")])
+    coming = spark.readStream.schema(ROWS).parquet(str(tmp_path / "in"))
+    numbers = coming.selectExpr("room", "int(id) id", "transform(deps, d -> int(d)) deps", "note")
+    assert "made with ids and the query has numbers" in refusal(stream, numbers, id="id")
+    renamed = coming.withColumnRenamed("id", "key")
+    assert "id: the checkpoint was made with another column" in refusal(stream, renamed, id="key")
+    assert stream.run()["ordered"] == 2
+
+
+def refusal(stream: Stream, coming: DataFrame, **asked: Any) -> str:
+    """What a query on the same checkpoint fails with."""
+    writer = causal_order(coming, **(ASKED | asked)).writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(stream.checkpoint)).format("parquet")
+    with pytest.raises(StreamingQueryException) as failed:
+        writer.start(str(stream.folder / "out")).awaitTermination(int(_PATIENCE))
+    return str(failed.value)
+
+
+@contextmanager
+def without_empty_batches(spark: SparkSession) -> Iterator[None]:
+    """With them, Spark never ends a query that has timers, not even one of what is available now."""
+    setting = "spark.sql.streaming.noDataMicroBatches.enabled"
+    spark.conf.set(setting, "false")
+    yield
+    spark.conf.unset(setting)
+
+
+def test_columns_may_come_and_go_under_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that wait have nulls in a column that is new, whether others let them go or time does."""
+    stream = Stream(spark, tmp_path)
+    stream.put([("r", "2", ["1"], "two"), ("s", "9", ["8"], "nine")])
+    rule: dict[str, Any] = {"on_missing": "release", "timeout": "5s"}
+    with without_empty_batches(spark):
+        assert stream.run(**rule)["held"] == 2
+    stream.put([("r", "1", "more", [])], "room id extra deps")
+    newer = "room string, id string, extra string, deps array<string>"
+    with running(stream.start(newer, every="1 second", **rule)) as query:
+        until(query, lambda sums: sums["ordered"] + sums["released"] == 3)
+    parts = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "out"))
+    assert sorted((row.room, row.id, row.extra, row.deps, row.status) for row in parts.collect()) == [
+        ("r", "1", "more", [], "ordered"),
+        ("r", "2", None, ["1"], "ordered"),
+        ("s", "9", None, ["8"], "released"),
+    ]
+
+
+def test_what_is_no_checkpoint_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for told in (explain, accounts):
+        with pytest.raises(InputError, match="is no checkpoint of a causal_order stream with a batch done"):
+            told(spark, tmp_path / "nowhere")
