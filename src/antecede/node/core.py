@@ -62,7 +62,6 @@ class Image(msgspec.Struct):
     causes: dict[int, int]
     sent: dict[int, int]
     seen: dict[int, int]
-    stores: dict[int, str]
     arrived: list[bytes]
     done: list[int]
     popped: int
@@ -124,8 +123,8 @@ class Core:
         self.me = protocol.me
         self.size = size
         self.partners = protocol.partners()
-        self.complete = len(self.partners) == size - 1
-        """Whether this member talks to every other, so that each can speak for itself."""
+        self.complete = type(protocol).partners is Protocol.partners
+        """Whether each member talks to every other, so that each speaks for itself alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
 
@@ -135,7 +134,6 @@ class Core:
         self.seen = dict.fromkeys(self.partners, 0)
         self.safe = dict(self.seen)
         """What of `seen` is written."""
-        self.stores: dict[int, str] = {}
         self.arrived = [Window() for _ in range(size)]
         self.since: dict[MessageId, int] = {}
         """When what is not delivered yet arrived."""
@@ -294,7 +292,6 @@ class Core:
             self.causes,
             self.sent,
             self.seen,
-            self.stores,
             [window.to_bytes() for window in self.arrived],
             self.known[self.me],
             self.popped,
@@ -313,12 +310,21 @@ class Core:
             if data is not None:
                 kept.append((*message, data))
         self._newly_kept = []
-        events = None
-        if self._events:
-            events = (self.events - len(self._events), msgspec.msgpack.encode(self._events))
-            self._events = []
+        events = self.take_events()
         confirmed = {link: box.confirmed for link, box in self.outboxes.items()}
         return Changes(msgspec.msgpack.encode(image), outbox, confirmed, kept, list(self.stable), events)
+
+    @property
+    def events_waiting(self) -> int:
+        return len(self._events)
+
+    def take_events(self) -> tuple[int, bytes] | None:
+        """Rows of the trace since the last time, and the place of the first of them."""
+        if not self._events:
+            return None
+        taken = (self.events - len(self._events), msgspec.msgpack.encode(self._events))
+        self._events = []
+        return taken
 
     def restore(self, journal: Journal) -> None:
         """Become what the journal says that this member was."""
@@ -328,6 +334,7 @@ class Core:
                 self._become(msgspec.msgpack.decode(data, type=Image))
             except (msgspec.DecodeError, ValueError) as error:
                 raise InputError(f"{journal.path}: the image in it is damaged: {error}") from error
+        settled = self.popped - len(self.hand)
         loaded: set[int] = set()
         for link, number, data in journal.outbox():
             if link not in loaded:
@@ -342,6 +349,8 @@ class Core:
             self._pop_until(row.taken, row.time, journal)
             self._replay(row)
             last = row.time
+        # Without the last bytes of the count, as after a power failure, the image still knows better.
+        final = max(final, settled)
         self._pop_until(final + in_hand, last, journal)
         for popped in self.hand:
             if popped.place <= final + in_hand:
@@ -353,7 +362,7 @@ class Core:
     def _become(self, image: Image) -> None:
         self.protocol = type(self.protocol).restore(image.protocol)
         self.causes, self.sent, self.seen = image.causes, image.sent, image.seen
-        self.stores, self.popped, self.events = image.stores, image.popped, image.events
+        self.popped, self.events = image.popped, image.events
         self.arrived = [Window.from_bytes(data) for data in image.arrived]
         self.hand = deque(
             Popped(place, Delivery(message, payload), causes)

@@ -20,6 +20,7 @@ import os
 import secrets
 import sqlite3
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, Self
@@ -74,6 +75,7 @@ class Journal:
     def __init__(self, path: str | Path, identity: dict[str, Any], sync: bool = True) -> None:
         self.path = Path(path)
         self._lock = _locked(self.path)
+        self._turn = threading.Lock()
         try:
             self._open(identity, sync)
         except sqlite3.DatabaseError as error:
@@ -135,13 +137,14 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._base.execute("ROLLBACK")
-            raise
-        self._base.execute("COMMIT")
+        with self._turn:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._base.execute("ROLLBACK")
+                raise
+            self._base.execute("COMMIT")
 
     def write(self, rows: list[Row], changes: Changes | None = None) -> None:
         """All of it or nothing. With a new image there are no rows: the image has seen them."""
@@ -164,6 +167,14 @@ class Journal:
         many("DELETE FROM kept WHERE origin = ? AND seq <= ?", list(enumerate(changes.stable)))
         if changes.events is not None:
             run("INSERT OR REPLACE INTO events VALUES (?, ?)", changes.events)
+
+    def remember(self, link: int, store: str) -> None:
+        """Which store a partner has: with another one it would have nothing of what was said."""
+        with self._transaction():
+            self._tell(f"partner {link}", store.encode())
+
+    def remembered(self, link: int) -> str:
+        return self._about(f"partner {link}").decode()
 
     def image(self) -> bytes:
         """The last image; empty before there is one."""

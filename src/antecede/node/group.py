@@ -1,0 +1,474 @@
+"""What an application holds: a group to speak to and to listen to, in cause-and-effect order.
+
+    async with antecede.join("room", me="ana", listen=":7000", peers=["bo@bo.example:7000"]) as group:
+        await group.broadcast("hello")
+        async for message in group:
+            print(message.origin, message.body, message.causes)
+
+A message that `broadcast` has returned for is in the store: it will be delivered everywhere, whatever happens
+to this process. A message that comes out of the group is final once the next one is asked for, or `ack` was
+called; the one in hand when a process dies comes again, marked `redelivered`. One's own messages do not come
+back: sending is one's own delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.node.bodies import Body, opened, unwrap
+from antecede.node.commits import Commits, StoreError
+from antecede.node.core import Core, Popped
+from antecede.node.frames import MOST_BYTES
+from antecede.node.journal import Journal
+from antecede.node.links import Links
+from antecede.node.settings import Member, Rough, Settings
+from antecede.node.trace import NodeTrace
+from antecede.order import MessageId
+from antecede.protocols.base import LocalError
+
+log = logging.getLogger("antecede.node")
+
+_TICK_SECONDS = 0.2
+_PATIENCE = 1_000_000_000
+"""How long a message may be missing before others are asked for it, in nanoseconds."""
+_MOST_NOTICES = 1_000
+LONGEST_BODY = MOST_BYTES // 2
+
+
+class Id(NamedTuple):
+    """Which message: who sent it, and its number among theirs, from 1."""
+
+    origin: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}:{self.seq}"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What somebody said."""
+
+    id: Id
+    body: Any
+    """As it was given to `broadcast`: bytes, text or JSON."""
+    causes: tuple[Id, ...]
+    """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
+    redelivered: bool
+    """It was in hand when this member's process ended, so it may have been dealt with before."""
+
+    @property
+    def origin(self) -> str:
+        return self.id.origin
+
+    @property
+    def seq(self) -> int:
+        return self.id.seq
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A message that has arrived and cannot be delivered yet."""
+
+    id: Id
+    cause: Id | None
+    """What it waits for; None if the protocol knows that only by another's number."""
+    since: float
+    """When it arrived, in seconds since 1970."""
+    holders: tuple[str, ...]
+    """Who might have the cause."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something that happened to the group."""
+
+    kind: Literal["joined", "lost", "refused", "gap", "recovered", "full", "room", "store"]
+    member: str
+    text: str
+    time: float
+
+
+class Options(TypedDict, total=False):
+    """What `join` takes; docs/live.md says more of each."""
+
+    me: str
+    peers: Sequence[str | Member]
+    protocol: str
+    behind: str | None
+    listen: str | None
+    web: str | None
+    store: str | Path | None
+    sync: bool
+    trace: str | Path | None
+    limit: int
+    rough: Rough | None
+
+
+def join(group: str, **options: Unpack[Options]) -> Joining:
+    """A member of the live group called `group`: `async with join(...) as group`, or `await join(...)`."""
+    return Joining(Settings.of(group=group, **options))
+
+
+class Joining:
+    """A group that is about to be joined."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._group = Group(settings)
+
+    def __await__(self) -> Generator[Any, None, Group]:
+        return self._start().__await__()
+
+    async def _start(self) -> Group:
+        await self._group._start()
+        return self._group
+
+    async def __aenter__(self) -> Group:
+        return await self._start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._group.aclose()
+
+
+class Group:
+    """A live group, seen by one of its members. Made by `join`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._roster = settings.roster()
+        self._names = self._roster.names
+        self._core = Core(self._roster.make(settings.me), traced=settings.trace is not None)
+        self._journal: Journal | None = None
+        self._commits: Commits
+        self._links: Links
+        self._ticking: asyncio.Task[None] | None = None
+        self._given = 0
+        self._in_hand: int | None = None
+        self._redelivered = 0
+        self._something = asyncio.Event()
+        self._room = asyncio.Event()
+        self._listening = False
+        self._state: Literal["new", "open", "draining", "closed"] = "new"
+        self._failure: StoreError | None = None
+        self._watchers: list[_Notices] = []
+
+    @property
+    def me(self) -> str:
+        return self.settings.me
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self._names)
+
+    @property
+    def connected(self) -> tuple[str, ...]:
+        """The partners that there is a connection to."""
+        return tuple(self._names[peer] for peer in self._links.connected())
+
+    @property
+    def address(self) -> str | None:
+        """Where this member listens."""
+        return self._links.listening
+
+    @property
+    def web_address(self) -> str | None:
+        return self._links.listening_web
+
+    # Coming and going
+
+    async def _start(self) -> None:
+        if self._state != "new":
+            raise LocalError("a group is joined once")
+        settings, core = self.settings, self._core
+        identity = {
+            "group": settings.group,
+            "member": settings.me,
+            "protocol": self._roster.protocol.name,
+            "members": self._roster.lines,
+        }
+        if settings.store is not None:
+            self._journal = Journal(settings.store, identity, settings.sync)
+        try:
+            self._restore()
+            trace = None
+            if settings.trace is not None:
+                run = settings.group
+                names = (run, settings.group, self._roster.protocol.name, self._names, settings.me)
+                trace = NodeTrace(settings.trace, *names)
+            self._links = self._linked()
+            self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
+            await self._links.start()
+        except BaseException:
+            if self._journal is not None:
+                self._journal.close()
+            raise
+        self._state = "open"
+        self._ticking = asyncio.create_task(self._tick())
+
+    def _restore(self) -> None:
+        if self._journal is None:
+            return
+        self._core.restore(self._journal)
+        final, in_hand = divmod(self._journal.taken, 2)
+        self._redelivered = final + 1 if in_hand else 0
+        self._given = self._core.popped - len(self._core.hand)
+
+    def _linked(self) -> Links:
+        journal, met = self._journal, dict[int, str]()
+        return Links(
+            self.settings,
+            self._roster,
+            self._core,
+            journal.store if journal else secrets.token_hex(8),
+            journal.remembered if journal else lambda peer: met.get(peer, ""),
+            journal.remember if journal else met.__setitem__,
+            self._changed,
+            self._notify,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def drain(self) -> None:
+        """Accept nothing more, and wait until every member has delivered all that was sent here."""
+        self._check_open()
+        self._state = "draining"
+        me = self._core.me
+        while any(row[me] < self._core.known[me][me] for row in self._core.known):
+            self._room.clear()
+            await self._room.wait()
+            self._check_failed()
+
+    async def aclose(self) -> None:
+        """Leave. What was accepted is in the store; without one, what was not passed on is gone."""
+        if self._state in ("new", "closed"):
+            return
+        self._state = "closed"
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._finish()
+        await self._links.close()
+        await self._commits.close()
+        if self._journal is not None:
+            self._journal.close()
+        self._something.set()
+        self._room.set()
+        for watcher in self._watchers:
+            watcher.end()
+
+    # Speaking
+
+    async def broadcast(self, body: Body) -> Id:
+        """Say something to everybody; returns once it cannot be lost any more.
+
+        Waits while too much is on its way to members that are slow or away (`limit`). If it is cancelled, the
+        message may or may not have been accepted.
+        """
+        self._check_open()
+        if isinstance(body, bytes | str) and len(body) > LONGEST_BODY:
+            raise InputError(f"body: {len(body):,} bytes; a message has {LONGEST_BODY:,} at most")
+        await self._wait_for_room()
+        message = self._core.broadcast(body, time.time_ns())
+        written = self._commits.soon()
+        await asyncio.shield(written)
+        return self._id(message)
+
+    async def _wait_for_room(self) -> None:
+        full = False
+        while self._core.unstable_bytes > self.settings.limit:
+            if not full:
+                full = True
+                those = ", ".join(self._names[member] for member in self._core.behind())
+                text = f"{self._core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
+                self._notify("full", those, text)
+            self._room.clear()
+            await self._room.wait()
+            self._check_open()
+        if full:
+            self._notify("room", self.me, "there is room again")
+
+    # Listening
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message. The one before it is final from here on."""
+        if self._listening:
+            raise LocalError(
+                "two tasks listen to one group: a message goes to one of them, so ask in one place"
+            )
+        self._finish()
+        self._listening = True
+        try:
+            popped = await self._popped()
+            if popped is None:
+                self._check_failed()
+                raise StopAsyncIteration
+            while not self._core.is_written(popped.delivery.message):
+                await asyncio.shield(self._commits.soon())
+        finally:
+            self._listening = False
+        return self._give(popped)
+
+    async def _popped(self) -> Popped | None:
+        while self._state != "closed":
+            for popped in self._core.hand:
+                if popped.place > self._given:
+                    return popped
+            if (following := self._core.pop(time.time_ns())) is not None:
+                return following
+            self._something.clear()
+            await self._something.wait()
+        return None
+
+    def _give(self, popped: Popped) -> Message:
+        self._given = self._in_hand = popped.place
+        if self._journal is not None:
+            self._journal.taken = 2 * popped.place - 1
+        self._core.given(popped.delivery.message)
+        body = opened(unwrap(popped.delivery.payload))
+        causes = tuple(Id(self._names[peer], seq) for peer, seq in sorted(popped.causes.items()))
+        message = self._id(popped.delivery.message)
+        return Message(message, body, causes, popped.place == self._redelivered)
+
+    def ack(self, message: Message) -> None:
+        """`message`, which is in hand, is dealt with: it will not come again."""
+        hand = self._core.hand
+        if self._in_hand is not None and hand and self._id(hand[0].delivery.message) == message.id:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._in_hand is not None:
+            if self._journal is not None:
+                self._journal.taken = 2 * self._in_hand
+            self._core.final(self._in_hand)
+            self._in_hand = None
+
+    # Looking
+
+    def waiting(self) -> list[Held]:
+        """What has arrived and is held, for which message, since when, and who might have that."""
+        found = []
+        for held in self._core.protocol.waiting():
+            cause = held.cause
+            holders = self._core.holders(cause) if cause is not None else []
+            since = self._core.since.get(held.message, time.time_ns()) / 1e9
+            names = tuple(self._names[member] for member in holders)
+            found.append(Held(self._id(held.message), self._id(cause) if cause else None, since, names))
+        return found
+
+    def delivered(self) -> dict[str, int]:
+        """How many messages of each member are delivered here; of this one, how many were sent."""
+        return dict(zip(self._names, self._core.known[self._core.me], strict=True))
+
+    @property
+    def unstable_bytes(self) -> int:
+        """Bytes of messages that not every member is known to have."""
+        return self._core.unstable_bytes
+
+    def events(self) -> AsyncIterator[Notice]:
+        """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
+        watcher = _Notices(self._watchers.remove)
+        self._watchers.append(watcher)
+        return watcher
+
+    def _notify(self, kind: Any, member: str, text: str) -> None:
+        notice = Notice(kind, member, text, time.time())
+        for watcher in self._watchers:
+            watcher.put(notice)
+
+    # How it does that
+
+    def _id(self, message: MessageId) -> Id:
+        return Id(self._names[message.origin], message.seq)
+
+    def _changed(self) -> None:
+        """The core has heard something."""
+        if self._core.is_unwritten and self._failure is None:
+            self._commits.soon()
+        self._something.set()
+        self._room.set()
+
+    def _released(self, peers: set[int]) -> None:
+        """Something was written."""
+        self._links.awaken()
+        self._something.set()
+
+    def _broken(self, error: StoreError) -> None:
+        self._failure = error
+        log.error("%s", error)
+        self._notify("store", self.me, str(error))
+        self._state = "closed"
+        self._something.set()
+        self._room.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            now = time.time_ns()
+            if self._core.wake_at is not None and self._core.wake_at <= now:
+                self._core.wake(now)
+                self._changed()
+            self._links.gossip(now, _PATIENCE)
+            if self._failure is None:
+                self._commits.tick()
+
+    def _check_open(self) -> None:
+        self._check_failed()
+        if self._state != "open":
+            raise LocalError(f"the group is {self._state}")
+
+    def _check_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+class _Notices:
+    """One listener's queue; of many the oldest give way, as nobody may be listening."""
+
+    def __init__(self, gone: Callable[[Any], None]) -> None:
+        self._queue: deque[Notice] = deque(maxlen=_MOST_NOTICES)
+        self._more = asyncio.Event()
+        self._ended = False
+        self._gone = gone
+
+    def put(self, notice: Notice) -> None:
+        self._queue.append(notice)
+        self._more.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._more.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notice:
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        return self._queue.popleft()
+
+    async def aclose(self) -> None:
+        self._ended = True
+        with contextlib.suppress(ValueError):
+            self._gone(self)

@@ -1,0 +1,415 @@
+"""The links of a live member: who calls whom, who is let in, and packets that arrive once and in order.
+
+A link outlives its connections. Packets have numbers; the receiver confirms what it has written down; a
+connection begins where the receiver was. To the protocol a connection that broke, or a partner that was
+killed and came back with its store, is a slow link and nothing else.
+
+Whoever knows the other's address calls, the one with the greater name a little later; if two connections
+meet, the one that the lesser name has made stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from antecede.errors import AntecedeError, InputError, require
+from antecede.node.core import Core
+from antecede.node.frames import (
+    MOST_BYTES,
+    VERSION,
+    Again,
+    Beat,
+    Found,
+    Frame,
+    Got,
+    Greeting,
+    Have,
+    Packets,
+    Refusal,
+    Want,
+    decode,
+    encode,
+)
+from antecede.node.settings import Roster, Settings, address
+from antecede.node.wires import RoughWire, TcpWire, WebWire, Wire, dial
+from antecede.protocols.base import RemoteError
+
+log = logging.getLogger("antecede.node")
+
+_GREETING_SECONDS = 10.0
+_BEAT_SECONDS = 3.0
+_SILENCE_SECONDS = 12.0
+"""A partner that says nothing for so long is lost."""
+_RESEND_SECONDS = 2.0
+"""Packets that are not confirmed for so long are sent again."""
+_FRAME_BYTES = 1 << 16
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_MOST_UNNAMED = 64
+"""Connections that have not greeted yet; more are not let in."""
+
+
+class Link:
+    """Everything about one partner that does not survive this process."""
+
+    def __init__(self, peer: int, name: str, where: str | None) -> None:
+        self.peer, self.name, self.where = peer, name, where
+        self.wire: Wire | None = None
+        self.called_by_lesser = False
+        self.awake = asyncio.Event()
+        self.say: list[Frame] = []
+        self.told: dict[int, list[int]] = {}
+        self.again: int | None = None
+        self.reason = ""
+        """Why it is not connected, as last heard."""
+
+    def tell(self, frame: Frame) -> None:
+        self.say.append(frame)
+        self.awake.set()
+
+
+class Links:
+    """All links of one member. `changed` is called when the core has something to write."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        roster: Roster,
+        core: Core,
+        store: str,
+        remembered: Callable[[int], str],
+        remember: Callable[[int, str], None],
+        changed: Callable[[], None],
+        notice: Callable[[str, str, str], None],
+    ) -> None:
+        self._settings, self._roster, self._core, self._store = settings, roster, core, store
+        self._remembered, self._remember = remembered, remember
+        self._changed, self._notice = changed, notice
+        self._ranks = {name: rank for rank, name in enumerate(roster.names)}
+        self.links = {
+            peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
+        }
+        self._chance = random.Random(settings.rough.seed if settings.rough else None)
+        self._servers: list[Any] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unnamed = 0
+        self.listening: str | None = None
+        """Where others can call, once that is known."""
+        self.listening_web: str | None = None
+
+    async def start(self) -> None:
+        if self._settings.listen is not None:
+            host, port = address(self._settings.listen, "listen")
+            server = await self._listen(asyncio.start_server(self._called, host, port), "listen")
+            self.listening = _where(server)
+        if self._settings.web is not None:
+            host, port = address(self._settings.web, "web")
+            serve = require("websockets.asyncio.server", "live").serve
+            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            web = await self._listen(serve(self._called_by_web, host, port, **options), "web")
+            self.listening_web = f"ws://{_where(web)}"
+        for link in self.links.values():
+            if link.where is not None:
+                self._spawn(self._keep_calling(link))
+
+    async def _listen(self, starting: Awaitable[Any], what: str) -> Any:
+        try:
+            server = await starting
+        except OSError as error:
+            where = getattr(self._settings, what)
+            raise InputError(f"{what}: cannot listen at {where}: {error.strerror or error}") from error
+        self._servers.append(server)
+        return server
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a link's task failed", exc_info=error)
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for link in self.links.values():
+            if link.wire is not None:
+                link.wire.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def connected(self) -> list[int]:
+        return [peer for peer, link in self.links.items() if link.wire is not None]
+
+    def awaken(self, peers: set[int] | None = None) -> None:
+        """There is something to send, to these partners or to all."""
+        for peer in self.links if peers is None else peers:
+            self.links[peer].awake.set()
+
+    # How a connection comes to be
+
+    async def _keep_calling(self, link: Link) -> None:
+        lesser = self._settings.me < link.name
+        pause = _FIRST_PAUSE
+        if not lesser and self._settings.listen is not None:
+            await asyncio.sleep(1.0)
+        while True:
+            if link.wire is None:
+                lasted = await self._call(link)
+                pause = _FIRST_PAUSE if lasted else min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+    async def _call(self, link: Link) -> bool:
+        """Whether the link was up for a while."""
+        try:
+            async with asyncio.timeout(_GREETING_SECONDS):
+                wire = await dial(link.where or "")
+        except (OSError, TimeoutError) as error:
+            link.reason = f"cannot be reached at {link.where}: {_why(error)}"
+            return False
+        return await self._talk(wire, link)
+
+    async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._let_in(TcpWire(reader, writer))
+
+    async def _called_by_web(self, socket: Any) -> None:
+        await self._let_in(WebWire(socket))
+
+    async def _let_in(self, wire: Wire) -> None:
+        if self._unnamed >= _MOST_UNNAMED:
+            log.warning("refused: too many connections that have not said who they are")
+            wire.abort()
+            return
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._talk(wire, None)
+
+    def _greeting(self, link: Link) -> Greeting:
+        return Greeting(
+            VERSION,
+            self._settings.group,
+            self._roster.protocol.name,
+            self._roster.lines,
+            self._settings.me,
+            link.name,
+            self._store,
+            self._remembered(link.peer),
+            self._core.safe[link.peer],
+        )
+
+    async def _talk(self, wire: Wire, called: Link | None) -> bool:
+        """Greet, and if both sides agree, keep the link going until the connection ends."""
+        who = called.name if called else "someone"
+        try:
+            self._unnamed += called is None
+            try:
+                async with asyncio.timeout(_GREETING_SECONDS):
+                    link, theirs = await self._greet(wire, called)
+            finally:
+                self._unnamed -= called is None
+            who = link.name
+            if self._settings.rough is not None:
+                wire = RoughWire(wire, self._settings.rough, self._chance)
+            await self._run(wire, link, theirs, called is not None)
+        except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
+            if called is not None:
+                called.reason = _why(error)
+            if isinstance(error, AntecedeError):
+                log.warning("refused %s: %s", who, error, extra={"peer": who})
+                self._notice("refused", who, str(error))
+            return False
+        finally:
+            wire.abort()
+        return True
+
+    async def _greet(self, wire: Wire, called: Link | None) -> tuple[Link, Greeting]:
+        if called is not None:
+            await wire.write([encode(self._greeting(called))])
+        theirs = decode(await wire.read())
+        if isinstance(theirs, Refusal):
+            raise RemoteError(f"it refuses: {theirs.reason[:500]}")
+        try:
+            if not isinstance(theirs, Greeting):
+                raise RemoteError("it does not greet")
+            link = self._checked(theirs, called)
+        except RemoteError as error:
+            await wire.write([encode(Refusal(str(error)))])
+            raise
+        if called is None:
+            await wire.write([encode(self._greeting(link))])
+        if self._remembered(link.peer) != theirs.store:
+            self._remember(link.peer, theirs.store)
+        return link, theirs
+
+    def _checked(self, theirs: Greeting, called: Link | None) -> Link:
+        """The link that a greeting is for, or why there is none."""
+        mine, settings = self._roster.lines, self._settings
+        if theirs.version != VERSION:
+            raise RemoteError(
+                f"it speaks version {theirs.version} of the wire format, {settings.me} speaks {VERSION}"
+            )
+        if theirs.group != settings.group:
+            raise RemoteError(f"it is of group '{theirs.group}', {settings.me} of '{settings.group}'")
+        if theirs.protocol != self._roster.protocol.name:
+            raise RemoteError(
+                f"it uses protocol {theirs.protocol}, {settings.me} uses {self._roster.protocol.name}"
+            )
+        if theirs.members != mine:
+            more = ", ".join(sorted(set(theirs.members) - set(mine))) or "nobody else"
+            less = ", ".join(sorted(set(mine) - set(theirs.members))) or "nobody else"
+            raise RemoteError(f"it knows other members: {more} there, {less} at {settings.me}")
+        if theirs.you != settings.me:
+            raise RemoteError(f"it calls {theirs.you}, this is {settings.me}")
+        peer = self._ranks.get(theirs.me, -1)
+        link = self.links.get(peer)
+        if link is None or (called is not None and called is not link):
+            expected = called.name if called else "a partner of this member"
+            raise RemoteError(f"{theirs.me} is not {expected}")
+        box = self._core.outboxes[peer]
+        remembered = self._remembered(peer)
+        if remembered and remembered != theirs.store:
+            raise RemoteError(
+                f"{theirs.me} comes with another store than before: what it had confirmed is lost; "
+                "bring its store back, or start the group anew"
+            )
+        if (theirs.known and theirs.known != self._store) or not box.confirmed <= theirs.got <= box.last:
+            raise RemoteError(
+                f"{settings.me} comes with another or an older store than {theirs.me} knows: bring the right "
+                "one back, or start the group anew"
+            )
+        return link
+
+    # What goes on while it lasts
+
+    async def _run(self, wire: Wire, link: Link, theirs: Greeting, called: bool) -> None:
+        by_lesser = (self._settings.me < link.name) == called
+        if link.wire is not None:
+            if link.called_by_lesser and not by_lesser:
+                return
+            link.wire.abort()
+            link.wire = None
+        link.wire, link.called_by_lesser = wire, by_lesser
+        link.told, link.say, link.again, link.reason = {}, [], None, ""
+        self._core.outboxes[link.peer].confirm(theirs.got)
+        log.info("connected to %s", link.name, extra={"peer": link.name})
+        self._notice("joined", link.name, "")
+        writer = asyncio.create_task(self._write(wire, link, theirs.got))
+        reason = "closed"
+        try:
+            await self._read(wire, link)
+        except (ConnectionError, TimeoutError, OSError) as error:
+            reason = _why(error)
+        except RemoteError as error:
+            reason = f"it broke the rules: {error}"
+            raise
+        finally:
+            writer.cancel()
+            if link.wire is wire:
+                link.wire, link.reason = None, reason
+                log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
+                self._notice("lost", link.name, reason)
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _write(self, wire: Wire, link: Link, sent: int) -> None:
+        box, core = self._core.outboxes[link.peer], self._core
+        confirmed, moved_at, got = box.confirmed, time.monotonic(), core.safe[link.peer]
+        try:
+            while True:
+                frames, link.say = link.say, []
+                if core.safe[link.peer] > got:
+                    got = core.safe[link.peer]
+                    frames.append(Got(got))
+                if link.again is not None:
+                    sent, link.again = min(sent, link.again), None
+                if box.confirmed > confirmed or sent <= box.confirmed:
+                    confirmed, moved_at = box.confirmed, time.monotonic()
+                elif time.monotonic() - moved_at > _RESEND_SECONDS:
+                    sent, moved_at = confirmed, time.monotonic()
+                sent = max(sent, box.confirmed)
+                if box.last > sent:
+                    bodies = box.after(sent, _FRAME_BYTES)
+                    frames.append(Packets(sent + 1, bodies))
+                    sent += len(bodies)
+                if not frames:
+                    link.awake.clear()
+                    waiting = _RESEND_SECONDS if sent > box.confirmed else _BEAT_SECONDS
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(waiting):
+                            await link.awake.wait()
+                            continue
+                    frames = [Beat()]
+                await wire.write([encode(frame) for frame in frames])
+        except (ConnectionError, OSError):
+            wire.abort()
+
+    async def _read(self, wire: Wire, link: Link) -> None:
+        core, peer = self._core, link.peer
+        while True:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                frame = decode(await wire.read())
+            if link.wire is not wire:
+                return
+            now = time.time_ns()
+            if isinstance(frame, Packets):
+                if frame.first > core.seen[peer] + 1:
+                    link.tell(Again(core.seen[peer]))
+                    continue
+                for number, body in enumerate(frame.bodies, frame.first):
+                    core.receive(peer, number, body, now)
+                self._changed()
+            elif isinstance(frame, Got):
+                core.outboxes[peer].confirm(frame.number)
+                self._changed()
+            elif isinstance(frame, Again):
+                link.again = frame.number
+                link.awake.set()
+            elif isinstance(frame, Have):
+                core.learn(peer, frame.rows)
+                self._changed()
+            elif isinstance(frame, Want):
+                if bodies := core.found(frame.spans):
+                    link.tell(Found(bodies))
+            elif isinstance(frame, Found):
+                for body in frame.bodies:
+                    for message in core.handed(body, now):
+                        origin = self._roster.names[message.origin]
+                        self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
+                self._changed()
+            elif not isinstance(frame, Beat):
+                raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
+
+    def gossip(self, now: int, patience: int) -> None:
+        """Tell partners how far this member knows everybody to be, and ask for what has gone astray."""
+        for link in self.links.values():
+            if link.wire is not None and (rows := self._core.news(link.told)):
+                link.tell(Have(rows))
+        wanted = self._core.wanted(now, patience, self.connected())
+        if wanted is not None:
+            helper, spans = wanted
+            for origin, first, last in spans:
+                name = self._roster.names[origin]
+                self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
+            self.links[helper].tell(Want(spans))
+
+
+def _where(server: Any) -> str:
+    host, port = next(iter(server.sockets)).getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
