@@ -26,8 +26,8 @@ from antecede.sim.kernels.schedule import schedule
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import LINK, Uniform, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.units import SECOND
 from antecede.sim.workload import Periodic, Poisson
+from antecede.units import SECOND
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")

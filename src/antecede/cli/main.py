@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from antecede import __version__
-from antecede.cli import foreign, show, views
+from antecede.cli import foreign, live, show, views
 from antecede.cli.advise import advise
 from antecede.cli.options import Columns, Json, Master, Strict
 from antecede.cli.options import folder as _folder
@@ -355,6 +355,9 @@ def graph(
 app.command()(advise)
 app.command()(order)
 app.command()(held)
+app.command()(live.node)
+app.command()(live.chat)
+app.command()(live.cluster)
 
 
 @app.command()

@@ -383,6 +383,10 @@ class Group:
         """Bytes of messages that not every member is known to have."""
         return self._core.unstable_bytes
 
+    def go_offline(self, seconds: float) -> None:
+        """Break all connections and make none for a while, to try what happens then."""
+        self._links.rest(seconds)
+
     def events(self) -> AsyncIterator[Notice]:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
         watcher = _Notices(self._watchers.remove)

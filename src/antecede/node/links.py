@@ -98,6 +98,7 @@ class Links:
         self._servers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._unnamed = 0
+        self._resting_until = 0.0
         self.listening: str | None = None
         """Where others can call, once that is known."""
         self.listening_web: str | None = None
@@ -147,6 +148,17 @@ class Links:
                 link.wire.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def rest(self, seconds: float) -> None:
+        """Break all connections and make none for a while."""
+        self._resting_until = time.monotonic() + seconds
+        for link in self.links.values():
+            if link.wire is not None:
+                link.wire.abort()
+
+    @property
+    def _is_resting(self) -> bool:
+        return time.monotonic() < self._resting_until
+
     def connected(self) -> list[int]:
         return [peer for peer, link in self.links.items() if link.wire is not None]
 
@@ -163,7 +175,7 @@ class Links:
         if not lesser and self._settings.listen is not None:
             await asyncio.sleep(1.0)
         while True:
-            if link.wire is None:
+            if link.wire is None and not self._is_resting:
                 lasted = await self._call(link)
                 pause = _FIRST_PAUSE if lasted else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
@@ -185,6 +197,9 @@ class Links:
         await self._let_in(WebWire(socket))
 
     async def _let_in(self, wire: Wire) -> None:
+        if self._is_resting:
+            wire.abort()
+            return
         if self._unnamed >= _MOST_UNNAMED:
             log.warning("refused: too many connections that have not said who they are")
             wire.abort()

@@ -74,15 +74,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a TOML file; paths in it are relative to the file."""
+        """From a TOML or JSON file; paths in it are relative to the file."""
         path = Path(path)
         try:
-            raw = tomllib.loads(path.read_text())
+            text = path.read_text()
+            raw = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise InputError(f"{path}: {reason}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, msgspec.DecodeError) as error:
             raise InputError(f"{path}: {error}") from error
+        if not isinstance(raw, dict):
+            raise InputError(f"{path}: not a table of settings")
         for name in ("store", "trace"):
             if isinstance(raw.get(name), str):
                 raw[name] = str(path.parent / raw[name])

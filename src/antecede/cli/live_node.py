@@ -1,0 +1,70 @@
+"""What `antecede node` does once it is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import msgspec
+
+from antecede.cli import show
+from antecede.node.group import Group, Joining, Message
+from antecede.node.settings import Settings
+
+
+async def run(settings: Settings, say: bool, as_json: bool) -> None:
+    """Until Ctrl-C, or SIGTERM."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with Joining(settings) as group:
+        _introduce(group)
+        tasks = [asyncio.create_task(_listen(group, as_json)), asyncio.create_task(ended.wait())]
+        if say:
+            tasks.append(asyncio.create_task(_say(group)))
+        done, _ = await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+
+def _introduce(group: Group) -> None:
+    where = [place for place in (group.address, group.web_address) if place]
+    at = f" at {' and '.join(where)}" if where else ""
+    show.err.print(f"{group.me} of {group.settings.group}{at}; {len(group.members)} members")
+
+
+async def _listen(group: Group, as_json: bool) -> None:
+    async for message in group:
+        print(_line(message) if not as_json else _json(message), flush=True)
+
+
+def _line(message: Message) -> str:
+    body = message.body
+    text = body if isinstance(body, str) else repr(body) if isinstance(body, bytes) else str(body)
+    return f"{message.id}  {text}" + ("  (again)" if message.redelivered else "")
+
+
+def _json(message: Message) -> str:
+    return msgspec.json.encode(
+        {
+            "origin": message.origin,
+            "seq": message.seq,
+            "body": message.body,
+            "causes": [str(cause) for cause in message.causes],
+            "redelivered": message.redelivered,
+        }
+    ).decode()
+
+
+async def _say(group: Group) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    while line := await reader.readline():
+        await group.broadcast(line.decode(errors="replace").rstrip("\n"))
