@@ -13,6 +13,7 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json, folder
 from antecede.errors import InputError, require
+from antecede.node.settings import check_name
 from antecede.units import SECOND, duration, span
 
 if TYPE_CHECKING:
@@ -119,6 +120,59 @@ def chat(
     )  # fmt: skip
     logging.getLogger("antecede.node").setLevel(logging.CRITICAL)
     asyncio.run(run(settings))
+
+
+def keys(
+    where: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where folders of keys go, one for each member.")
+    ],
+    servers: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Members that get a certificate.")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", help="The group they are for, and for no other.")] = "room",
+    phone: Annotated[
+        list[str] | None,
+        typer.Option(help="A member behind a super peer: it gets a token. May be repeated."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST", help="A host that browsers know a super peer by. May be repeated."),
+    ] = None,
+    days: Annotated[float, typer.Option(help="How long certificates and tokens are good.")] = 365.0,
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Instead, make FOLDER a file with a key that all share.")
+    ] = False,
+) -> None:
+    """Make a small authority and keys for a group's members: encrypted links, and nobody else gets in.
+
+    antecede keys keys ana bo sue --phone phone; then keys = "keys/ana" in ana's configuration, and so on.
+    Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members.
+    """
+    making = require("antecede.node.keys", "live")
+    if secret:
+        if servers or phone or host:
+            raise typer.BadParameter("--secret makes one file for everybody; it takes no names")
+        making.new_secret(where)
+        show.out.print(f'a shared key is in {where}; give it to every member: secret = "{where}"')
+        return
+    if not servers:
+        raise typer.BadParameter(
+            "name the members that get a certificate, such as: antecede keys keys ana bo"
+        )
+    hosts: dict[str, list[str]] = {}
+    for each in host or []:
+        name, equals, place = each.partition("=")
+        if not equals or name not in servers:
+            raise typer.BadParameter(f"--host {each}: write NAME=HOST with the name of a member")
+        hosts.setdefault(name, []).append(place)
+    for name in [*servers, *(phone or [])]:
+        check_name(name)
+    made = making.make(where, group, servers, phone or [], days, hosts)
+    for each in made:
+        what = "token" if (each / "token").exists() else "certificate"
+        show.out.print(f'{each.name}: {what}; keys = "{each}"', soft_wrap=True)
+    if not made:
+        show.out.print(f"nothing to do: {where} has them all")
 
 
 def cluster(

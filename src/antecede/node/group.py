@@ -111,6 +111,9 @@ class Options(TypedDict, total=False):
     sync: bool
     trace: str | Path | None
     limit: int
+    keys: str | Path | None
+    secret: str | Path | None
+    plain: bool
     rough: Rough | None
 
 

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -36,6 +37,7 @@ from antecede.node.frames import (
     decode,
     encode,
 )
+from antecede.node.security import Identity, Security, checked, identity
 from antecede.node.settings import Roster, Settings, address
 from antecede.node.wires import RoughWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
@@ -52,6 +54,7 @@ _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_UNNAMED = 64
 """Connections that have not greeted yet; more are not let in."""
+_GREETINGS_A_SECOND = 50.0
 
 
 class Link:
@@ -97,7 +100,11 @@ class Links:
         self._chance = random.Random(settings.rough.seed if settings.rough else None)
         self._servers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._security = Security(settings)
+        if settings.web is not None and self._security.is_on and self._security.web is None:
+            raise InputError("web: phones show a token; there is no token.key in the folder of keys")
         self._unnamed = 0
+        self._greetings, self._greeted_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
         self._resting_until = 0.0
         self.listening: str | None = None
         """Where others can call, once that is known."""
@@ -111,9 +118,10 @@ class Links:
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")
             serve = require("websockets.asyncio.server", "live").serve
-            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options: dict[str, Any] = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options["ssl"] = self._security.web
             web = await self._listen(serve(self._called_by_web, host, port, **options), "web")
-            self.listening_web = f"ws://{_where(web)}"
+            self.listening_web = f"{'wss' if self._security.web else 'ws'}://{_where(web)}"
         for link in self.links.values():
             if link.where is not None:
                 self._spawn(self._keep_calling(link))
@@ -184,9 +192,11 @@ class Links:
         """Whether the link was up for a while."""
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
-                wire = await dial(link.where or "")
+                wire = await dial(link.where or "", self._security.client)
         except (OSError, TimeoutError) as error:
             link.reason = f"cannot be reached at {link.where}: {_why(error)}"
+            if isinstance(error, ssl.SSLError):
+                self._refuse(link.name, f"{link.where}: {_why(error)}")
             return False
         return await self._talk(wire, link)
 
@@ -196,12 +206,23 @@ class Links:
     async def _called_by_web(self, socket: Any) -> None:
         await self._let_in(WebWire(socket))
 
+    def _may_greet(self) -> bool:
+        """Whether another stranger is listened to: so many at once, and so many a second."""
+        now = time.monotonic()
+        earned = (now - self._greeted_at) * _GREETINGS_A_SECOND
+        self._greetings, self._greeted_at = min(self._greetings + earned, 2 * _GREETINGS_A_SECOND), now
+        if self._is_resting or self._unnamed >= _MOST_UNNAMED or self._greetings < 1:
+            return False
+        self._greetings -= 1
+        return True
+
+    def _refuse(self, who: str, reason: str) -> None:
+        log.warning("refused %s: %s", who, reason, extra={"peer": who})
+        self._notice("refused", who, reason)
+
     async def _let_in(self, wire: Wire) -> None:
-        if self._is_resting:
-            wire.abort()
-            return
-        if self._unnamed >= _MOST_UNNAMED:
-            log.warning("refused: too many connections that have not said who they are")
+        if not self._may_greet():
+            log.info("a connection was not let in: too many at once")
             wire.abort()
             return
         task = asyncio.current_task()
@@ -222,15 +243,18 @@ class Links:
             self._store,
             self._remembered(link.peer),
             self._core.safe[link.peer],
+            self._security.token,
         )
 
     async def _talk(self, wire: Wire, called: Link | None) -> bool:
         """Greet, and if both sides agree, keep the link going until the connection ends."""
-        who = called.name if called else "someone"
+        who = called.name if called else f"someone at {_place(wire.info('peername'))}"
         try:
             self._unnamed += called is None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
+                    if called is None and isinstance(wire, TcpWire) and self._security.server is not None:
+                        await wire.secure(self._security.server)
                     link, theirs = await self._greet(wire, called)
             finally:
                 self._unnamed -= called is None
@@ -241,9 +265,8 @@ class Links:
         except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
             if called is not None:
                 called.reason = _why(error)
-            if isinstance(error, AntecedeError):
-                log.warning("refused %s: %s", who, error, extra={"peer": who})
-                self._notice("refused", who, str(error))
+            if isinstance(error, AntecedeError | ssl.SSLError):
+                self._refuse(who, _why(error))
             return False
         finally:
             wire.abort()
@@ -259,6 +282,8 @@ class Links:
             if not isinstance(theirs, Greeting):
                 raise RemoteError("it does not greet")
             link = self._checked(theirs, called)
+            self._prove(wire, theirs, called)
+            self._can_go_on(link, theirs)
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
             raise
@@ -267,6 +292,17 @@ class Links:
         if self._remembered(link.peer) != theirs.store:
             self._remember(link.peer, theirs.store)
         return link, theirs
+
+    def _prove(self, wire: Wire, theirs: Greeting, called: Link | None) -> None:
+        """Whether it is who it says: by its certificate, or by its token if it has called over the web."""
+        if not self._security.is_on:
+            return
+        if called is None and isinstance(wire, WebWire):
+            who, by = checked(self._security.token_key or b"", theirs.token, time.time()), "token"
+        else:
+            who, by = identity(wire.info("peercert")), "certificate"
+        if who != Identity(self._settings.group, theirs.me):
+            raise RemoteError(f"it says to be {theirs.me}; its {by} is for {who.name} of group '{who.group}'")
 
     def _checked(self, theirs: Greeting, called: Link | None) -> Link:
         """The link that a greeting is for, or why there is none."""
@@ -292,8 +328,12 @@ class Links:
         if link is None or (called is not None and called is not link):
             expected = called.name if called else "a partner of this member"
             raise RemoteError(f"{theirs.me} is not {expected}")
-        box = self._core.outboxes[peer]
-        remembered = self._remembered(peer)
+        return link
+
+    def _can_go_on(self, link: Link, theirs: Greeting) -> None:
+        """Whether what both sides remember of the link fits together."""
+        settings, box = self._settings, self._core.outboxes[link.peer]
+        remembered = self._remembered(link.peer)
         if remembered and remembered != theirs.store:
             raise RemoteError(
                 f"{theirs.me} comes with another store than before: what it had confirmed is lost; "
@@ -304,7 +344,6 @@ class Links:
                 f"{settings.me} comes with another or an older store than {theirs.me} knows: bring the right "
                 "one back, or start the group anew"
             )
-        return link
 
     # What goes on while it lasts
 
@@ -424,7 +463,20 @@ def _where(server: Any) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _place(name: Any) -> str:
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "an unknown place"
+
+
 def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "it speaks without encryption, and this member has keys"
+        return (error.reason or str(error)).lower().replace("_", " ") + _verdict(error)
     if isinstance(error, TimeoutError):
         return "it did not answer"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _verdict(error: ssl.SSLError) -> str:
+    said = getattr(error, "verify_message", "")
+    return f": {said}" if said else ""

@@ -70,6 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
     """Bytes of messages that not every member is known to have, at which `broadcast` waits."""
+    keys: str | None = None
+    """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members proven."""
+    secret: str | None = None
+    """Instead, a file with a key that all members share."""
+    plain: bool = False
+    """Whether links beyond this machine may go without either."""
     rough: Rough | None = None
 
     @classmethod
@@ -86,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError(f"{path}: {error}") from error
         if not isinstance(raw, dict):
             raise InputError(f"{path}: not a table of settings")
-        for name in ("store", "trace"):
+        for name in ("store", "trace", "keys", "secret"):
             if isinstance(raw.get(name), str):
                 raw[name] = str(path.parent / raw[name])
         try:
@@ -106,15 +112,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         except msgspec.ValidationError as error:
             raise InputError(str(error)) from error
 
+    def members(self) -> list[Member]:
+        """The others."""
+        return [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
+
     def roster(self) -> Roster:
         """Everybody, checked."""
-        others = [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
-        members = [Member(self.me, self.listen, self.behind), *others]
+        members = [Member(self.me, self.listen, self.behind), *self.members()]
         for member in members:
-            if not _NAME.fullmatch(member.name):
-                raise InputError(
-                    f"'{member.name}' is no name: up to 64 characters without spaces, @, : and /"
-                )
+            check_name(member.name)
         names = [member.name for member in members]
         for name in names:
             if names.count(name) > 1:
@@ -179,6 +185,12 @@ class Roster(msgspec.Struct, frozen=True):
             raise InputError(str(error)) from error
         mine: Protocol = everyone[self.names.index(me)]
         return mine
+
+
+def check_name(name: str) -> None:
+    """A name that can be told from an address and used for a file."""
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        raise InputError(f"'{name}' is no name: up to 64 characters, no spaces, @, : or /")
 
 
 def address(text: str, what: str) -> tuple[str, int]:
