@@ -240,6 +240,57 @@ def cluster(
     raise typer.Exit(0 if ok else 1)
 
 
+def load(
+    size: Annotated[int, typer.Argument(min=2, max=64, metavar="N", help="How many processes.")] = 4,
+    protocol: Annotated[str, typer.Option(help="Which protocol; antecede protocols lists them.")] = "mbcp",
+    messages: Annotated[
+        int, typer.Option(min=1, help="How many are sent, by all senders together.")
+    ] = 100_000,
+    payload: Annotated[int, typer.Option("--bytes", min=8, max=1_000_000, help="Bytes in a message.")] = 100,
+    senders: Annotated[
+        int | None, typer.Option(min=1, help="How many members send; by default all do.")
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Messages a second of all senders; 0 is full speed.")
+    ] = 0.0,
+    durable: Annotated[
+        bool, typer.Option("--store/--no-store", help="With a store that survives, or in memory.")
+    ] = True,
+    sync: Annotated[
+        bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """How many messages a second, and how late? Starts N real processes on this machine and drives them.
+
+    Latency is from when a message was due, so that at a --rate a pause counts for all who waited through it.
+    """
+    from antecede.node.cluster import Plan
+    from antecede.node.load import drive
+
+    senders = size if senders is None else senders
+    if senders > size:
+        raise typer.BadParameter(f"--senders {senders}: there are {size} members")
+    plan = Plan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
+    with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
+        done = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update))
+    if as_json:
+        show.json(done)
+        return
+    how = "in memory" if not durable else "on disk" if sync else "in the operating system"
+    title = f"{size} processes, {protocol}, {messages:,} messages of {payload} bytes, kept {how}"
+    rows = [
+        ["deliveries a second at each member", f"{done.deliveries_a_second:,.0f}"],
+        ["latency, half of them below", f"{done.p50_ms:,.1f} ms"],
+        ["latency, 99 % of them below", f"{done.p99_ms:,.1f} ms"],
+        ["latency, the longest", f"{done.most_ms:,.1f} ms"],
+        ["bytes on the wire besides the body, a delivery", f"{done.control_bytes:,.1f}"],
+        ["processor seconds of all members", f"{done.cpu_seconds:,.1f}"],
+        ["memory of the largest member", f"{done.memory_mb:,.0f} MB"],
+    ]
+    show.table(title, ["", ""], rows)
+
+
 def _run_cluster(plan: Plan, work: Path, trace: Path, engine: str, as_json: bool) -> bool:
     from antecede.node import cluster as trial
     from antecede.studies.auditing import audit_path

@@ -359,6 +359,7 @@ app.command()(live.node)
 app.command()(live.chat)
 app.command()(live.cluster)
 app.command()(live.keys)
+app.command()(live.load)
 
 
 @app.command()

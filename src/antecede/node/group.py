@@ -18,7 +18,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ from antecede.node.core import Core, Popped
 from antecede.node.frames import MOST_BYTES
 from antecede.node.journal import Journal
 from antecede.node.links import Links
+from antecede.node.metrics import serve
 from antecede.node.settings import Member, Rough, Settings
 from antecede.node.trace import NodeTrace
 from antecede.order import MessageId
@@ -44,6 +45,7 @@ _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _MOST_NOTICES = 1_000
+_PAUSE_EVERY = 64
 LONGEST_BODY = MOST_BYTES // 2
 
 
@@ -111,6 +113,7 @@ class Options(TypedDict, total=False):
     sync: bool
     trace: str | Path | None
     limit: int
+    metrics: str | None
     keys: str | Path | None
     secret: str | Path | None
     plain: bool
@@ -165,6 +168,9 @@ class Group:
         self._state: Literal["new", "open", "draining", "closed"] = "new"
         self._failure: StoreError | None = None
         self._watchers: list[_Notices] = []
+        self._metrics: asyncio.Server | None = None
+        self.counts: Counter[str] = Counter()
+        """What has happened so far, for metrics."""
 
     @property
     def me(self) -> str:
@@ -173,6 +179,11 @@ class Group:
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        """The members that this one exchanges packets with, by its protocol."""
+        return tuple(self._names[peer] for peer in self._core.partners)
 
     @property
     def connected(self) -> tuple[str, ...]:
@@ -212,6 +223,8 @@ class Group:
             self._links = self._linked()
             self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
             await self._links.start()
+            if settings.metrics is not None:
+                self._metrics = await serve(self, settings.metrics)
         except BaseException:
             if self._journal is not None:
                 self._journal.close()
@@ -238,6 +251,7 @@ class Group:
             journal.remember if journal else met.__setitem__,
             self._changed,
             self._notify,
+            self.counts,
         )
 
     async def __aenter__(self) -> Self:
@@ -265,6 +279,8 @@ class Group:
         self._state = "closed"
         if self._ticking is not None:
             self._ticking.cancel()
+        if self._metrics is not None:
+            self._metrics.close()
         self._finish()
         await self._links.close()
         await self._commits.close()
@@ -289,7 +305,11 @@ class Group:
         await self._wait_for_room()
         message = self._core.broadcast(body, time.time_ns())
         written = self._commits.soon()
-        await asyncio.shield(written)
+        if self._journal is not None:
+            await asyncio.shield(written)
+        elif message.seq % _PAUSE_EVERY == 0:
+            # Nothing to wait for; but links and listeners want their turn.
+            await asyncio.sleep(0)
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
@@ -343,6 +363,7 @@ class Group:
 
     def _give(self, popped: Popped) -> Message:
         self._given = self._in_hand = popped.place
+        self.counts["delivered"] += 1
         if self._journal is not None:
             self._journal.taken = 2 * popped.place - 1
         self._core.given(popped.delivery.message)
@@ -380,6 +401,14 @@ class Group:
     def delivered(self) -> dict[str, int]:
         """How many messages of each member are delivered here; of this one, how many were sent."""
         return dict(zip(self._names, self._core.known[self._core.me], strict=True))
+
+    @property
+    def state(self) -> Literal["new", "open", "draining", "closed"]:
+        return self._state
+
+    @property
+    def store_bytes(self) -> int:
+        return self._journal.size() if self._journal is not None else 0
 
     @property
     def unstable_bytes(self) -> int:

@@ -16,6 +16,7 @@ import logging
 import random
 import ssl
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -89,10 +90,11 @@ class Links:
         remember: Callable[[int, str], None],
         changed: Callable[[], None],
         notice: Callable[[str, str, str], None],
+        counts: Counter[str],
     ) -> None:
         self._settings, self._roster, self._core, self._store = settings, roster, core, store
         self._remembered, self._remember = remembered, remember
-        self._changed, self._notice = changed, notice
+        self._changed, self._notice, self._counts = changed, notice, counts
         self._ranks = {name: rank for rank, name in enumerate(roster.names)}
         self.links = {
             peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
@@ -196,7 +198,7 @@ class Links:
         except (OSError, TimeoutError) as error:
             link.reason = f"cannot be reached at {link.where}: {_why(error)}"
             if isinstance(error, ssl.SSLError):
-                self._refuse(link.name, f"{link.where}: {_why(error)}")
+                self._refuse(link.name, f"{link.where}: {_why(error)}", "tls")
             return False
         return await self._talk(wire, link)
 
@@ -216,12 +218,14 @@ class Links:
         self._greetings -= 1
         return True
 
-    def _refuse(self, who: str, reason: str) -> None:
+    def _refuse(self, who: str, reason: str, stage: str) -> None:
+        self._counts[f"rejected {stage}"] += 1
         log.warning("refused %s: %s", who, reason, extra={"peer": who})
         self._notice("refused", who, reason)
 
     async def _let_in(self, wire: Wire) -> None:
         if not self._may_greet():
+            self._counts["rejected too many"] += 1
             log.info("a connection was not let in: too many at once")
             wire.abort()
             return
@@ -249,6 +253,7 @@ class Links:
     async def _talk(self, wire: Wire, called: Link | None) -> bool:
         """Greet, and if both sides agree, keep the link going until the connection ends."""
         who = called.name if called else f"someone at {_place(wire.info('peername'))}"
+        greeted = False
         try:
             self._unnamed += called is None
             try:
@@ -258,7 +263,7 @@ class Links:
                     link, theirs = await self._greet(wire, called)
             finally:
                 self._unnamed -= called is None
-            who = link.name
+            who, greeted = link.name, True
             if self._settings.rough is not None:
                 wire = RoughWire(wire, self._settings.rough, self._chance)
             await self._run(wire, link, theirs, called is not None)
@@ -266,7 +271,8 @@ class Links:
             if called is not None:
                 called.reason = _why(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
-                self._refuse(who, _why(error))
+                stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if greeted else "greeting"
+                self._refuse(who, _why(error), stage)
             return False
         finally:
             wire.abort()
@@ -358,6 +364,7 @@ class Links:
         link.told, link.say, link.again, link.reason = {}, [], None, ""
         self._core.outboxes[link.peer].confirm(theirs.got)
         log.info("connected to %s", link.name, extra={"peer": link.name})
+        self._counts["connections"] += 1
         self._notice("joined", link.name, "")
         writer = asyncio.create_task(self._write(wire, link, theirs.got))
         reason = "closed"
@@ -373,6 +380,7 @@ class Links:
             if link.wire is wire:
                 link.wire, link.reason = None, reason
                 log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
+                self._counts["lost"] += 1
                 self._notice("lost", link.name, reason)
             await asyncio.gather(writer, return_exceptions=True)
 
@@ -386,15 +394,18 @@ class Links:
                     got = core.safe[link.peer]
                     frames.append(Got(got))
                 if link.again is not None:
+                    self._counts["resent"] += max(0, sent - link.again)
                     sent, link.again = min(sent, link.again), None
                 if box.confirmed > confirmed or sent <= box.confirmed:
                     confirmed, moved_at = box.confirmed, time.monotonic()
                 elif time.monotonic() - moved_at > _RESEND_SECONDS:
+                    self._counts["resent"] += sent - confirmed
                     sent, moved_at = confirmed, time.monotonic()
                 sent = max(sent, box.confirmed)
                 if box.last > sent:
                     bodies = box.after(sent, _FRAME_BYTES)
                     frames.append(Packets(sent + 1, bodies))
+                    self._counts["packets"] += len(bodies)
                     sent += len(bodies)
                 if not frames:
                     link.awake.clear()
@@ -404,7 +415,9 @@ class Links:
                             await link.awake.wait()
                             continue
                     frames = [Beat()]
-                await wire.write([encode(frame) for frame in frames])
+                encoded = [encode(frame) for frame in frames]
+                self._counts["wire bytes"] += sum(map(len, encoded))
+                await wire.write(encoded)
         except (ConnectionError, OSError):
             wire.abort()
 
@@ -438,6 +451,7 @@ class Links:
             elif isinstance(frame, Found):
                 for body in frame.bodies:
                     for message in core.handed(body, now):
+                        self._counts["recovered"] += 1
                         origin = self._roster.names[message.origin]
                         self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
                 self._changed()

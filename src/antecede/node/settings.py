@@ -70,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
     """Bytes of messages that not every member is known to have, at which `broadcast` waits."""
+    metrics: str | None = None
+    """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None
     """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members proven."""
     secret: str | None = None
