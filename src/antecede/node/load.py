@@ -187,7 +187,7 @@ async def drive(
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
-    return _together(plan, reports, start)
+    return together(plan, reports, start)
 
 
 async def _started(job: Job) -> asyncio.subprocess.Process:
@@ -207,7 +207,7 @@ async def _line(process: asyncio.subprocess.Process) -> bytes:
     return line
 
 
-def _together(plan: Plan, reports: list[Report], start: int) -> Result:
+def together(plan: Plan, reports: list[Report], start: int) -> Result:
     latencies: dict[int, int] = {}
     for report in reports:
         for value, count in report.latencies.items():
