@@ -124,8 +124,9 @@ class Core:
         self.me = protocol.me
         self.size = size
         self.partners = protocol.partners()
-        self.complete = len(self.partners) == size - 1
-        """Whether this member talks to every other, so that each can speak for itself."""
+        self.complete = type(protocol).partners is Protocol.partners
+        """Whether all members talk to each other, so that each can speak for itself. That this one does is
+        not enough: a super peer must pass on how far those behind it are."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
 
