@@ -78,6 +78,8 @@ class Batch(msgspec.Struct):
     changes: Changes | None
     unsent: list[tuple[int, int, bytes]]
     seen: dict[int, int]
+    own: int
+    """How many messages of this member there are."""
     fresh: set[MessageId]
 
 
@@ -187,7 +189,6 @@ class Core:
         self.causes = {self.me: message.seq}
         self.arrived[self.me].add(message.seq)
         self._keep(message, data, packet is not None and self.asks)
-        self._note(self.me, self.me, message.seq)
         return message
 
     def receive(self, link: int, number: int, data: bytes, now: int) -> bool:
@@ -277,7 +278,9 @@ class Core:
     def batch(self, whole: bool) -> Batch:
         """All that has not been written; as a new image if `whole`, which has seen the rows."""
         changes = self._changes() if whole else None
-        batch = Batch([] if whole else self._unwritten, changes, self._unsent, dict(self.seen), self._fresh)
+        rows = [] if whole else self._unwritten
+        own = self.arrived[self.me].base
+        batch = Batch(rows, changes, self._unsent, dict(self.seen), own, self._fresh)
         self._unwritten, self._unsent, self._fresh = [], [], set()
         return batch
 
@@ -286,6 +289,8 @@ class Core:
         for link, number, data in batch.unsent:
             self.outboxes[link].put(number, data)
         self.safe = batch.seen
+        # Not before: the others would take the next message of this number for one that a crash undid.
+        self._note(self.me, self.me, batch.own)
         self._uncommitted -= batch.fresh
         return {link for link, _, _ in batch.unsent}
 
@@ -442,6 +447,8 @@ class Core:
                 raise RemoteError("it asks for messages that cannot be")
             for seq in range(first, last + 1):
                 _, data = self.kept[origin].get(seq, (0, None))
+                if origin == self.me and seq > self.known[self.me][self.me]:
+                    break  # not written yet
                 if data is not None and room > 0:
                     packets.setdefault(id(data), data)
                     room -= len(data)
