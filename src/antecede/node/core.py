@@ -198,7 +198,11 @@ class Core:
         if number > self.seen[link] + 1:
             raise RemoteError(f"packet {number} came after packet {self.seen[link]}")
         packet = self._sound(data)
+        # What only controls may free what is held, which then comes again after a crash only if this does.
+        held = set() if packet.carries() else {wait.message for wait in self.protocol.waiting()}
         effects = self.protocol.receive(link, packet, now)
+        self._fresh |= held
+        self._uncommitted |= held
         self._write("receive", now, data, link, number)
         self.seen[link] = number
         self._arrive(packet, data, link, now)
