@@ -108,6 +108,8 @@ class Outbox:
 
     def after(self, number: int, most_bytes: int) -> list[bytes]:
         """The packets that follow `number`, at least one and as many as fit."""
+        if not self.confirmed <= number <= self.last:
+            raise RemoteError(f"no packets after {number}: {self.confirmed} were confirmed, {self.last} sent")
         found: list[bytes] = []
         room = most_bytes
         for each in range(number + 1, self.last + 1):
