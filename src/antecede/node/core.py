@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antecede.errors import InputError
+from antecede.errors import AntecedeError, InputError
 from antecede.node.bodies import Body, unwrap, wrap
 from antecede.node.journal import Changes, Journal, Row
 from antecede.order import MessageId, Window
@@ -334,12 +334,17 @@ class Core:
 
     def restore(self, journal: Journal) -> None:
         """Become what the journal says that this member was."""
+        try:
+            self._restore(journal)
+        except InputError:
+            raise
+        except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"{journal.path} is damaged as a store: {error}") from error
+
+    def _restore(self, journal: Journal) -> None:
         final, in_hand = divmod(journal.taken, 2)
         if data := journal.image():
-            try:
-                self._become(msgspec.msgpack.decode(data, type=Image))
-            except (msgspec.DecodeError, ValueError) as error:
-                raise InputError(f"{journal.path}: the image in it is damaged: {error}") from error
+            self._become(msgspec.msgpack.decode(data, type=Image))
         loaded: set[int] = set()
         for link, number, data in journal.outbox():
             if link not in loaded:
