@@ -166,7 +166,7 @@ class Outside(msgspec.Struct):
             known = self.counts.get(sender, 0)
             if (packet.number, packet.last) != (packet.seq, 0):
                 raise RemoteError("an external peer has one number for a message")
-        before = 0 <= min(packet.last, packet.previous) and max(packet.last, packet.previous) < packet.number
+        before = all(0 <= number < packet.number for number in (packet.last, packet.previous))
         if not (before and packet.seq >= 1 and _within(packet.translated.numbers(), packet.number)):
             raise RemoteError("a packet with numbers that no message has")
         if packet.number > known + MOST_AHEAD:
