@@ -121,7 +121,7 @@ class Journal:
             )
         try:
             mine = msgspec.json.decode(self._about("identity"), type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path} does not say whose store it is: {error}") from error
         for name, value in identity.items():
             if mine.get(name) != value:
