@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from antecede.node.settings import Roster
 from antecede.order import Kind, MessageId
 
-stories = st.binary(min_size=120, max_size=600)
+stories = st.binary(min_size=360, max_size=1200)
 """Three bytes for each thing that happens: what, to whom, and how."""
 
 
@@ -38,7 +38,8 @@ def group_of(members: Roster) -> Iterator[Group]:
 WHAT = (
     "nothing", "say", "say", "say", "say a lot", "carry", "carry", "carry", "carry one", "carry one",
     "take", "take", "take", "take all", "finish", "begin", "write", "end", "flush", "flush", "flush all",
-    "confirm", "gossip", "gossip", "cut", "connect", "connect all", "kill", "revive", "recover",
+    "spread", "spread", "confirm", "gossip", "gossip", "tell", "cut", "connect", "connect all", "kill",
+    "revive", "recover", "recover",
 )  # fmt: skip
 
 
@@ -92,8 +93,15 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
             for each in group.peers:
                 if each.alive:
                     each.flush(whole=how % 5 == 0)
+        elif kind in ("spread", "tell"):
+            for way in group.at:
+                if way[0] == peer.rank and kind == "tell":
+                    group.gossip(*way)
+                elif way[0] == peer.rank:
+                    group.carry(*way)
         elif kind == "recover":
-            group.recover(peer.rank, patience=how % 4)
+            for patience in (how % 4, 0):
+                group.recover(peer.rank, patience)
         elif kind == "kill" and deaths:
             group.kill(peer.rank, sudden=how % 2 == 0)
         note(f"{group.now} {kind} {peer.rank} {(source, to)} {how}")

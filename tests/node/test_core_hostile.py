@@ -196,6 +196,14 @@ def test_any_payload_is_some_body(payload: bytes) -> None:
     opened(unwrap(payload))
 
 
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", DEEP, b"\x92\x01\xa1\xff", b"\x92\x05" + DEEP, b"\x92\x02\xdd\xff\xff\xff\xff"]
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteError):
+        frames.decode(data)
+
+
 def test_frames_that_are_too_long_are_refused_before_they_are_read() -> None:
     assert frames.length(frames.MOST_BYTES.to_bytes(4, "big")) == frames.MOST_BYTES
     with pytest.raises(RemoteError):
@@ -219,7 +227,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     [{1: {0: -1}}, {1: {7: 1}}, {1: {-1: 1}}, {-1: {0: 1}}, {7: {0: 1}}, {2: {0: 1}}, {1: {0: 2}}],
 )
 def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
-    """Of members or origins that there are not, of another than the one who speaks, of what is yet to come."""
+    """Of members or origins that there are not, of another than the one who speaks, of what is to come."""
     group = Group(roster("mbcp", 3), tmp_path)
     group.say(0)
     group.peers[0].flush()

@@ -200,6 +200,7 @@ def damaged(tmp_path: Path, statement: str, *values: object) -> None:
         ("UPDATE about SET value = substr(value, 1, ?) WHERE key = 'image'", 20),
         ("UPDATE about SET value = ? WHERE key = 'identity'", b"{"),
         ("UPDATE about SET value = ? WHERE key = 'identity'", b"[]"),
+        ("UPDATE about SET value = ? WHERE key = 'identity'", b'{"me": "\xff"}'),
         ("DELETE FROM about WHERE key = ?", "identity"),
         ("DROP TABLE IF EXISTS about", None),
         ("DROP TABLE log", None),
