@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antecede.errors import InputError
+from antecede.errors import AntecedeError, InputError
 from antecede.node.bodies import Body, unwrap, wrap
 from antecede.node.journal import Changes, Journal, Row
 from antecede.order import MessageId, Window
@@ -77,6 +77,8 @@ class Batch(msgspec.Struct):
     changes: Changes | None
     unsent: list[tuple[int, int, bytes]]
     seen: dict[int, int]
+    own: int
+    """How many messages of this member there are."""
     fresh: set[MessageId]
 
 
@@ -105,6 +107,8 @@ class Outbox:
 
     def after(self, number: int, most_bytes: int) -> list[bytes]:
         """The packets that follow `number`, at least one and as many as fit."""
+        if not self.confirmed <= number <= self.last:
+            raise RemoteError(f"no packets after {number}: {self.confirmed} were confirmed, {self.last} sent")
         found: list[bytes] = []
         room = most_bytes
         for each in range(number + 1, self.last + 1):
@@ -124,7 +128,8 @@ class Core:
         self.size = size
         self.partners = protocol.partners()
         self.complete = type(protocol).partners is Protocol.partners
-        """Whether each member talks to every other, so that each speaks for itself alone."""
+        """Whether all members talk to each other, so that each can speak for itself. That this one does is
+        not enough: a super peer must pass on how far those behind it are."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
 
@@ -184,7 +189,6 @@ class Core:
         self.causes = {self.me: message.seq}
         self.arrived[self.me].add(message.seq)
         self._keep(message, data, packet is not None and self.asks)
-        self._note(self.me, self.me, message.seq)
         return message
 
     def receive(self, link: int, number: int, data: bytes, now: int) -> bool:
@@ -194,7 +198,11 @@ class Core:
         if number > self.seen[link] + 1:
             raise RemoteError(f"packet {number} came after packet {self.seen[link]}")
         packet = self._sound(data)
+        # What only controls may free what is held, which then comes again after a crash only if this does.
+        held = set() if packet.carries() else {wait.message for wait in self.protocol.waiting()}
         effects = self.protocol.receive(link, packet, now)
+        self._fresh |= held
+        self._uncommitted |= held
         self._write("receive", now, data, link, number)
         self.seen[link] = number
         self._arrive(packet, data, link, now)
@@ -274,7 +282,9 @@ class Core:
     def batch(self, whole: bool) -> Batch:
         """All that has not been written; as a new image if `whole`, which has seen the rows."""
         changes = self._changes() if whole else None
-        batch = Batch([] if whole else self._unwritten, changes, self._unsent, dict(self.seen), self._fresh)
+        rows = [] if whole else self._unwritten
+        own = self.arrived[self.me].base
+        batch = Batch(rows, changes, self._unsent, dict(self.seen), own, self._fresh)
         self._unwritten, self._unsent, self._fresh = [], [], set()
         return batch
 
@@ -283,6 +293,8 @@ class Core:
         for link, number, data in batch.unsent:
             self.outboxes[link].put(number, data)
         self.safe = batch.seen
+        # Not before: the others would take the next message of this number for one that a crash undid.
+        self._note(self.me, self.me, batch.own)
         self._uncommitted -= batch.fresh
         return {link for link, _, _ in batch.unsent}
 
@@ -328,12 +340,17 @@ class Core:
 
     def restore(self, journal: Journal) -> None:
         """Become what the journal says that this member was."""
+        try:
+            self._restore(journal)
+        except InputError:
+            raise
+        except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"{journal.path} is damaged as a store: {error}") from error
+
+    def _restore(self, journal: Journal) -> None:
         final, in_hand = divmod(journal.taken, 2)
         if data := journal.image():
-            try:
-                self._become(msgspec.msgpack.decode(data, type=Image))
-            except (msgspec.DecodeError, ValueError) as error:
-                raise InputError(f"{journal.path}: the image in it is damaged: {error}") from error
+            self._become(msgspec.msgpack.decode(data, type=Image))
         settled = self.popped - len(self.hand)
         loaded: set[int] = set()
         for link, number, data in journal.outbox():
@@ -450,6 +467,8 @@ class Core:
                 raise RemoteError("it asks for messages that cannot be")
             for seq in range(first, last + 1):
                 _, data = self.kept[origin].get(seq, (0, None))
+                if origin == self.me and seq > self.known[self.me][self.me]:
+                    break  # not written yet
                 if data is not None and room > 0:
                     packets.setdefault(id(data), data)
                     room -= len(data)

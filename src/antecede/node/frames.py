@@ -99,7 +99,7 @@ def decode(data: bytes) -> Frame:
     """A frame from the wire; hostile until decoded."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteError(f"not a frame: {error}") from error
 
 

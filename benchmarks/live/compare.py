@@ -1,11 +1,11 @@
 """Live groups beside what one would take instead, in one run on one machine.
 
-    PYTHONPATH=<nats-py and pyzmq> python benchmarks/live/run.py [--messages 40000] [--members 4] [--turns 2]
+    PYTHONPATH=<nats-py and pyzmq> python benchmarks/live/compare.py [--messages 40000] [--turns 2]
 
-Needs Debian's nats-server and libjgroups-java with a JDK; what is not there is left out. Everybody has as many
-members, each sends its share at full speed and gets what all others send. Antecede keeps causal order; the
-others keep order from one sender, and JGroups with SEQUENCER one order for all. Turns alternate; the better one
-of each counts. Writes results.json.
+Needs Debian's nats-server and libjgroups-java with a JDK; what is not there is left out. All have as many
+members; each sends its share at full speed and gets what all others send. Antecede keeps causal order; the
+others keep order from one sender, and JGroups with SEQUENCER one order for all. Turns alternate; the better
+one of each counts. Writes results.json.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def antecede(plan: Plan, durable: bool) -> Result:
 
 
 def python_peer(name: str, plan: Plan, port: int) -> list[list[str]]:
-    share = plan.messages // plan.size
+    share, size = plan.messages // plan.size, plan.payload
     return [
         [
             sys.executable,
