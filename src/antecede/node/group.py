@@ -26,11 +26,9 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 import msgspec
 
-from antecede.errors import InputError
 from antecede.node.bodies import Body, opened, unwrap
 from antecede.node.commits import Commits, StoreError
 from antecede.node.core import Core, Popped
-from antecede.node.frames import MOST_BYTES
 from antecede.node.journal import Journal
 from antecede.node.links import Links
 from antecede.node.settings import Member, Rough, Settings
@@ -44,7 +42,6 @@ _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _MOST_NOTICES = 1_000
-LONGEST_BODY = MOST_BYTES // 2
 
 
 class Id(NamedTuple):
@@ -281,8 +278,6 @@ class Group:
         message may or may not have been accepted.
         """
         self._check_open()
-        if isinstance(body, bytes | str) and len(body) > LONGEST_BODY:
-            raise InputError(f"body: {len(body):,} bytes; a message has {LONGEST_BODY:,} at most")
         await self._wait_for_room()
         message = self._core.broadcast(body, time.time_ns())
         written = self._commits.soon()
