@@ -42,6 +42,8 @@ _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _MOST_NOTICES = 1_000
+_FULL_SECONDS = 3 * _TICK_SECONDS
+"""How long there must be no room before that is news: who has just delivered has not told everybody yet."""
 
 
 class Id(NamedTuple):
@@ -285,15 +287,17 @@ class Group:
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
-        full = False
-        while self._core.unstable_bytes > self.settings.limit:
-            if not full:
+        core, began, full = self._core, time.monotonic(), False
+        while core.unstable_bytes - core.unread_bytes > self.settings.limit:
+            if not full and time.monotonic() - began >= _FULL_SECONDS:
                 full = True
-                those = ", ".join(self._names[member] for member in self._core.behind())
-                text = f"{self._core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
+                those = ", ".join(self._names[member] for member in core.behind())
+                text = f"{core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
                 self._notify("full", those, text)
             self._room.clear()
-            await self._room.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if full else _FULL_SECONDS):
+                    await self._room.wait()
             self._check_open()
         if full:
             self._notify("room", self.me, "there is room again")

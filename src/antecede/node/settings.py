@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trace: str | None = None
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
-    """Bytes of messages that not every member is known to have, at which `broadcast` waits."""
+    """Bytes of messages that are sent or taken here and not known to be everywhere, at which `broadcast` waits."""
     rough: Rough | None = None
 
     @classmethod
