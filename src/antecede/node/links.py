@@ -48,6 +48,7 @@ _SILENCE_SECONDS = 12.0
 """A partner that says nothing for so long is lost."""
 _RESEND_SECONDS = 2.0
 """Packets that are not confirmed for so long are sent again."""
+_PARTING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_UNNAMED = 64
@@ -140,6 +141,7 @@ class Links:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
+        await self._part()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -147,6 +149,17 @@ class Links:
             if link.wire is not None:
                 link.wire.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _part(self) -> None:
+        """Tell what was delivered here at the last moment: somebody may wait for nothing else."""
+        words = [
+            link.wire.write([encode(Have(rows))])
+            for link in self.links.values()
+            if link.wire is not None and (rows := self._core.news(link.told))
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PARTING_SECONDS):
+                await asyncio.gather(*words, return_exceptions=True)
 
     def rest(self, seconds: float) -> None:
         """Break all connections and make none for a while."""
