@@ -308,14 +308,15 @@ class Links:
         box = self._core.outboxes[peer]
         remembered = self._remembered(peer)
         if remembered and remembered != theirs.store:
+            raise RemoteError(_another(theirs.me))
+        if theirs.known and theirs.known != self._store:
+            raise RemoteError(_another(settings.me))
+        if not box.confirmed <= theirs.got <= box.last:
+            # Who has said that it had more than it has now, or has said less than the other has heard.
+            older = theirs.me if theirs.got < box.confirmed else settings.me
             raise RemoteError(
-                f"{theirs.me} comes with another store than before: what it had confirmed is lost; "
-                "bring its store back, or start the group anew"
-            )
-        if (theirs.known and theirs.known != self._store) or not box.confirmed <= theirs.got <= box.last:
-            raise RemoteError(
-                f"{settings.me} comes with another or an older store than {theirs.me} knows: bring the right "
-                "one back, or start the group anew"
+                f"{older} comes with an older store than before: some of what it had said or confirmed is lost; "
+                "bring the last one back, or start the group anew"
             )
         return link
 
@@ -415,6 +416,9 @@ class Links:
                         origin = self._roster.names[message.origin]
                         self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
                 self._changed()
+            elif isinstance(frame, Refusal):
+                # The one who called greets first, so it is the last to find something wrong.
+                raise RemoteError(f"it refuses: {frame.reason[:500]}")
             elif not isinstance(frame, Beat):
                 raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
 
@@ -430,6 +434,13 @@ class Links:
                 name = self._roster.names[origin]
                 self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
             self.links[helper].tell(Want(spans))
+
+
+def _another(name: str) -> str:
+    return (
+        f"{name} comes with another store than before: what it had confirmed is lost; "
+        "bring its store back, or start the group anew"
+    )
 
 
 def _where(server: Any) -> str:
