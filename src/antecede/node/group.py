@@ -7,8 +7,8 @@
 
 A message that `broadcast` has returned for is in the store: it will be delivered everywhere, whatever happens
 to this process. A message that comes out of the group is final once the next one is asked for, or `ack` was
-called; the one in hand when a process dies comes again, marked `redelivered`. One's own messages do not come
-back: sending is one's own delivery.
+called; the one in hand when a process dies, or when an exception ends `async with`, comes again, marked
+`redelivered`. One's own messages do not come back: sending is one's own delivery.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -137,7 +138,7 @@ class Joining:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._group.aclose()
+        await self._group.__aexit__(kind, error, trace)
 
 
 class Group:
@@ -159,6 +160,7 @@ class Group:
         self._room = asyncio.Event()
         self._listening = False
         self._state: Literal["new", "open", "draining", "closed"] = "new"
+        self._left = False
         self._failure: StoreError | None = None
         self._watchers: list[_Notices] = []
 
@@ -207,7 +209,12 @@ class Group:
                 trace = NodeTrace(settings.trace, *names)
             self._links = self._linked()
             self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
-            await self._links.start()
+            try:
+                await self._links.start()
+            except BaseException:
+                await self._links.close()
+                await self._commits.close()
+                raise
         except BaseException:
             if self._journal is not None:
                 self._journal.close()
@@ -231,10 +238,17 @@ class Group:
             self._core,
             journal.store if journal else secrets.token_hex(8),
             journal.remembered if journal else lambda peer: met.get(peer, ""),
-            journal.remember if journal else met.__setitem__,
+            self._remember if journal else met.__setitem__,
             self._changed,
             self._notify,
         )
+
+    def _remember(self, peer: int, store: str) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.remember(peer, store)
+            except sqlite3.Error as error:
+                raise self._commits.give_up(f"{self._journal.path}: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,7 +256,7 @@ class Group:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        await self._leave(done=error is None)
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until every member has delivered all that was sent here."""
@@ -255,15 +269,27 @@ class Group:
             self._check_failed()
 
     async def aclose(self) -> None:
-        """Leave. What was accepted is in the store; without one, what was not passed on is gone."""
-        if self._state in ("new", "closed"):
+        """Leave. What was accepted is in the store; without one, what was not passed on is gone.
+
+        The message in hand is final. It is not if an exception ends `async with`: then it comes again.
+        """
+        await self._leave(done=True)
+
+    async def _leave(self, done: bool) -> None:
+        if self._state == "new" or self._left:
             return
-        self._state = "closed"
+        self._state, self._left = "closed", True
         if self._ticking is not None:
             self._ticking.cancel()
-        self._finish()
-        await self._links.close()
-        await self._commits.close()
+        if done:
+            self._finish()
+        try:
+            await self._links.close()
+            await self._commits.close()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         if self._journal is not None:
             self._journal.close()
         self._something.set()
@@ -390,6 +416,8 @@ class Group:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
         watcher = _Notices(self._watchers.remove)
         self._watchers.append(watcher)
+        if self._left:
+            watcher.end()
         return watcher
 
     def _notify(self, kind: Any, member: str, text: str) -> None:
