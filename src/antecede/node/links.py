@@ -244,10 +244,12 @@ class Links:
             self._unnamed += called is None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
-                    link, theirs = await self._greet(wire, called)
+                    theirs = await self._hear(wire, called)
+                    if called is None and theirs.me in self._ranks:
+                        who = theirs.me
+                    link = await self._agree(wire, called, theirs)
             finally:
                 self._unnamed -= called is None
-            who = link.name
             if self._settings.rough is not None:
                 wire = RoughWire(wire, self._settings.rough, self._chance)
             await self._run(wire, link, theirs, called is not None)
@@ -262,15 +264,19 @@ class Links:
             wire.abort()
         return True
 
-    async def _greet(self, wire: Wire, called: Link | None) -> tuple[Link, Greeting]:
+    async def _hear(self, wire: Wire, called: Link | None) -> Greeting:
         if called is not None:
             await wire.write([encode(self._greeting(called))])
         theirs = decode(await wire.read())
         if isinstance(theirs, Refusal):
             raise RemoteError(f"it refuses: {theirs.reason[:500]}")
+        if not isinstance(theirs, Greeting):
+            await wire.write([encode(Refusal("it does not greet"))])
+            raise RemoteError("it does not greet")
+        return theirs
+
+    async def _agree(self, wire: Wire, called: Link | None, theirs: Greeting) -> Link:
         try:
-            if not isinstance(theirs, Greeting):
-                raise RemoteError("it does not greet")
             link = self._checked(theirs, called)
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
@@ -279,7 +285,7 @@ class Links:
             await wire.write([encode(self._greeting(link))])
         if self._remembered(link.peer) != theirs.store:
             self._remember(link.peer, theirs.store)
-        return link, theirs
+        return link
 
     def _checked(self, theirs: Greeting, called: Link | None) -> Link:
         """The link that a greeting is for, or why there is none."""

@@ -35,7 +35,10 @@ class TcpWire:
     @classmethod
     async def dial(cls, where: str) -> TcpWire:
         host, port = address(where, "peers")
-        return cls(*await asyncio.open_connection(host, port))
+        try:
+            return cls(*await asyncio.open_connection(host, port))
+        except UnicodeError as error:
+            raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
 
     async def read(self) -> bytes:
         try:
