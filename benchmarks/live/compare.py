@@ -89,7 +89,7 @@ async def antecede(plan: Plan, durable: bool) -> Result:
 
 
 def python_peer(name: str, plan: Plan, port: int) -> list[list[str]]:
-    share, size = plan.messages // plan.size, plan.payload
+    share = plan.messages // plan.size
     return [
         [
             sys.executable,

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
+from antecede.node.frames import MOST_BYTES
 
 Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 """What a message may hold. Everything but bytes and text is JSON."""
 
 _BYTES, _TEXT, _JSON = range(3)
+LONGEST_BODY = MOST_BYTES // 2
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -33,15 +35,23 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 def wrap(body: Body, after_own: bool, causes: dict[int, int] | None) -> bytes:
     """The payload for a message that says `body`."""
+    kind, data = _closed(body)
+    if len(data) > LONGEST_BODY:
+        # No link would carry it, and nothing after it either.
+        raise InputError(f"body: {len(data):,} bytes; a message has {LONGEST_BODY:,} at most")
+    return _encoder.encode(Envelope(kind, after_own, causes, data))
+
+
+def _closed(body: Body) -> tuple[int, bytes]:
     if isinstance(body, bytes | bytearray | memoryview):
-        return _encoder.encode(Envelope(_BYTES, after_own, causes, bytes(body)))
+        return _BYTES, bytes(body)
     if isinstance(body, str):
         try:
-            return _encoder.encode(Envelope(_TEXT, after_own, causes, body.encode()))
+            return _TEXT, body.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"body: {error}") from error
     try:
-        return _encoder.encode(Envelope(_JSON, after_own, causes, msgspec.json.encode(body)))
+        return _JSON, msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"body: bytes, text or what JSON can say; {error}") from error
 

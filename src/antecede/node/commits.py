@@ -66,6 +66,11 @@ class Commits:
 
     async def _write(self, whole: bool) -> None:
         future, self._next = self._next, None
+        if self._broken is not None:
+            # What came while the last write failed follows from what was in it.
+            if future is not None:
+                future.set_exception(self._broken)
+            return
         batch = self._core.batch(whole)
         try:
             if self._journal is not None and (batch.rows or batch.changes):
@@ -75,17 +80,25 @@ class Commits:
                     loop = asyncio.get_running_loop()
                     await loop.run_in_executor(self._thread, self._journal.write, batch.rows, batch.changes)
         except (sqlite3.Error, OSError) as error:
-            self._broken = StoreError(f"{self._journal and self._journal.path}: {error}; the member stops")
+            broken = self.give_up(f"{self._journal and self._journal.path}: {error}")
             if future is not None:
-                future.set_exception(self._broken)
-            self._failed(self._broken)
+                future.set_exception(broken)
             return
         self._account(batch)
         self._released(self._core.written(batch))
         if future is not None and not future.done():
             future.set_result(None)
         if self._trace is not None and (whole or self._journal is None):
-            await self._trace.keep_up(self._journal, self._core)
+            try:
+                await self._trace.keep_up(self._journal, self._core)
+            except OSError as error:
+                self.give_up(f"trace: {error}")
+
+    def give_up(self, why: str) -> StoreError:
+        """Write nothing more."""
+        self._broken = StoreError(f"{why}; the member stops")
+        self._failed(self._broken)
+        return self._broken
 
     def tick(self) -> None:
         """Now and then: a new image if one is due, and rows of the trace that have waited for long."""
@@ -114,7 +127,14 @@ class Commits:
         await self._task
         if self._broken is None:
             await self._write(whole=self._journal is not None)
-            if self._trace is not None:
+        try:
+            if self._broken is None and self._trace is not None:
                 await self._trace.finish(self._journal, self._core)
+        except OSError as error:
+            raise self.give_up(f"trace: {error}") from error
+        finally:
+            self._thread_ends()
+
+    def _thread_ends(self) -> None:
         if self._thread is not None:
             self._thread.shutdown()

@@ -154,6 +154,8 @@ class Core:
         self.kept: list[dict[int, tuple[int, bytes | None]]] = [{} for _ in range(size)]
         """What is not stable, by origin and number: its size, and its packet if that can be handed on."""
         self.unstable_bytes = 0
+        self.unread_bytes = 0
+        """What of them this member's own application has not taken: no other can make that room."""
         self._newly_kept: list[MessageId] = []
 
         self.traced = traced
@@ -484,13 +486,14 @@ class Core:
         ]
 
     def behind(self) -> list[int]:
-        """The members that keep most messages from being stable."""
+        """The others that keep most messages from being stable."""
         lasts = [max(kept, default=0) for kept in self.kept]
         lag = {
             member: sum(max(0, last - have) for last, have in zip(lasts, row, strict=True))
             for member, row in enumerate(self.known)
+            if member != self.me
         }
-        most = max(lag.values())
+        most = max(lag.values(), default=0)
         return [member for member, count in lag.items() if count == most > 0]
 
     def _note(self, member: int, origin: int, count: int) -> None:
@@ -498,6 +501,9 @@ class Core:
             return
         before = self.known[member][origin]
         self.known[member][origin] = count
+        if member == self.me:
+            kept = self.kept[origin]
+            self.unread_bytes -= sum(kept[seq][0] for seq in range(before + 1, count + 1) if seq in kept)
         if before > self.stable[origin]:
             return
         stable = min(row[origin] for row in self.known)
@@ -539,6 +545,8 @@ class Core:
             size = len(data) + _ENTRY_BYTES
             self.kept[message.origin][message.seq] = (size, data if useful else None)
             self.unstable_bytes += size
+            if message.seq > self.known[self.me][message.origin]:
+                self.unread_bytes += size
             if useful:
                 self._newly_kept.append(message)
 

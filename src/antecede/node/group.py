@@ -7,8 +7,8 @@
 
 A message that `broadcast` has returned for is in the store: it will be delivered everywhere, whatever happens
 to this process. A message that comes out of the group is final once the next one is asked for, or `ack` was
-called; the one in hand when a process dies comes again, marked `redelivered`. One's own messages do not come
-back: sending is one's own delivery.
+called; the one in hand when a process dies, or when an exception ends `async with`, comes again, marked
+`redelivered`. One's own messages do not come back: sending is one's own delivery.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -26,11 +27,9 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 import msgspec
 
-from antecede.errors import InputError
 from antecede.node.bodies import Body, opened, unwrap
 from antecede.node.commits import Commits, StoreError
 from antecede.node.core import Core, Popped
-from antecede.node.frames import MOST_BYTES
 from antecede.node.journal import Journal
 from antecede.node.links import Links
 from antecede.node.metrics import serve
@@ -46,7 +45,8 @@ _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _MOST_NOTICES = 1_000
 _PAUSE_EVERY = 64
-LONGEST_BODY = MOST_BYTES // 2
+_FULL_SECONDS = 3 * _TICK_SECONDS
+"""How long there must be no room before that is news: who has just delivered has not told everybody yet."""
 
 
 class Id(NamedTuple):
@@ -144,7 +144,7 @@ class Joining:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._group.aclose()
+        await self._group.__aexit__(kind, error, trace)
 
 
 class Group:
@@ -166,6 +166,7 @@ class Group:
         self._room = asyncio.Event()
         self._listening = False
         self._state: Literal["new", "open", "draining", "closed"] = "new"
+        self._left = False
         self._failure: StoreError | None = None
         self._watchers: list[_Notices] = []
         self._metrics: asyncio.Server | None = None
@@ -222,9 +223,14 @@ class Group:
                 trace = NodeTrace(settings.trace, *names)
             self._links = self._linked()
             self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
-            await self._links.start()
-            if settings.metrics is not None:
-                self._metrics = await serve(self, settings.metrics)
+            try:
+                await self._links.start()
+                if settings.metrics is not None:
+                    self._metrics = await serve(self, settings.metrics)
+            except BaseException:
+                await self._links.close()
+                await self._commits.close()
+                raise
         except BaseException:
             if self._journal is not None:
                 self._journal.close()
@@ -248,11 +254,18 @@ class Group:
             self._core,
             journal.store if journal else secrets.token_hex(8),
             journal.remembered if journal else lambda peer: met.get(peer, ""),
-            journal.remember if journal else met.__setitem__,
+            self._remember if journal else met.__setitem__,
             self._changed,
             self._notify,
             self.counts,
         )
+
+    def _remember(self, peer: int, store: str) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.remember(peer, store)
+            except sqlite3.Error as error:
+                raise self._commits.give_up(f"{self._journal.path}: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -260,7 +273,7 @@ class Group:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        await self._leave(done=error is None)
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until every member has delivered all that was sent here."""
@@ -273,17 +286,29 @@ class Group:
             self._check_failed()
 
     async def aclose(self) -> None:
-        """Leave. What was accepted is in the store; without one, what was not passed on is gone."""
-        if self._state in ("new", "closed"):
+        """Leave. What was accepted is in the store; without one, what was not passed on is gone.
+
+        The message in hand is final. It is not if an exception ends `async with`: then it comes again.
+        """
+        await self._leave(done=True)
+
+    async def _leave(self, done: bool) -> None:
+        if self._state == "new" or self._left:
             return
-        self._state = "closed"
+        self._state, self._left = "closed", True
         if self._ticking is not None:
             self._ticking.cancel()
         if self._metrics is not None:
             self._metrics.close()
-        self._finish()
-        await self._links.close()
-        await self._commits.close()
+        if done:
+            self._finish()
+        try:
+            await self._links.close()
+            await self._commits.close()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         if self._journal is not None:
             self._journal.close()
         self._something.set()
@@ -300,8 +325,6 @@ class Group:
         message may or may not have been accepted.
         """
         self._check_open()
-        if isinstance(body, bytes | str) and len(body) > LONGEST_BODY:
-            raise InputError(f"body: {len(body):,} bytes; a message has {LONGEST_BODY:,} at most")
         await self._wait_for_room()
         message = self._core.broadcast(body, time.time_ns())
         written = self._commits.soon()
@@ -313,15 +336,17 @@ class Group:
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
-        full = False
-        while self._core.unstable_bytes > self.settings.limit:
-            if not full:
+        core, began, full = self._core, time.monotonic(), False
+        while core.unstable_bytes - core.unread_bytes > self.settings.limit:
+            if not full and time.monotonic() - began >= _FULL_SECONDS:
                 full = True
-                those = ", ".join(self._names[member] for member in self._core.behind())
-                text = f"{self._core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
+                those = ", ".join(self._names[member] for member in core.behind())
+                text = f"{core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
                 self._notify("full", those, text)
             self._room.clear()
-            await self._room.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if full else _FULL_SECONDS):
+                    await self._room.wait()
             self._check_open()
         if full:
             self._notify("room", self.me, "there is room again")
@@ -423,6 +448,8 @@ class Group:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
         watcher = _Notices(self._watchers.remove)
         self._watchers.append(watcher)
+        if self._left:
+            watcher.end()
         return watcher
 
     def _notify(self, kind: Any, member: str, text: str) -> None:

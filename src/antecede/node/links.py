@@ -51,6 +51,7 @@ _SILENCE_SECONDS = 12.0
 """A partner that says nothing for so long is lost."""
 _RESEND_SECONDS = 2.0
 """Packets that are not confirmed for so long are sent again."""
+_PARTING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_UNNAMED = 64
@@ -150,6 +151,7 @@ class Links:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
+        await self._part()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -157,6 +159,17 @@ class Links:
             if link.wire is not None:
                 link.wire.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _part(self) -> None:
+        """Tell what was delivered here at the last moment: somebody may wait for nothing else."""
+        words = [
+            link.wire.write([encode(Have(rows))])
+            for link in self.links.values()
+            if link.wire is not None and (rows := self._core.news(link.told))
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PARTING_SECONDS):
+                await asyncio.gather(*words, return_exceptions=True)
 
     def rest(self, seconds: float) -> None:
         """Break all connections and make none for a while."""
@@ -260,7 +273,10 @@ class Links:
                 async with asyncio.timeout(_GREETING_SECONDS):
                     if called is None and isinstance(wire, TcpWire) and self._security.server is not None:
                         await wire.secure(self._security.server)
-                    link, theirs = await self._greet(wire, called)
+                    theirs = await self._hear(wire, called)
+                    if called is None and theirs.me in self._ranks:
+                        who = theirs.me
+                    link = await self._agree(wire, called, theirs)
             finally:
                 self._unnamed -= called is None
             who, greeted = link.name, True
@@ -278,15 +294,19 @@ class Links:
             wire.abort()
         return True
 
-    async def _greet(self, wire: Wire, called: Link | None) -> tuple[Link, Greeting]:
+    async def _hear(self, wire: Wire, called: Link | None) -> Greeting:
         if called is not None:
             await wire.write([encode(self._greeting(called))])
         theirs = decode(await wire.read())
         if isinstance(theirs, Refusal):
             raise RemoteError(f"it refuses: {theirs.reason[:500]}")
+        if not isinstance(theirs, Greeting):
+            await wire.write([encode(Refusal("it does not greet"))])
+            raise RemoteError("it does not greet")
+        return theirs
+
+    async def _agree(self, wire: Wire, called: Link | None, theirs: Greeting) -> Link:
         try:
-            if not isinstance(theirs, Greeting):
-                raise RemoteError("it does not greet")
             link = self._checked(theirs, called)
             self._prove(wire, theirs, called)
             self._can_go_on(link, theirs)
@@ -297,7 +317,7 @@ class Links:
             await wire.write([encode(self._greeting(link))])
         if self._remembered(link.peer) != theirs.store:
             self._remember(link.peer, theirs.store)
-        return link, theirs
+        return link
 
     def _prove(self, wire: Wire, theirs: Greeting, called: Link | None) -> None:
         """Whether it is who it says: by its certificate, or by its token if it has called over the web."""
@@ -341,14 +361,15 @@ class Links:
         settings, box = self._settings, self._core.outboxes[link.peer]
         remembered = self._remembered(link.peer)
         if remembered and remembered != theirs.store:
+            raise RemoteError(_another(theirs.me))
+        if theirs.known and theirs.known != self._store:
+            raise RemoteError(_another(settings.me))
+        if not box.confirmed <= theirs.got <= box.last:
+            # Who has said that it had more than it has now, or has said less than the other has heard.
+            older = theirs.me if theirs.got < box.confirmed else settings.me
             raise RemoteError(
-                f"{theirs.me} comes with another store than before: what it had confirmed is lost; "
-                "bring its store back, or start the group anew"
-            )
-        if (theirs.known and theirs.known != self._store) or not box.confirmed <= theirs.got <= box.last:
-            raise RemoteError(
-                f"{settings.me} comes with another or an older store than {theirs.me} knows: bring the right "
-                "one back, or start the group anew"
+                f"{older} comes with an older store than before: some of what it had said or confirmed is "
+                "lost; bring the last one back, or start the group anew"
             )
 
     # What goes on while it lasts
@@ -455,6 +476,9 @@ class Links:
                         origin = self._roster.names[message.origin]
                         self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
                 self._changed()
+            elif isinstance(frame, Refusal):
+                # The one who called greets first, so it is the last to find something wrong.
+                raise RemoteError(f"it refuses: {frame.reason[:500]}")
             elif not isinstance(frame, Beat):
                 raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
 
@@ -470,6 +494,13 @@ class Links:
                 name = self._roster.names[origin]
                 self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
             self.links[helper].tell(Want(spans))
+
+
+def _another(name: str) -> str:
+    return (
+        f"{name} comes with another store than before: what it had confirmed is lost; "
+        "bring its store back, or start the group anew"
+    )
 
 
 def _where(server: Any) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import msgspec
 
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Protocol
 from antecede.protocols.catalog import find
+from antecede.units import duration, span
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
 _LOOPBACK = "127.0.0.1"
@@ -48,6 +51,17 @@ class Rough(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The mean time after which a connection breaks."""
     seed: int = 0
 
+    def check(self) -> None:
+        """An `InputError`, if links cannot behave so."""
+        try:
+            span(self.delay)
+            if self.cut_every is not None and duration(self.cut_every) <= 0:
+                raise InputError("cut_every is more than nothing")
+        except InputError as error:
+            raise InputError(f"rough: {error}") from error
+        if not 0 <= self.loss < 1:
+            raise InputError(f"rough: loss is a share below 1, not {self.loss}")
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a member can be told."""
@@ -69,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trace: str | None = None
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
-    """Bytes of messages that not every member is known to have, at which `broadcast` waits."""
+    """Bytes of messages, sent or taken here and not known to be everywhere, at which `broadcast` waits."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None
@@ -103,12 +117,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError(f"{path}: {error}") from error
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, /, **given: Any) -> Self:
         """From keywords."""
         given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-        given["peers"] = [
-            peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in given.get("peers", [])
-        ]
+        peers = given.get("peers", [])
+        if not isinstance(peers, Iterable) or isinstance(peers, str | bytes | dict):
+            raise InputError('peers: a list of members, as ["bo@host:7000"]')
+        given["peers"] = [peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in peers]
         try:
             return msgspec.convert(given, cls)
         except msgspec.ValidationError as error:
@@ -130,7 +145,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for member in members:
             if member.behind is not None and member.behind not in names:
                 raise InputError(f"{member.name} is behind {member.behind}, who is not among the members")
+        self._check(self.members())
         return Roster.of(self.protocol, members)
+
+    def _check(self, others: list[Member]) -> None:
+        for what, text in (("listen", self.listen), ("web", self.web)):
+            if text is not None:
+                address(text, what)
+        for member in others:
+            if member.at is not None:
+                _check_callable(member.at)
+        if self.limit < 0:
+            raise InputError(f"limit: bytes, so none below 0; this is {self.limit}")
+        if self.rough is not None:
+            self.rough.check()
 
 
 class Roster(msgspec.Struct, frozen=True):
@@ -205,3 +233,16 @@ def address(text: str, what: str) -> tuple[str, int]:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InputError(f"{what}: '{text}' is no address; write host:port, or :port for this machine alone")
     return host.strip("[]") or _LOOPBACK, int(port)
+
+
+def _check_callable(text: str) -> None:
+    if not text.startswith(("ws://", "wss://")):
+        address(text, "peers")
+        return
+    try:
+        parts = urlsplit(text)
+        found = parts.hostname and (parts.port or True)
+    except ValueError:
+        found = None
+    if not found:
+        raise InputError(f"peers: '{text}' is no address; write ws://host:port")

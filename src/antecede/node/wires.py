@@ -40,7 +40,10 @@ class TcpWire:
     @classmethod
     async def dial(cls, where: str, context: ssl.SSLContext | None) -> TcpWire:
         host, port = address(where, "peers")
-        return cls(*await asyncio.open_connection(host, port, ssl=context))
+        try:
+            return cls(*await asyncio.open_connection(host, port, ssl=context))
+        except UnicodeError as error:
+            raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
 
     async def secure(self, context: ssl.SSLContext) -> None:
         """Ask whoever called for a certificate; a server that does so itself keeps its reasons to itself."""
