@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 import msgspec
 
-from antecede.node.bodies import Body, opened, unwrap
+from antecede.node.bodies import Body, opened
 from antecede.node.commits import Commits, StoreError
 from antecede.node.core import Core, Popped
 from antecede.node.journal import Journal
@@ -59,24 +59,44 @@ class Id(NamedTuple):
         return f"{self.origin}:{self.seq}"
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message:
     """What somebody said."""
 
-    id: Id
-    body: Any
-    """As it was given to `broadcast`: bytes, text or JSON."""
-    causes: tuple[Id, ...]
-    """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
-    redelivered: bool
-    """It was in hand when this member's process ended, so it may have been dealt with before."""
+    __slots__ = ("_names", "_popped", "redelivered")
+
+    def __init__(self, popped: Popped, names: list[str], redelivered: bool) -> None:
+        # Most applications ask for a part of it, so nothing is made before it is asked for.
+        self._popped, self._names = popped, names
+        self.redelivered = redelivered
+        """It was in hand when this member's process ended, so it may have been dealt with before."""
+
+    @property
+    def id(self) -> Id:
+        return Id(self.origin, self.seq)
 
     @property
     def origin(self) -> str:
-        return self.id.origin
+        return self._names[self._popped.message.origin]
 
     @property
     def seq(self) -> int:
-        return self.id.seq
+        return self._popped.message.seq
+
+    @property
+    def body(self) -> Any:
+        """As it was given to `broadcast`: bytes, text or JSON."""
+        return opened(self._popped.envelope)
+
+    @property
+    def causes(self) -> tuple[Id, ...]:
+        """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
+        return tuple(Id(self._names[peer], seq) for peer, seq in sorted(self._popped.causes.items()))
+
+    def __repr__(self) -> str:
+        again = ", redelivered" if self.redelivered else ""
+        return (
+            f"Message({self.id}, {self.body!r}, after {', '.join(map(str, self.causes)) or 'nothing'}{again})"
+        )
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -154,7 +174,11 @@ class Group:
         self.settings = settings
         self._roster = settings.roster()
         self._names = self._roster.names
-        self._core = Core(self._roster.make(settings.me), traced=settings.trace is not None)
+        self._core = Core(
+            self._roster.make(settings.me),
+            traced=settings.trace is not None,
+            logged=settings.store is not None,
+        )
         self._journal: Journal | None = None
         self._commits: Commits
         self._links: Links
@@ -325,14 +349,17 @@ class Group:
         message may or may not have been accepted.
         """
         self._check_open()
-        await self._wait_for_room()
-        message = self._core.broadcast(body, time.time_ns())
-        written = self._commits.soon()
+        core = self._core
+        if core.unstable_bytes - core.unread_bytes > self.settings.limit:
+            await self._wait_for_room()
+        message = core.broadcast(body, time.time_ns())
         if self._journal is not None:
-            await asyncio.shield(written)
-        elif message.seq % _PAUSE_EVERY == 0:
-            # Nothing to wait for; but links and listeners want their turn.
-            await asyncio.sleep(0)
+            await asyncio.shield(self._commits.soon())
+        else:
+            self._links.awaken()
+            if message.seq % _PAUSE_EVERY == 0:
+                # Nothing to wait for; but links and listeners want their turn.
+                await asyncio.sleep(0)
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
@@ -363,44 +390,49 @@ class Group:
                 "two tasks listen to one group: a message goes to one of them, so ask in one place"
             )
         self._finish()
-        self._listening = True
-        try:
-            popped = await self._popped()
-            if popped is None:
-                self._check_failed()
-                raise StopAsyncIteration
-            while not self._core.is_written(popped.delivery.message):
-                await asyncio.shield(self._commits.soon())
-        finally:
-            self._listening = False
+        popped = self._popped()
+        if popped is None or not self._core.is_written(popped.message):
+            self._listening = True
+            try:
+                popped = await self._coming(popped)
+            finally:
+                self._listening = False
         return self._give(popped)
 
-    async def _popped(self) -> Popped | None:
-        while self._state != "closed":
-            for popped in self._core.hand:
-                if popped.place > self._given:
-                    return popped
-            if (following := self._core.pop(time.time_ns())) is not None:
-                return following
+    def _popped(self) -> Popped | None:
+        """The next message if there is one: taken before and not given, or taken now."""
+        if self._state == "closed":
+            return None
+        hand = self._core.hand
+        if hand and hand[-1].place > self._given:
+            return next(popped for popped in hand if popped.place > self._given)
+        return self._core.pop(time.time_ns())
+
+    async def _coming(self, popped: Popped | None) -> Popped:
+        """Wait until there is one, and until it would come again after a crash."""
+        while popped is None:
+            if self._state == "closed":
+                self._check_failed()
+                raise StopAsyncIteration
             self._something.clear()
             await self._something.wait()
-        return None
+            popped = self._popped()
+        while not self._core.is_written(popped.message):
+            await asyncio.shield(self._commits.soon())
+        return popped
 
     def _give(self, popped: Popped) -> Message:
         self._given = self._in_hand = popped.place
         self.counts["delivered"] += 1
         if self._journal is not None:
             self._journal.taken = 2 * popped.place - 1
-        self._core.given(popped.delivery.message)
-        body = opened(unwrap(popped.delivery.payload))
-        causes = tuple(Id(self._names[peer], seq) for peer, seq in sorted(popped.causes.items()))
-        message = self._id(popped.delivery.message)
-        return Message(message, body, causes, popped.place == self._redelivered)
+        self._core.given(popped.message)
+        return Message(popped, self._names, popped.place == self._redelivered)
 
     def ack(self, message: Message) -> None:
         """`message`, which is in hand, is dealt with: it will not come again."""
         hand = self._core.hand
-        if self._in_hand is not None and hand and self._id(hand[0].delivery.message) == message.id:
+        if self._in_hand is not None and hand and self._id(hand[0].message) == message.id:
             self._finish()
 
     def _finish(self) -> None:

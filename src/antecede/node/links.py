@@ -70,6 +70,7 @@ class Link:
         self.say: list[Frame] = []
         self.told: dict[int, list[int]] = {}
         self.again: int | None = None
+        self.said_at = self.heard_at = 0.0
         self.reason = ""
         """Why it is not connected, as last heard."""
 
@@ -383,6 +384,7 @@ class Links:
             link.wire = None
         link.wire, link.called_by_lesser = wire, by_lesser
         link.told, link.say, link.again, link.reason = {}, [], None, ""
+        link.said_at = link.heard_at = time.monotonic()
         self._core.outboxes[link.peer].confirm(theirs.got)
         log.info("connected to %s", link.name, extra={"peer": link.name})
         self._counts["connections"] += 1
@@ -392,7 +394,7 @@ class Links:
         try:
             await self._read(wire, link)
         except (ConnectionError, TimeoutError, OSError) as error:
-            reason = _why(error)
+            reason = link.reason or _why(error)
         except RemoteError as error:
             reason = f"it broke the rules: {error}"
             raise
@@ -430,14 +432,11 @@ class Links:
                     sent += len(bodies)
                 if not frames:
                     link.awake.clear()
-                    waiting = _RESEND_SECONDS if sent > box.confirmed else _BEAT_SECONDS
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(waiting):
-                            await link.awake.wait()
-                            continue
-                    frames = [Beat()]
+                    await link.awake.wait()
+                    continue
                 encoded = [encode(frame) for frame in frames]
                 self._counts["wire bytes"] += sum(map(len, encoded))
+                link.said_at = time.monotonic()
                 await wire.write(encoded)
         except (ConnectionError, OSError):
             wire.abort()
@@ -445,10 +444,10 @@ class Links:
     async def _read(self, wire: Wire, link: Link) -> None:
         core, peer = self._core, link.peer
         while True:
-            async with asyncio.timeout(_SILENCE_SECONDS):
-                frame = decode(await wire.read())
+            frame = decode(await wire.read())
             if link.wire is not wire:
                 return
+            link.heard_at = time.monotonic()
             now = time.time_ns()
             if isinstance(frame, Packets):
                 if frame.first > core.seen[peer] + 1:
@@ -485,8 +484,11 @@ class Links:
     def gossip(self, now: int, patience: int) -> None:
         """Tell partners how far this member knows everybody to be, and ask for what has gone astray."""
         for link in self.links.values():
-            if link.wire is not None and (rows := self._core.news(link.told)):
+            if link.wire is None:
+                continue
+            if rows := self._core.news(link.told):
                 link.tell(Have(rows))
+            self._keep_alive(link, link.wire)
         wanted = self._core.wanted(now, patience, self.connected())
         if wanted is not None:
             helper, spans = wanted
@@ -494,6 +496,17 @@ class Links:
                 name = self._roster.names[origin]
                 self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
             self.links[helper].tell(Want(spans))
+
+    def _keep_alive(self, link: Link, wire: Wire) -> None:
+        """Say something after a while; give up on who has said nothing; look at what is not confirmed."""
+        now = time.monotonic()
+        if now - link.heard_at > _SILENCE_SECONDS:
+            link.reason = "it said nothing for long"
+            wire.abort()
+        elif now - link.said_at > _BEAT_SECONDS:
+            link.tell(Beat())
+        elif self._core.outboxes[link.peer].packets:
+            link.awake.set()
 
 
 def _another(name: str) -> str:
