@@ -37,7 +37,7 @@ def group_of(members: Roster) -> Iterator[Group]:
 
 WHAT = (
     "nothing", "say", "say", "say", "say a lot", "carry", "carry", "carry", "carry one", "carry one",
-    "take", "take", "take", "take all", "finish", "begin", "write", "end", "flush", "flush", "flush all",
+    "take", "take", "take", "take all", "finish", "begin", "begin", "write", "end", "flush", "flush all",
     "spread", "spread", "confirm", "gossip", "gossip", "tell", "cut", "connect", "connect all", "kill",
     "revive", "recover", "recover",
 )  # fmt: skip

@@ -110,6 +110,7 @@ def test_what_is_in_hand_comes_again_after_a_crash_and_what_is_final_does_not(gr
     bo.kill()
     bo.revive()
     assert [popped.place for popped in bo.core.hand] == [2]
+    assert bo.core.known[1] == [2, 0]
     bo.take(3)
     bo.finish()
     bo.kill()
@@ -117,6 +118,31 @@ def test_what_is_in_hand_comes_again_after_a_crash_and_what_is_final_does_not(gr
     assert not bo.core.hand
     assert bo.take(4)
     assert bo.shown == [(0, 1), (0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_comes_while_a_batch_is_written_is_neither_safe_nor_given_with_it(
+    group_of: Groups, whole: bool
+) -> None:
+    group = group_of(roster("mbcp", 2))
+    bo = group.peers[1]
+    group.say(0)
+    group.say(0)
+    group.peers[0].flush()
+    group.carry(0, 1, most=1)
+    bo.begin_batch(whole)
+    group.carry(0, 1)
+    bo.write_batch()
+    assert bo.core.safe == {0: 0}
+    assert not bo.take(1)
+    bo.end_batch()
+    assert bo.core.safe == {0: 1}
+    group.confirm(0, 1)
+    assert bo.take(1)
+    assert not bo.take(1)
+    group.kill(1)
+    group.settle()
+    assert bo.shown == [(0, 1), (0, 2)]
 
 
 def test_packets_that_were_confirmed_cannot_be_had_again() -> None:
