@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from antecede.node import frames
-from antecede.node.bodies import opened, unwrap
+from antecede.node.bodies import opened
 from antecede.node.core import Batch, Core, Event, Popped
 from antecede.node.journal import Journal
 from antecede.node.settings import Member, Roster
@@ -55,8 +55,8 @@ class Did:
 
 
 def _taken(popped: Popped) -> Did:
-    said = opened(unwrap(popped.delivery.payload))
-    return Did(Kind.DELIVER, popped.delivery.message, said, popped.place, popped.causes)
+    said = opened(popped.envelope)
+    return Did(Kind.DELIVER, popped.message, said, popped.place, popped.causes)
 
 
 class Peer:
@@ -106,15 +106,15 @@ class Peer:
             return False
         if not self.did_take(popped.place):
             self.did.append(_taken(popped))
-        if not self.core.is_written(popped.delivery.message):
+        if not self.core.is_written(popped.message):
             return False
         assert popped.place == final + 1
         self.journal.taken = 2 * final + 1
-        self.core.given(popped.delivery.message)
+        self.core.given(popped.message)
         self.in_hand = popped
         if len(self.shown) == final:
-            self.shown.append(popped.delivery.message)
-        assert self.shown[final:] == [popped.delivery.message]
+            self.shown.append(popped.message)
+        assert self.shown[final:] == [popped.message]
         return True
 
     def did_take(self, place: int) -> bool:

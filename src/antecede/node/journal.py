@@ -257,7 +257,10 @@ def _locked(path: Path) -> IO[bytes]:
 
 def _mapped(path: Path, new: bool) -> mmap.mmap:
     if new:
-        path.write_bytes(_TAKEN.pack(0))
+        with path.open("wb") as file:
+            file.write(_TAKEN.pack(0))
+            file.flush()
+            os.fsync(file.fileno())
     elif not path.exists() or path.stat().st_size != _TAKEN.size:
         raise InputError(f"{path} is missing or damaged: it says what was already delivered; restore it")
     handle = os.open(path, os.O_RDWR)

@@ -38,6 +38,7 @@ def make(
     key = _authority_key(folder / _AUTHORITY_KEY)
     if not (folder / CA).exists():
         _write(folder / CA, _pem(_authority(key, f"antecede {group}")), secret=False)
+    issuer = _subject(folder / CA)
     token_key = _token_key(folder / TOKEN_KEY)
     made = []
     for name in servers:
@@ -46,7 +47,7 @@ def make(
             continue
         mine.mkdir(exist_ok=True)
         _copy(folder / CA, mine / CA)
-        _write_certificate(mine, key, f"antecede {group}", Identity(group, name), days, hosts.get(name, []))
+        _write_certificate(mine, key, issuer, Identity(group, name), days, hosts.get(name, []))
         _write(mine / TOKEN_KEY, token_key, secret=True)
         made.append(mine)
     for name in phones:
@@ -63,9 +64,9 @@ def from_secret(secret: bytes, who: Identity, folder: Path) -> None:
     """What a shared key stands for: the same authority for everybody who has it."""
     seed = hashlib.scrypt(secret, salt=b"antecede " + who.group.encode(), n=2**14, r=8, p=1, dklen=64)
     key = Ed25519PrivateKey.from_private_bytes(seed[:32])
-    subject = f"antecede {who.group} by a shared key"
-    _write(folder / CA, _pem(_authority(key, subject)), secret=False)
-    _write_certificate(folder, key, subject, who, _LONG, [])
+    authority = _authority(key, f"antecede {who.group} by a shared key")
+    _write(folder / CA, _pem(authority), secret=False)
+    _write_certificate(folder, key, authority.subject, who, _LONG, [])
     _write(folder / TOKEN_KEY, seed[32:], secret=True)
 
 
@@ -88,6 +89,13 @@ def _authority_key(path: Path) -> Ed25519PrivateKey:
     key = Ed25519PrivateKey.generate()
     _write(path, _private(key), secret=True)
     return key
+
+
+def _subject(path: Path) -> x509.Name:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).subject
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _token_key(path: Path) -> bytes:
@@ -115,7 +123,12 @@ def _authority(key: Ed25519PrivateKey, subject: str) -> x509.Certificate:
 
 
 def _write_certificate(
-    folder: Path, authority: Ed25519PrivateKey, issuer: str, who: Identity, days: float, hosts: list[str]
+    folder: Path,
+    authority: Ed25519PrivateKey,
+    issuer: x509.Name,
+    who: Identity,
+    days: float,
+    hosts: list[str],
 ) -> None:
     key = Ed25519PrivateKey.generate()
     now = datetime.datetime.now(datetime.UTC)
@@ -128,7 +141,7 @@ def _write_certificate(
     certificate = (
         x509.CertificateBuilder()
         .subject_name(_named(who.name))
-        .issuer_name(_named(issuer))
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _DAY)

@@ -272,8 +272,8 @@ class Links:
             self._unnamed += called is None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
-                    if called is None and isinstance(wire, TcpWire) and self._security.server is not None:
-                        await wire.secure(self._security.server)
+                    if called is None and isinstance(wire, TcpWire):
+                        await self._secure(wire)
                     theirs = await self._hear(wire, called)
                     if called is None and theirs.me in self._ranks:
                         who = theirs.me
@@ -294,6 +294,15 @@ class Links:
         finally:
             wire.abort()
         return True
+
+    async def _secure(self, wire: TcpWire) -> None:
+        if self._security.server is None:
+            return
+        try:
+            await wire.secure(self._security.server)
+        except ConnectionError as error:
+            # All that is seen here of a caller that does not trust this member's certificate.
+            raise RemoteError("it broke off before it had shown a certificate") from error
 
     async def _hear(self, wire: Wire, called: Link | None) -> Greeting:
         if called is not None:

@@ -80,6 +80,8 @@ class WebWire:
         try:
             options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
             socket = await client.connect(where, ssl=context, **options)
+        except ssl.SSLError:
+            raise  # which may be a ValueError, too
         except (exceptions.WebSocketException, ValueError) as error:
             raise ConnectionRefusedError(str(error)) from error
         return cls(socket)

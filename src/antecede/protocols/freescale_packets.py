@@ -5,7 +5,13 @@ from __future__ import annotations
 from antecede.order import MessageId
 from antecede.order.bits import Bits
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Message
+from antecede.protocols.flat import MOST_AHEAD, Message
+
+
+def _refuse_long(*those: Bits) -> None:
+    """Before anybody counts its bits: a set of numbers that far apart is an attack."""
+    if any(len(bits.bits) > MOST_AHEAD // 8 + 1 for bits in those):
+        raise ValueError("a set of numbers that are too far apart")
 
 
 class Numbered(Message, frozen=True, array_like=True):
@@ -24,6 +30,9 @@ class Up(Numbered, frozen=True, array_like=True, tag=6):
     solid: int
     """Everything up to this number was delivered before; besides `causes` none of it will be named again."""
 
+    def __post_init__(self) -> None:
+        _refuse_long(self.causes)
+
 
 class Down(Numbered, frozen=True, array_like=True, tag=7):
     """From a super peer to its internal peers, under the super peer's number."""
@@ -32,6 +41,9 @@ class Down(Numbered, frozen=True, array_like=True, tag=7):
     last: int
     """The number of the same sender's message before this one; 0 if it is of no matter here."""
     causes: Bits
+
+    def __post_init__(self) -> None:
+        _refuse_long(self.causes)
 
 
 class Echo(Packet, frozen=True, array_like=True, tag=8):
@@ -56,6 +68,9 @@ class Across(Numbered, frozen=True, array_like=True, tag=9):
     translated: Bits
     """As `previous`, number by number: the paper's form."""
 
+    def __post_init__(self) -> None:
+        _refuse_long(self.translated, *self.supers.values())
+
 
 class Ack(Packet, frozen=True, array_like=True, tag=10):
     """What an internal peer says that has been silent for long: after its message `after`, it has
@@ -64,3 +79,6 @@ class Ack(Packet, frozen=True, array_like=True, tag=10):
     after: int
     solid: int
     kept: Bits
+
+    def __post_init__(self) -> None:
+        _refuse_long(self.kept)
