@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from core_group import Group, roster
 
@@ -193,6 +194,10 @@ def damaged(tmp_path: Path, statement: str, *values: object) -> None:
         Core(group.roster.make("m1")).restore(journal)
 
 
+def _rows(*rows: Row) -> bytes:
+    return msgspec.msgpack.encode(rows)
+
+
 @pytest.mark.parametrize(
     ("statement", "value"),
     [
@@ -204,10 +209,11 @@ def damaged(tmp_path: Path, statement: str, *values: object) -> None:
         ("DELETE FROM about WHERE key = ?", "identity"),
         ("DROP TABLE IF EXISTS about", None),
         ("DROP TABLE log", None),
-        ("DELETE FROM log WHERE kind = ?", "receive"),
-        ("UPDATE log SET data = ? WHERE kind = 'receive'", b"nonsense"),
-        ("UPDATE log SET number = ? WHERE kind = 'receive'", 9),
-        ("UPDATE log SET link = ? WHERE kind = 'receive'", 9),
+        ("DELETE FROM log WHERE place > ?", 0),
+        ("UPDATE log SET rows = ?", b"nonsense"),
+        ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 9, 0, 1, b""))),
+        ("UPDATE log SET rows = ?", _rows(Row("receive", 9, 1, 0, 1, b""))),
+        ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 2, 0, 1, b"nonsense"))),
         ("UPDATE outbox SET link = ?", 9),
         ("UPDATE kept SET origin = ?", 9),
     ],

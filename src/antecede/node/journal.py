@@ -194,7 +194,7 @@ class Journal:
 
     def rows(self) -> Iterator[Row]:
         """What came after the image."""
-        for (data,) in self._base.execute("SELECT rows FROM log ORDER BY place"):
+        for (data,) in self._read("SELECT rows FROM log ORDER BY place"):
             yield from _rows.decode(data)
 
     def outbox(self) -> Iterator[tuple[int, int, bytes]]:
