@@ -191,6 +191,37 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_store_that_fails_at_a_greeting_is_a_store_that_fails(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            ear = Ear(first, listens=False)
+            await _spoil(first)
+            async with antecede.join(**bo(tmp_path, first)):
+                with pytest.raises(StoreError, match="readonly"):
+                    await anext(first)
+            assert len(ear.texts("store")) == 1
+
+    run(test())
+
+
+def test_a_trace_that_cannot_be_written_stops_the_member_and_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.node.trace._PART_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path, peers=["bo"]) as first:
+            await first.broadcast("recorded")
+            await until(lambda: list((tmp_path / "ana").glob("*.parquet")))
+            shutil.rmtree(tmp_path / "ana")
+            with pytest.raises(StoreError, match="^trace: "):
+                while True:
+                    await first.broadcast("not recorded")
+                    await asyncio.sleep(0)
+
+    run(test())
+
+
 def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) -> None:
     async def join(**options: Any) -> None:
         async with antecede.join(**{**ana(tmp_path), **options}):
