@@ -41,7 +41,9 @@ async def together(*names: str, **options: Any) -> AsyncIterator[list[Group]]:
     joined: dict[str, Group] = {}
     async with contextlib.AsyncExitStack() as stack:
         for me in sorted(names, reverse=True):
-            peers = [f"{name}@{joined[name].address}" if name in joined else name for name in names if name != me]
+            peers = [
+                f"{name}@{joined[name].address}" if name in joined else name for name in names if name != me
+            ]
             joining = antecede.join("room", me=me, listen=":0", peers=peers, **options)
             joined[me] = await stack.enter_async_context(joining)
         yield [joined[name] for name in names]

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import random
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_groups import run, same, together
 
+import antecede
 from antecede.node.group import Group
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -49,8 +51,6 @@ def test_chat() -> None:
 
 def test_chat_in_two_processes(tmp_path: Path) -> None:
     """Ana is called by Bo, so only she needs a port; each says a line and leaves when the other has it."""
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -58,15 +58,21 @@ def test_chat_in_two_processes(tmp_path: Path) -> None:
     chat = [sys.executable, "examples/chat.py"]
     ana = subprocess.Popen(
         [*chat, "ana", "bo", "--listen", f":{port}", *store],
-        cwd=EXAMPLES.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        cwd=EXAMPLES.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     with ana:
         assert ana.stdin is not None
         assert ana.stdout is not None
         try:
             ana.stdin.write("hello\n")
             ana.stdin.flush()
-            assert shown("examples/chat.py", "bo", f"ana@127.0.0.1:{port}", given="hi\n")[0].startswith("bo hears ana:1")
+            assert shown("examples/chat.py", "bo", f"ana@127.0.0.1:{port}", given="hi\n")[0].startswith(
+                "bo hears ana:1"
+            )
             assert ana.stdout.readline().startswith("ana hears bo:1: hi")
         finally:
             ana.kill()
@@ -157,10 +163,24 @@ def test_lists_agree_whatever_is_done_at_once(seed: int) -> None:
     run(test())
 
 
-def test_the_readme_s_live_example_talks() -> None:
-    """As it stands, with a port of its own and somebody to answer."""
+def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
+    """As it stands, but for where the others are, and who they are: Cleo alone, who is here."""
     readme = (EXAMPLES.parent / "README.md").read_text()
     (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
-    for name in re.findall(r"`?\[?examples/(\w+\.py)", readme):
-        assert (EXAMPLES / name).exists()
-    compile(program, "README.md", "exec")
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(re.findall(r"\(examples/(\w+\.py)\)", readme))
+
+    async def test() -> None:
+        async with antecede.join("room", me="cleo", listen=":0", peers=["ana"]) as cleo:
+            here = program.replace("0.0.0.0:7000", ":0").replace("ana.db", str(tmp_path / "ana.db"))
+            here = here.replace('"bo@bo.example:7000", ', "").replace("cleo.example:7000", str(cleo.address))
+            ana = await asyncio.create_subprocess_exec(sys.executable, "-uc", here, stdout=subprocess.PIPE)
+            try:
+                assert (await anext(cleo)).body == {"text": "shall we?"}
+                await cleo.broadcast("yes!")
+                assert ana.stdout is not None
+                assert await ana.stdout.readline() == b"cleo:1 yes! after ana:1\n"
+            finally:
+                ana.kill()
+                await ana.wait()
+
+    run(test())

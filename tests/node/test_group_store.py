@@ -1,4 +1,4 @@
-"""What a store promises: kills, full disks and exceptions lose nothing that was accepted, and double nothing."""
+"""What a store promises: whatever is killed, full or broken, nothing that was accepted is lost or doubled."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path)
     async def test() -> None:
         most = ("times", "200", "most", "700000")
         async with process(ana(tmp_path, listen=":0"), *most, say=["x" * 10_000]) as made:
-            said = []
+            said: list[str] = []
             while not said or said[-1].startswith("accepted"):
                 said += await lines(made, 1)
             assert said[-1].startswith(f"StoreError: {tmp_path / 'ana.db'}: ")
@@ -214,7 +214,7 @@ def test_a_trace_that_cannot_be_written_stops_the_member_and_hangs_nobody(
             await first.broadcast("recorded")
             await until(lambda: list((tmp_path / "ana").glob("*.parquet")))
             shutil.rmtree(tmp_path / "ana")
-            with pytest.raises(StoreError, match="^trace: "):
+            with pytest.raises(StoreError, match=r"^trace: "):
                 while True:
                     await first.broadcast("not recorded")
                     await asyncio.sleep(0)

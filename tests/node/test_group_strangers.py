@@ -12,16 +12,33 @@ import pytest
 from live_groups import Ear, run, together, until
 
 import antecede
-from antecede.node.frames import MOST_BYTES, VERSION, Greeting, Packets, Refusal, decode, encode, framed, length
+from antecede.node.frames import (
+    MOST_BYTES,
+    VERSION,
+    Greeting,
+    Packets,
+    Refusal,
+    decode,
+    encode,
+    framed,
+    length,
+)
 from antecede.node.group import Group
 
 
 def greeting(**changes: Any) -> Greeting:
     """What Bo says to Ana when he calls her."""
     said: dict[str, Any] = {
-        "version": VERSION, "group": "room", "protocol": "mbcp", "members": ["ana", "bo"], "me": "bo", "you": "ana",
-        "store": "0123456789abcdef", "known": "", "got": 0,
-    }  # fmt: skip
+        "version": VERSION,
+        "group": "room",
+        "protocol": "mbcp",
+        "members": ["ana", "bo"],
+        "me": "bo",
+        "you": "ana",
+        "store": "0123456789abcdef",
+        "known": "",
+        "got": 0,
+    }
     return Greeting(**{**said, **changes})
 
 
@@ -90,7 +107,9 @@ def test_who_comes_without_the_store_it_had_is_refused() -> None:
                 at_bo = Ear(bo)
                 await until(lambda: at_ana.texts("refused") and at_bo.texts("refused"))
                 assert at_ana.texts("refused")[0].startswith("bo comes with another store than before")
-                assert at_bo.texts("refused")[0].startswith("it refuses: bo comes with another store than before")
+                assert at_bo.texts("refused")[0].startswith(
+                    "it refuses: bo comes with another store than before"
+                )
 
     run(test())
 

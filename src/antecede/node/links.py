@@ -321,8 +321,8 @@ class Links:
             # Who has said that it had more than it has now, or has said less than the other has heard.
             older = theirs.me if theirs.got < box.confirmed else settings.me
             raise RemoteError(
-                f"{older} comes with an older store than before: some of what it had said or confirmed is lost; "
-                "bring the last one back, or start the group anew"
+                f"{older} comes with an older store than before: some of what it had said or confirmed is "
+                "lost; bring the last one back, or start the group anew"
             )
         return link
 

@@ -83,7 +83,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trace: str | None = None
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
-    """Bytes of messages that are sent or taken here and not known to be everywhere, at which `broadcast` waits."""
+    """Bytes of messages that were sent or taken here and are not known to be everywhere, at which `broadcast`
+    waits."""
     rough: Rough | None = None
 
     @classmethod
@@ -114,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
         peers = given.get("peers", [])
         if not isinstance(peers, Iterable) or isinstance(peers, str | bytes | dict):
-            raise InputError("peers: a list of members, as [\"bo@host:7000\"]")
+            raise InputError('peers: a list of members, as ["bo@host:7000"]')
         given["peers"] = [peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in peers]
         try:
             return msgspec.convert(given, cls)
