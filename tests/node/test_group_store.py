@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +175,25 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             await first.broadcast("accepted")
-            await _spoil(first)
-            commits, journal = first._commits, first._journal
+            journal, begun, followed = first._journal, threading.Event(), threading.Event()
             assert journal is not None
+            write = journal.write
+
+            def fails_once(*_: Any) -> None:
+                journal.write = write  # type: ignore[method-assign]
+                begun.set()
+                followed.wait(10)
+                raise sqlite3.OperationalError("database or disk is full")
+
+            journal.write = fails_once  # type: ignore[method-assign]
             failing = asyncio.create_task(first.broadcast("fails"))
-            await until(lambda: not first._core.is_unwritten, "it is being written")
+            await until(begun.is_set)
             following = asyncio.create_task(first.broadcast("follows"))
-            with pytest.raises(StoreError):
-                await failing
-            journal._base.execute("PRAGMA query_only = OFF")
-            with pytest.raises(StoreError):
-                await following
-            assert commits is first._commits
+            await until(lambda: first.delivered()["ana"] == 3)
+            followed.set()
+            for each in (failing, following):
+                with pytest.raises(StoreError, match="disk is full"):
+                    await each
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             assert first.delivered()["ana"] == 1
 
