@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from live_groups import Ear, run, together, until
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 import antecede
 from antecede.node.frames import (
@@ -234,5 +236,38 @@ def test_a_member_that_breaks_the_rules_is_cut_off_and_disturbs_nobody() -> None
             await at_bo.has(3)
             assert at_ana.said("bo") == at_bo.said("ana") == ["a word"] * 3
             assert "bo" in ana.connected
+
+    run(test())
+
+
+def test_strangers_on_the_web_port_disturb_nobody() -> None:
+    async def test() -> None:
+        async with (
+            antecede.join(
+                "room", me="sue", listen=":0", web=":0", protocol="freescale", peers=["phone behind sue"]
+            ) as sue,
+            antecede.join(
+                "room", me="phone", behind="sue", protocol="freescale", peers=[f"sue@{sue.web_address}"]
+            ) as phone,
+        ):
+            at_sue, at_phone = Ear(sue), Ear(phone)
+            host, _, port = str(sue.web_address).removeprefix("ws://").rpartition(":")
+            writers = []
+            for number, data in enumerate(hostile(random.Random(2))[::3]):
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.write(data)
+                writers.append(writer)
+                await sue.broadcast(number)
+                await phone.broadcast(number)
+            async with connect(str(sue.web_address)) as socket:
+                await socket.send("text, which is no frame")
+                with pytest.raises(ConnectionClosed):
+                    while True:
+                        await socket.recv()
+            await at_sue.has(len(writers))
+            await at_phone.has(len(writers))
+            assert at_sue.said() == at_phone.said() == list(range(len(writers)))
+            for writer in writers:
+                writer.transport.abort()
 
     run(test())
