@@ -185,7 +185,7 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
                 followed.wait(10)
                 raise sqlite3.OperationalError("database or disk is full")
 
-            journal.write = fails_once  # type: ignore[method-assign]
+            journal.write = fails_once  # type: ignore[method-assign, assignment]
             failing = asyncio.create_task(first.broadcast("fails"))
             await until(begun.is_set)
             following = asyncio.create_task(first.broadcast("follows"))
