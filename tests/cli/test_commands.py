@@ -112,21 +112,19 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
         pq.read_table(trace / "part-00000.parquet").from_pylist(rows, table.schema), swapped / "p.parquet"
     )
     for engine in ("local", "spark"):
-        shown = document("audit", str(swapped), "--engine", engine, code=1)
-        assert shown["engine"] == engine
+        page = tmp_path / f"{engine}.html"
+        shown = document("audit", str(swapped), "--engine", engine, "--html", str(page), code=1)
+        assert (shown["engine"], shown["page"]) == (engine, str(page))
         assert (shown["causal_deliveries"], shown["causal_late_deliveries"]) == (1, 1)
         assert (shown["causal_pairs_late"], shown["causal_pairs_never"], shown["missing"]) == (1, 0, 0)
         (violation,) = shown["violations"]
         assert violation["process"] == first["process"]
         assert violation["cause"] == f"{first['origin']}:{first['seq']}"
         assert violation["effect"] == f"{second['origin']}:{second['seq']}"
-        page = tmp_path / f"{engine}.html"
-        words = ["audit", str(swapped), "--engine", engine, "--html", str(page)]
-        assert document(*words, code=1)["page"] == str(page)
         assert "<h2>The violation</h2>" in page.read_text()
-        refused = antecede("audit", str(swapped), "--html", str(page), "--violation", "2")
-        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-        assert "--violation 2: the audit tells of 1 violation" in refused.stderr
+    refused = antecede("audit", str(swapped), "--html", str(page), "--violation", "2")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "--violation 2: the audit tells of 1 violation" in refused.stderr
     assert (tmp_path / "local.html").read_text() == (tmp_path / "spark.html").read_text()
     told = antecede("audit", str(swapped), "--html", str(page))
     assert told.returncode == 1
@@ -312,7 +310,7 @@ def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, running: bool) -> N
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"JDK_JAVA_OPTIONS": f"-Dmark={mark}"},
+        env=os.environ | {"JDK_JAVA_OPTIONS": f"{os.environ['JDK_JAVA_OPTIONS']} -Dmark={mark}"},
     )
     _wait_until(lambda: list(tmp_path.glob("out/runs/*/run.json")) if running else _java(mark))
     process.send_signal(signal.SIGINT)

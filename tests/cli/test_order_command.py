@@ -278,7 +278,7 @@ def test_ctrl_c_ends_a_stream_with_its_account(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"JDK_JAVA_OPTIONS": f"-Dmark={mark}"},
+        env=os.environ | {"JDK_JAVA_OPTIONS": f"{os.environ['JDK_JAVA_OPTIONS']} -Dmark={mark}"},
     )
     _wait_until(lambda: (tmp_path / "out" / "_checkpoint" / "commits" / "0").exists())
     process.send_signal(signal.SIGINT)

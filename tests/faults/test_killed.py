@@ -10,6 +10,10 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 GRID = """
@@ -28,10 +32,12 @@ def finished(folder: Path) -> dict[str, int]:
 
 
 def sweep(folder: Path, grid: Path) -> None:
-    subprocess.run([*ANTECEDE, "sweep", str(grid), "--out", str(folder)], check=True, capture_output=True)
+    """On the Spark that is there."""
+    done = CliRunner().invoke(app, ["sweep", str(grid), "--out", str(folder)])
+    assert done.exit_code == 0, done.output
 
 
-def test_sigkill_in_mid_sweep_loses_nothing_that_was_finished(tmp_path: Path) -> None:
+def test_sigkill_in_mid_sweep_loses_nothing_that_was_finished(spark: SparkSession, tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID)
     killed, whole = tmp_path / "killed", tmp_path / "whole"

@@ -164,7 +164,7 @@ def test_lists_agree_whatever_is_done_at_once(seed: int) -> None:
 
 
 def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
-    """As it stands, but for where the others are, and who they are: Cleo alone, who is here."""
+    """As it stands, but for where the others are and who they are: Cleo alone, who is here, without keys."""
     readme = (EXAMPLES.parent / "README.md").read_text()
     (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(re.findall(r"\(examples/(\w+\.py)\)", readme))
@@ -172,6 +172,7 @@ def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join("room", me="cleo", listen=":0", peers=["ana"]) as cleo:
             here = program.replace("0.0.0.0:7000", ":0").replace("ana.db", str(tmp_path / "ana.db"))
+            here = here.replace(', keys="keys/ana"', "")
             here = here.replace('"bo@bo.example:7000", ', "").replace("cleo.example:7000", str(cleo.address))
             ana = await asyncio.create_subprocess_exec(sys.executable, "-uc", here, stdout=subprocess.PIPE)
             try:

@@ -225,6 +225,7 @@ def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             at_ana, at_bo = Ear(ana), Ear(bo)
+            await until(lambda: ana.connected and bo.connected)
             for number in range(300):
                 if number % 100 == 50:
                     bo.go_offline(0.1)

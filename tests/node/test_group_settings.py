@@ -114,7 +114,7 @@ def test_a_host_that_no_name_can_be_is_only_a_member_that_is_away() -> None:
     """What cannot be looked up today may be tomorrow; the member goes on calling."""
 
     async def test() -> None:
-        async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"]) as ana:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"], plain=True) as ana:
             (link,) = ana._links.links.values()
             for _ in range(2):
                 link.reason = ""

@@ -13,6 +13,7 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json, folder
 from antecede.errors import InputError, require
+from antecede.node.settings import check_name
 from antecede.units import SECOND, duration, span
 
 if TYPE_CHECKING:
@@ -121,6 +122,59 @@ def chat(
     asyncio.run(run(settings))
 
 
+def keys(
+    where: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where folders of keys go, one for each member.")
+    ],
+    servers: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Members that get a certificate.")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", help="The group they are for, and for no other.")] = "room",
+    phone: Annotated[
+        list[str] | None,
+        typer.Option(help="A member behind a super peer: it gets a token. May be repeated."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST", help="A host that browsers know a super peer by. May be repeated."),
+    ] = None,
+    days: Annotated[float, typer.Option(help="How long certificates and tokens are good.")] = 365.0,
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Instead, make FOLDER a file with a key that all share.")
+    ] = False,
+) -> None:
+    """Make a small authority and keys for a group's members: encrypted links, and nobody else gets in.
+
+    antecede keys keys ana bo sue --phone phone; then keys = "keys/ana" in ana's configuration, and so on.
+    Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members.
+    """
+    making = require("antecede.node.keys", "live")
+    if secret:
+        if servers or phone or host:
+            raise typer.BadParameter("--secret makes one file for everybody; it takes no names")
+        making.new_secret(where)
+        show.out.print(f'a shared key is in {where}; give it to every member: secret = "{where}"')
+        return
+    if not servers:
+        raise typer.BadParameter(
+            "name the members that get a certificate, such as: antecede keys keys ana bo"
+        )
+    hosts: dict[str, list[str]] = {}
+    for each in host or []:
+        name, equals, place = each.partition("=")
+        if not equals or name not in servers:
+            raise typer.BadParameter(f"--host {each}: write NAME=HOST with the name of a member")
+        hosts.setdefault(name, []).append(place)
+    for name in [*servers, *(phone or [])]:
+        check_name(name)
+    made = making.make(where, group, servers, phone or [], days, hosts)
+    for each in made:
+        what = "token" if (each / "token").exists() else "certificate"
+        show.out.print(f'{each.name}: {what}; keys = "{each}"', soft_wrap=True)
+    if not made:
+        show.out.print(f"nothing to do: {where} has them all")
+
+
 def cluster(
     size: Annotated[int, typer.Argument(min=2, max=200, metavar="N", help="How many processes.")],
     protocol: Annotated[str, typer.Option(help="Which protocol; antecede protocols lists them.")] = "mbcp",
@@ -186,6 +240,57 @@ def cluster(
     with tempfile.TemporaryDirectory(prefix="antecede-cluster-") as work:
         ok = _run_cluster(plan, Path(work), trace or Path(work) / "trace", engine, as_json)
     raise typer.Exit(0 if ok else 1)
+
+
+def load(
+    size: Annotated[int, typer.Argument(min=2, max=64, metavar="N", help="How many processes.")] = 4,
+    protocol: Annotated[str, typer.Option(help="Which protocol; antecede protocols lists them.")] = "mbcp",
+    messages: Annotated[
+        int, typer.Option(min=1, help="How many are sent, by all senders together.")
+    ] = 100_000,
+    payload: Annotated[int, typer.Option("--bytes", min=8, max=1_000_000, help="Bytes in a message.")] = 100,
+    senders: Annotated[
+        int | None, typer.Option(min=1, help="How many members send; by default all do.")
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Messages a second of all senders; 0 is full speed.")
+    ] = 0.0,
+    durable: Annotated[
+        bool, typer.Option("--store/--no-store", help="With a store that survives, or in memory.")
+    ] = True,
+    sync: Annotated[
+        bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """How many messages a second, and how late? Starts N real processes on this machine and drives them.
+
+    Latency is from when a message was due, so that at a --rate a pause counts for all who waited through it.
+    """
+    from antecede.node.cluster import Plan
+    from antecede.node.load import drive
+
+    senders = size if senders is None else senders
+    if senders > size:
+        raise typer.BadParameter(f"--senders {senders}: there are {size} members")
+    plan = Plan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
+    with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
+        done = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update))
+    if as_json:
+        show.json(done)
+        return
+    how = "in memory" if not durable else "on disk" if sync else "in the operating system"
+    title = f"{size} processes, {protocol}, {messages:,} messages of {payload} bytes, kept {how}"
+    rows = [
+        ["deliveries a second at each member", f"{done.deliveries_a_second:,.0f}"],
+        ["latency, half of them below", f"{done.p50_ms:,.1f} ms"],
+        ["latency, 99 % of them below", f"{done.p99_ms:,.1f} ms"],
+        ["latency, the longest", f"{done.most_ms:,.1f} ms"],
+        ["bytes on the wire besides the body, a delivery", f"{done.control_bytes:,.1f}"],
+        ["processor seconds of all members", f"{done.cpu_seconds:,.1f}"],
+        ["memory of the largest member", f"{done.memory_mb:,.0f} MB"],
+    ]
+    show.table(title, ["", ""], rows)
 
 
 def _run_cluster(plan: Plan, work: Path, trace: Path, engine: str, as_json: bool) -> bool:

@@ -358,6 +358,8 @@ app.command()(held)
 app.command()(live.node)
 app.command()(live.chat)
 app.command()(live.cluster)
+app.command()(live.keys)
+app.command()(live.load)
 
 
 @app.command()

@@ -60,7 +60,7 @@ def unwrap(payload: bytes) -> Envelope:
     """What a payload holds; one without an envelope is from a stranger to this code, and is bytes."""
     try:
         return _decoder.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return Envelope(_BYTES, False, {}, payload)
 
 

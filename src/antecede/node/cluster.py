@@ -8,9 +8,7 @@ it was marked as given again and the process had died with it in hand.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-import shutil
 import signal
 import socket
 import sys
@@ -23,6 +21,7 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.node.settings import Settings
+from antecede.order import Window
 
 Progress = Callable[[int, int, int], None]
 """Deliveries so far, how many there will be, kills so far."""
@@ -36,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 1_000
     """In all, shared equally."""
     seconds: float = 20.0
-    """How long the sending is to take, about."""
+    """How long the sending is to take, about; 0 for full speed."""
     payload: int = 100
     delay: str = "0ms-0ms"
     loss: float = 0.0
@@ -142,8 +141,13 @@ class Process:
         self._arguments = [str(self._config), str(self._account), str(messages), str(pause), str(payload)]
         self._process: asyncio.subprocess.Process | None = None
         self._read = 0
-        self.lines: list[list[str]] = []
         self.kills = 0
+        self.accepted = 0
+        """How many messages it has sent: as its broadcasts said, or as it found when it came back."""
+        self.seen: dict[str, Window] = {}
+        self.delivered = self.again = 0
+        self.faults: list[str] = []
+        self._last: tuple[str, int] | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -176,7 +180,22 @@ class Process:
             data = file.read()
         whole = data.rfind(b"\n") + 1
         self._read += whole
-        self.lines += [line.decode().split() for line in data[:whole].splitlines()]
+        for line in data[:whole].decode().splitlines():
+            kind, *rest = line.split()
+            if kind in "s+":
+                self.accepted = max(self.accepted, int(rest[0]))
+            else:
+                self._given(rest[0], int(rest[1]), kind == "r")
+
+    def _given(self, origin: str, seq: int, again: bool) -> None:
+        """Once, or a second time if it was in hand when the process died."""
+        if self.seen.setdefault(origin, Window()).add(seq):
+            self.delivered += 1
+        elif again and self._last == (origin, seq):
+            self.again += 1
+        else:
+            self.faults.append(f"{self.name} was given {origin}:{seq} twice")
+        self._last = (origin, seq)
 
     def tail_of_log(self) -> str:
         text = Path(self._log.name).read_text(errors="replace").strip().splitlines()
@@ -220,16 +239,14 @@ async def _supervise(plan: Plan, processes: list[Process], quota: list[int], pro
         await asyncio.sleep(0.1)
         for process in processes:
             process.look()
-        kinds = [[line[0] for line in process.lines] for process in processes]
-        sent = [_accepted(process) for process in processes]
-        done = sum(len(_taken(process)) for process in processes)
+        sent = [process.accepted for process in processes]
+        done = sum(process.delivered for process in processes)
         progress(done, due, sum(process.kills for process in processes))
         if done >= due and sent == quota:
             return []
         now = time.monotonic()
-        size = sum(map(len, kinds))
-        if size != before:
-            moved_at, before = now, size
+        if done + sum(sent) != before:
+            moved_at, before = now, done + sum(sent)
         if now - moved_at > plan.patience:
             return [f"nothing has moved for {plan.patience:.0f} s; {done:,} of {due:,} deliveries are done"]
         broken = [process for process in processes if process.ended_badly]
@@ -243,45 +260,18 @@ async def _supervise(plan: Plan, processes: list[Process], quota: list[int], pro
             await victim.start()
 
 
-def _accepted(process: Process) -> int:
-    """How many messages a member has sent: as its broadcasts said, or as it found when it came back."""
-    return max((int(line[1]) for line in process.lines if line[0] in "s+"), default=0)
-
-
-def _taken(process: Process) -> set[tuple[str, str]]:
-    return {(line[1], line[2]) for line in process.lines if line[0] in "dr"}
-
-
 def _judge(process: Process, settings: Settings, processes: list[Process], faults: list[str]) -> Member:
     """Compare one member's account with what everybody says to have sent."""
-    roster = settings.roster()
-    member = Member(process.name, roster.make(process.name).kind(), kills=process.kills)
-    member.accepted = _accepted(process)
-    deliveries = [line for line in process.lines if line[0] in "dr"]
-    seen: set[tuple[str, str]] = set()
-    last: tuple[str, str] | None = None
-    for kind, origin, seq in deliveries:
-        if (origin, seq) in seen and (kind != "r" or last != (origin, seq)):
-            faults.append(f"{process.name} was given {origin}:{seq} twice")
-        member.again += (origin, seq) in seen
-        seen.add((origin, seq))
-        last = (origin, seq)
-    member.delivered = len(seen)
+    kind = settings.roster().make(process.name).kind()
+    faults += process.faults
     for other in processes:
         if other is not process:
-            missing = [seq for seq in range(1, _accepted(other) + 1) if (other.name, str(seq)) not in seen]
+            seen = process.seen.get(other.name, Window())
+            missing = [seq for seq in range(seen.base + 1, other.accepted + 1) if seq not in seen]
             if missing:
-                faults.append(
-                    f"{process.name} never got {other.name}:{missing[0]}"
-                    + (f" and {len(missing) - 1:,} more" if len(missing) > 1 else "")
-                )
-    return member
-
-
-def remove(folder: Path) -> None:
-    """The stores and accounts of a cluster that is done."""
-    with contextlib.suppress(OSError):
-        shutil.rmtree(folder)
+                more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+                faults.append(f"{process.name} never got {other.name}:{missing[0]}{more}")
+    return Member(process.name, kind, process.accepted, process.delivered, process.again, process.kills)
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antecede.errors import InputError
-from antecede.node.bodies import Body, unwrap, wrap
+from antecede.errors import AntecedeError, InputError
+from antecede.node.bodies import Body, Envelope, unwrap, wrap
 from antecede.node.journal import Changes, Journal, Row
 from antecede.order import MessageId, Window
-from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Protocol, RemoteError
+from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError
 from antecede.protocols.flat import MOST_AHEAD
 
 _MOST_FOUND = 1 << 20
@@ -50,7 +50,8 @@ class Popped(NamedTuple):
     """A message that was taken from the protocol, by its place among those."""
 
     place: int
-    delivery: Delivery
+    message: MessageId
+    envelope: Envelope
     causes: dict[int, int]
     """Its immediate dependencies by origin."""
 
@@ -65,7 +66,7 @@ class Image(msgspec.Struct):
     arrived: list[bytes]
     done: list[int]
     popped: int
-    hand: list[tuple[int, MessageId, bytes, dict[int, int]]]
+    hand: list[Popped]
     events: int
     wake_at: int | None
 
@@ -77,6 +78,8 @@ class Batch(msgspec.Struct):
     changes: Changes | None
     unsent: list[tuple[int, int, bytes]]
     seen: dict[int, int]
+    own: int
+    """How many messages of this member there are."""
     fresh: set[MessageId]
 
 
@@ -105,6 +108,8 @@ class Outbox:
 
     def after(self, number: int, most_bytes: int) -> list[bytes]:
         """The packets that follow `number`, at least one and as many as fit."""
+        if not self.confirmed <= number <= self.last:
+            raise RemoteError(f"no packets after {number}: {self.confirmed} were confirmed, {self.last} sent")
         found: list[bytes] = []
         room = most_bytes
         for each in range(number + 1, self.last + 1):
@@ -117,14 +122,18 @@ class Outbox:
 
 
 class Core:
-    def __init__(self, protocol: Protocol, traced: bool = False) -> None:
+    """`logged` says whether there is a journal: without one, whatever follows from a call follows at once."""
+
+    def __init__(self, protocol: Protocol, traced: bool = False, logged: bool = True) -> None:
         size = protocol.size
+        self.logged = logged
         self.protocol = protocol
         self.me = protocol.me
         self.size = size
         self.partners = protocol.partners()
         self.complete = type(protocol).partners is Protocol.partners
-        """Whether each member talks to every other, so that each speaks for itself alone."""
+        """Whether all members talk to each other, so that each can speak for itself. That this one does is
+        not enough: a super peer must pass on how far those behind it are."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
 
@@ -132,7 +141,7 @@ class Core:
         """What the next message will depend on immediately."""
         self.sent = dict.fromkeys(self.partners, 0)
         self.seen = dict.fromkeys(self.partners, 0)
-        self.safe = dict(self.seen)
+        self.safe = dict(self.seen) if logged else self.seen
         """What of `seen` is written."""
         self.arrived = [Window() for _ in range(size)]
         self.since: dict[MessageId, int] = {}
@@ -186,7 +195,8 @@ class Core:
         self.causes = {self.me: message.seq}
         self.arrived[self.me].add(message.seq)
         self._keep(message, data, packet is not None and self.asks)
-        self._note(self.me, self.me, message.seq)
+        if not self.logged:
+            self._note(self.me, self.me, message.seq)
         return message
 
     def receive(self, link: int, number: int, data: bytes, now: int) -> bool:
@@ -195,35 +205,42 @@ class Core:
             return False
         if number > self.seen[link] + 1:
             raise RemoteError(f"packet {number} came after packet {self.seen[link]}")
-        packet = self._sound(data)
+        packet, messages = self._sound(data)
+        # What only controls may free what is held, which then comes again after a crash only if this does.
+        held = None if messages or not self.logged else {wait.message for wait in self.protocol.waiting()}
         effects = self.protocol.receive(link, packet, now)
+        if held:
+            self._fresh |= held
+            self._uncommitted |= held
         self._write("receive", now, data, link, number)
         self.seen[link] = number
-        self._arrive(packet, data, link, now)
-        self._carry_out(effects)
+        self._arrive(messages, data, link, now)
+        if effects is not NOTHING:
+            self._carry_out(effects)
         return True
 
     def handed(self, data: bytes, now: int) -> list[MessageId]:
         """A packet that another member kept; the messages of it that were missing."""
-        packet = self._sound(data)
-        missing = [message for message in packet.carries() if message.seq not in self.arrived[message.origin]]
+        packet, messages = self._sound(data)
+        missing = [message for message in messages if message.seq not in self.arrived[message.origin]]
         parts = self.protocol.handed(packet) if missing else []
         if not parts:
             return []
         self._write("handed", now, data)
         for link, part in parts:
             effects = self.protocol.receive(link, part, now)
-            self._arrive(part, data, link, now)
+            self._arrive(part.carries(), data, link, now)
             self._carry_out(effects)
         return missing
 
-    def _sound(self, data: bytes) -> Packet:
-        """A packet whose messages can be; the protocol looks at the rest."""
+    def _sound(self, data: bytes) -> tuple[Packet, tuple[MessageId, ...]]:
+        """A packet whose messages can be, and those; the protocol looks at the rest."""
         packet = self.protocol.decode(data)
-        for origin, seq in packet.carries():
+        messages = packet.carries()
+        for origin, seq in messages:
             if not 0 <= origin < self.size or not 1 <= seq <= self.arrived[origin].base + MOST_AHEAD:
                 raise RemoteError(f"message number {seq} of member {origin} cannot be")
-        return packet
+        return packet, messages
 
     def wake(self, now: int) -> None:
         """The time that `wake_at` says has come."""
@@ -239,18 +256,21 @@ class Core:
         self.popped += 1
         origin, seq = delivery.message
         envelope = unwrap(delivery.payload)
-        named = delivery.causes if delivery.causes is not None else envelope.causes or {}
-        causes = {peer: count for peer, count in named.items() if 0 <= peer < self.size}
+        causes = delivery.causes
+        if causes is None:
+            # By the sender's application, not by the protocol: nobody has looked at them.
+            causes = {peer: n for peer, n in (envelope.causes or {}).items() if 0 <= peer < self.size}
         if envelope.after_own and seq > 1:
-            causes[origin] = seq - 1
+            causes = {**causes, origin: seq - 1}
+        mine = self.causes
         for peer, count in causes.items():
-            if self.causes.get(peer) == count:
-                del self.causes[peer]
-        self.causes[origin] = seq
+            if mine.get(peer) == count:
+                del mine[peer]
+        mine[origin] = seq
         self.since.pop(delivery.message, None)
         if self.traced:
             self._trace(Event("deliver", origin, seq, now))
-        popped = Popped(self.popped, delivery, causes)
+        popped = Popped(self.popped, delivery.message, envelope, causes)
         self.hand.append(popped)
         return popped
 
@@ -276,7 +296,9 @@ class Core:
     def batch(self, whole: bool) -> Batch:
         """All that has not been written; as a new image if `whole`, which has seen the rows."""
         changes = self._changes() if whole else None
-        batch = Batch([] if whole else self._unwritten, changes, self._unsent, dict(self.seen), self._fresh)
+        rows = [] if whole else self._unwritten
+        own = self.arrived[self.me].base
+        batch = Batch(rows, changes, self._unsent, dict(self.seen), own, self._fresh)
         self._unwritten, self._unsent, self._fresh = [], [], set()
         return batch
 
@@ -285,6 +307,8 @@ class Core:
         for link, number, data in batch.unsent:
             self.outboxes[link].put(number, data)
         self.safe = batch.seen
+        # Not before: the others would take the next message of this number for one that a crash undid.
+        self._note(self.me, self.me, batch.own)
         self._uncommitted -= batch.fresh
         return {link for link, _, _ in batch.unsent}
 
@@ -297,7 +321,7 @@ class Core:
             [window.to_bytes() for window in self.arrived],
             self.known[self.me],
             self.popped,
-            [(each.place, each.delivery.message, each.delivery.payload, each.causes) for each in self.hand],
+            list(self.hand),
             self.events,
             self.wake_at,
         )
@@ -330,12 +354,17 @@ class Core:
 
     def restore(self, journal: Journal) -> None:
         """Become what the journal says that this member was."""
+        try:
+            self._restore(journal)
+        except InputError:
+            raise
+        except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"{journal.path} is damaged as a store: {error}") from error
+
+    def _restore(self, journal: Journal) -> None:
         final, in_hand = divmod(journal.taken, 2)
         if data := journal.image():
-            try:
-                self._become(msgspec.msgpack.decode(data, type=Image))
-            except (msgspec.DecodeError, ValueError) as error:
-                raise InputError(f"{journal.path}: the image in it is damaged: {error}") from error
+            self._become(msgspec.msgpack.decode(data, type=Image))
         settled = self.popped - len(self.hand)
         loaded: set[int] = set()
         for link, number, data in journal.outbox():
@@ -356,7 +385,7 @@ class Core:
         self._pop_until(final + in_hand, last, journal)
         for popped in self.hand:
             if popped.place <= final + in_hand:
-                self.given(popped.delivery.message)
+                self.given(popped.message)
         self.final(final)
         self._unwritten = []
         self.written(self.batch(whole=False))
@@ -366,10 +395,7 @@ class Core:
         self.causes, self.sent, self.seen = image.causes, image.sent, image.seen
         self.popped, self.events = image.popped, image.events
         self.arrived = [Window.from_bytes(data) for data in image.arrived]
-        self.hand = deque(
-            Popped(place, Delivery(message, payload), causes)
-            for place, message, payload, causes in image.hand
-        )
+        self.hand = deque(image.hand)
         self.wake_at = image.wake_at
         for link, box in self.outboxes.items():
             box.last = box.stored = box.confirmed = image.sent[link]
@@ -452,6 +478,8 @@ class Core:
                 raise RemoteError("it asks for messages that cannot be")
             for seq in range(first, last + 1):
                 _, data = self.kept[origin].get(seq, (0, None))
+                if origin == self.me and seq > self.known[self.me][self.me]:
+                    break  # not written yet
                 if data is not None and room > 0:
                     packets.setdefault(id(data), data)
                     room -= len(data)
@@ -478,25 +506,29 @@ class Core:
         return [member for member, count in lag.items() if count == most > 0]
 
     def _note(self, member: int, origin: int, count: int) -> None:
-        if count <= self.known[member][origin]:
+        row = self.known[member]
+        before = row[origin]
+        if count <= before:
             return
-        before = self.known[member][origin]
-        self.known[member][origin] = count
+        row[origin] = count
+        kept = self.kept[origin]
         if member == self.me:
-            kept = self.kept[origin]
-            self.unread_bytes -= sum(kept[seq][0] for seq in range(before + 1, count + 1) if seq in kept)
+            for seq in range(before + 1, count + 1):
+                if seq in kept:
+                    self.unread_bytes -= kept[seq][0]
         if before > self.stable[origin]:
             return
-        stable = min(row[origin] for row in self.known)
+        stable = min([each[origin] for each in self.known])
         for seq in range(self.stable[origin] + 1, stable + 1):
-            size, _ = self.kept[origin].pop(seq, (0, None))
+            size, _ = kept.pop(seq, (0, None))
             self.unstable_bytes -= size
         self.stable[origin] = max(stable, self.stable[origin])
 
     # How it does that
 
     def _write(self, kind: Any, now: int, data: bytes, link: int = -1, number: int = 0) -> None:
-        self._unwritten.append(Row(kind, link, number, self.popped, now, data))
+        if self.logged:
+            self._unwritten.append(Row(kind, link, number, self.popped, now, data))
 
     def _carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
         packets = []
@@ -505,30 +537,35 @@ class Core:
             packets.append((send.packet, data))
             for peer in send.to:
                 self.sent[peer] += 1
-                self._unsent.append((peer, self.sent[peer], data))
+                if self.logged:
+                    self._unsent.append((peer, self.sent[peer], data))
+                else:
+                    self.outboxes[peer].put(self.sent[peer], data)
         if effects.wake_at is not None:
             self.wake_at = effects.wake_at if self.wake_at is None else min(self.wake_at, effects.wake_at)
         return packets
 
-    def _arrive(self, packet: Packet, data: bytes, link: int, now: int) -> None:
-        useful = self.asks and bool(self.protocol.handed(packet))
-        for message in packet.carries():
+    def _arrive(self, messages: tuple[MessageId, ...], data: bytes, link: int, now: int) -> None:
+        for message in messages:
             if message.origin != self.me and self.arrived[message.origin].add(message.seq):
                 self.since[message] = now
-                self._fresh.add(message)
-                self._uncommitted.add(message)
-                self._keep(message, data, useful)
+                if self.logged:
+                    self._fresh.add(message)
+                    self._uncommitted.add(message)
+                self._keep(message, data, self.asks)
                 if self.traced:
                     self._trace(Event("receive", *message, now, link=link))
 
     def _keep(self, message: MessageId, data: bytes, useful: bool) -> None:
-        if message.seq > self.stable[message.origin] and message.seq not in self.kept[message.origin]:
+        origin, seq = message
+        kept = self.kept[origin]
+        if seq > self.stable[origin] and seq not in kept:
             size = len(data) + _ENTRY_BYTES
-            self.kept[message.origin][message.seq] = (size, data if useful else None)
+            kept[seq] = (size, data if useful else None)
             self.unstable_bytes += size
-            if message.seq > self.known[self.me][message.origin]:
+            if seq > self.known[self.me][origin]:
                 self.unread_bytes += size
-            if useful:
+            if useful and self.logged:
                 self._newly_kept.append(message)
 
     def _trace(self, event: Event) -> None:

@@ -40,6 +40,8 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Which store of the other's this member has dealt with before; empty if none."""
     got: int
     """The last packet of the other's that is safe here."""
+    token: str = ""
+    """From a phone or a browser: what proves its name, where others show a certificate."""
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -97,7 +99,7 @@ def decode(data: bytes) -> Frame:
     """A frame from the wire; hostile until decoded."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteError(f"not a frame: {error}") from error
 
 
@@ -109,6 +111,8 @@ def framed(bodies: list[bytes]) -> bytes:
 def length(head: bytes) -> int:
     """How long the frame is that follows these four bytes."""
     (size,) = _LENGTH.unpack(head)
+    if head[:2] == b"\x16\x03":
+        raise RemoteError("it speaks TLS, and this member has no keys")
     if size > MOST_BYTES:
         raise RemoteError(f"a frame of {size} bytes; the longest is {MOST_BYTES}")
     return int(size)

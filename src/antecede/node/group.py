@@ -19,7 +19,7 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,11 +27,12 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 import msgspec
 
-from antecede.node.bodies import Body, opened, unwrap
+from antecede.node.bodies import Body, opened
 from antecede.node.commits import Commits, StoreError
 from antecede.node.core import Core, Popped
 from antecede.node.journal import Journal
 from antecede.node.links import Links
+from antecede.node.metrics import serve
 from antecede.node.settings import Member, Rough, Settings
 from antecede.node.trace import NodeTrace
 from antecede.order import MessageId
@@ -43,6 +44,7 @@ _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _MOST_NOTICES = 1_000
+_PAUSE_EVERY = 64
 _FULL_SECONDS = 3 * _TICK_SECONDS
 """How long there must be no room before that is news: who has just delivered has not told everybody yet."""
 
@@ -57,24 +59,44 @@ class Id(NamedTuple):
         return f"{self.origin}:{self.seq}"
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message:
     """What somebody said."""
 
-    id: Id
-    body: Any
-    """As it was given to `broadcast`: bytes, text or JSON."""
-    causes: tuple[Id, ...]
-    """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
-    redelivered: bool
-    """It was in hand when this member's process ended, so it may have been dealt with before."""
+    __slots__ = ("_names", "_popped", "redelivered")
+
+    def __init__(self, popped: Popped, names: list[str], redelivered: bool) -> None:
+        # Most applications ask for a part of it, so nothing is made before it is asked for.
+        self._popped, self._names = popped, names
+        self.redelivered = redelivered
+        """It was in hand when this member's process ended, so it may have been dealt with before."""
+
+    @property
+    def id(self) -> Id:
+        return Id(self.origin, self.seq)
 
     @property
     def origin(self) -> str:
-        return self.id.origin
+        return self._names[self._popped.message.origin]
 
     @property
     def seq(self) -> int:
-        return self.id.seq
+        return self._popped.message.seq
+
+    @property
+    def body(self) -> Any:
+        """As it was given to `broadcast`: bytes, text or JSON."""
+        return opened(self._popped.envelope)
+
+    @property
+    def causes(self) -> tuple[Id, ...]:
+        """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
+        return tuple(Id(self._names[peer], seq) for peer, seq in sorted(self._popped.causes.items()))
+
+    def __repr__(self) -> str:
+        again = ", redelivered" if self.redelivered else ""
+        return (
+            f"Message({self.id}, {self.body!r}, after {', '.join(map(str, self.causes)) or 'nothing'}{again})"
+        )
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -111,6 +133,10 @@ class Options(TypedDict, total=False):
     sync: bool
     trace: str | Path | None
     limit: int
+    metrics: str | None
+    keys: str | Path | None
+    secret: str | Path | None
+    plain: bool
     rough: Rough | None
 
 
@@ -148,7 +174,11 @@ class Group:
         self.settings = settings
         self._roster = settings.roster()
         self._names = self._roster.names
-        self._core = Core(self._roster.make(settings.me), traced=settings.trace is not None)
+        self._core = Core(
+            self._roster.make(settings.me),
+            traced=settings.trace is not None,
+            logged=settings.store is not None,
+        )
         self._journal: Journal | None = None
         self._commits: Commits
         self._links: Links
@@ -163,6 +193,9 @@ class Group:
         self._left = False
         self._failure: StoreError | None = None
         self._watchers: list[_Notices] = []
+        self._metrics: asyncio.Server | None = None
+        self.counts: Counter[str] = Counter()
+        """What has happened so far, for metrics."""
 
     @property
     def me(self) -> str:
@@ -171,6 +204,11 @@ class Group:
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        """The members that this one exchanges packets with, by its protocol."""
+        return tuple(self._names[peer] for peer in self._core.partners)
 
     @property
     def connected(self) -> tuple[str, ...]:
@@ -211,6 +249,8 @@ class Group:
             self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
             try:
                 await self._links.start()
+                if settings.metrics is not None:
+                    self._metrics = await serve(self, settings.metrics)
             except BaseException:
                 await self._links.close()
                 await self._commits.close()
@@ -241,6 +281,7 @@ class Group:
             self._remember if journal else met.__setitem__,
             self._changed,
             self._notify,
+            self.counts,
         )
 
     def _remember(self, peer: int, store: str) -> None:
@@ -281,6 +322,8 @@ class Group:
         self._state, self._left = "closed", True
         if self._ticking is not None:
             self._ticking.cancel()
+        if self._metrics is not None:
+            self._metrics.close()
         if done:
             self._finish()
         try:
@@ -306,10 +349,17 @@ class Group:
         message may or may not have been accepted.
         """
         self._check_open()
-        await self._wait_for_room()
-        message = self._core.broadcast(body, time.time_ns())
-        written = self._commits.soon()
-        await asyncio.shield(written)
+        core = self._core
+        if core.unstable_bytes - core.unread_bytes > self.settings.limit:
+            await self._wait_for_room()
+        message = core.broadcast(body, time.time_ns())
+        if self._journal is not None:
+            await asyncio.shield(self._commits.soon())
+        else:
+            self._links.awaken()
+            if message.seq % _PAUSE_EVERY == 0:
+                # Nothing to wait for; but links and listeners want their turn.
+                await asyncio.sleep(0)
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
@@ -340,43 +390,49 @@ class Group:
                 "two tasks listen to one group: a message goes to one of them, so ask in one place"
             )
         self._finish()
-        self._listening = True
-        try:
-            popped = await self._popped()
-            if popped is None:
-                self._check_failed()
-                raise StopAsyncIteration
-            while not self._core.is_written(popped.delivery.message):
-                await asyncio.shield(self._commits.soon())
-        finally:
-            self._listening = False
+        popped = self._popped()
+        if popped is None or not self._core.is_written(popped.message):
+            self._listening = True
+            try:
+                popped = await self._coming(popped)
+            finally:
+                self._listening = False
         return self._give(popped)
 
-    async def _popped(self) -> Popped | None:
-        while self._state != "closed":
-            for popped in self._core.hand:
-                if popped.place > self._given:
-                    return popped
-            if (following := self._core.pop(time.time_ns())) is not None:
-                return following
+    def _popped(self) -> Popped | None:
+        """The next message if there is one: taken before and not given, or taken now."""
+        if self._state == "closed":
+            return None
+        hand = self._core.hand
+        if hand and hand[-1].place > self._given:
+            return next(popped for popped in hand if popped.place > self._given)
+        return self._core.pop(time.time_ns())
+
+    async def _coming(self, popped: Popped | None) -> Popped:
+        """Wait until there is one, and until it would come again after a crash."""
+        while popped is None:
+            if self._state == "closed":
+                self._check_failed()
+                raise StopAsyncIteration
             self._something.clear()
             await self._something.wait()
-        return None
+            popped = self._popped()
+        while not self._core.is_written(popped.message):
+            await asyncio.shield(self._commits.soon())
+        return popped
 
     def _give(self, popped: Popped) -> Message:
         self._given = self._in_hand = popped.place
+        self.counts["delivered"] += 1
         if self._journal is not None:
             self._journal.taken = 2 * popped.place - 1
-        self._core.given(popped.delivery.message)
-        body = opened(unwrap(popped.delivery.payload))
-        causes = tuple(Id(self._names[peer], seq) for peer, seq in sorted(popped.causes.items()))
-        message = self._id(popped.delivery.message)
-        return Message(message, body, causes, popped.place == self._redelivered)
+        self._core.given(popped.message)
+        return Message(popped, self._names, popped.place == self._redelivered)
 
     def ack(self, message: Message) -> None:
         """`message`, which is in hand, is dealt with: it will not come again."""
         hand = self._core.hand
-        if self._in_hand is not None and hand and self._id(hand[0].delivery.message) == message.id:
+        if self._in_hand is not None and hand and self._id(hand[0].message) == message.id:
             self._finish()
 
     def _finish(self) -> None:
@@ -402,6 +458,14 @@ class Group:
     def delivered(self) -> dict[str, int]:
         """How many messages of each member are delivered here; of this one, how many were sent."""
         return dict(zip(self._names, self._core.known[self._core.me], strict=True))
+
+    @property
+    def state(self) -> Literal["new", "open", "draining", "closed"]:
+        return self._state
+
+    @property
+    def store_bytes(self) -> int:
+        return self._journal.size() if self._journal is not None else 0
 
     @property
     def unstable_bytes(self) -> int:

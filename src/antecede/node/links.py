@@ -14,7 +14,9 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -36,6 +38,7 @@ from antecede.node.frames import (
     decode,
     encode,
 )
+from antecede.node.security import Identity, Security, checked, identity
 from antecede.node.settings import Roster, Settings, address
 from antecede.node.wires import RoughWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
@@ -53,6 +56,7 @@ _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_UNNAMED = 64
 """Connections that have not greeted yet; more are not let in."""
+_GREETINGS_A_SECOND = 50.0
 
 
 class Link:
@@ -66,6 +70,7 @@ class Link:
         self.say: list[Frame] = []
         self.told: dict[int, list[int]] = {}
         self.again: int | None = None
+        self.said_at = self.heard_at = 0.0
         self.reason = ""
         """Why it is not connected, as last heard."""
 
@@ -87,10 +92,11 @@ class Links:
         remember: Callable[[int, str], None],
         changed: Callable[[], None],
         notice: Callable[[str, str, str], None],
+        counts: Counter[str],
     ) -> None:
         self._settings, self._roster, self._core, self._store = settings, roster, core, store
         self._remembered, self._remember = remembered, remember
-        self._changed, self._notice = changed, notice
+        self._changed, self._notice, self._counts = changed, notice, counts
         self._ranks = {name: rank for rank, name in enumerate(roster.names)}
         self.links = {
             peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
@@ -98,7 +104,11 @@ class Links:
         self._chance = random.Random(settings.rough.seed if settings.rough else None)
         self._servers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._security = Security(settings)
+        if settings.web is not None and self._security.is_on and self._security.web is None:
+            raise InputError("web: phones show a token; there is no token.key in the folder of keys")
         self._unnamed = 0
+        self._greetings, self._greeted_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
         self._resting_until = 0.0
         self.listening: str | None = None
         """Where others can call, once that is known."""
@@ -112,9 +122,10 @@ class Links:
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")
             serve = require("websockets.asyncio.server", "live").serve
-            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options: dict[str, Any] = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options["ssl"] = self._security.web
             web = await self._listen(serve(self._called_by_web, host, port, **options), "web")
-            self.listening_web = f"ws://{_where(web)}"
+            self.listening_web = f"{'wss' if self._security.web else 'ws'}://{_where(web)}"
         for link in self.links.values():
             if link.where is not None:
                 self._spawn(self._keep_calling(link))
@@ -197,9 +208,11 @@ class Links:
         """Whether the link was up for a while."""
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
-                wire = await dial(link.where or "")
+                wire = await dial(link.where or "", self._security.client)
         except (OSError, TimeoutError) as error:
             link.reason = f"cannot be reached at {link.where}: {_why(error)}"
+            if isinstance(error, ssl.SSLError):
+                self._refuse(link.name, f"{link.where}: {_why(error)}", "tls")
             return False
         return await self._talk(wire, link)
 
@@ -209,12 +222,25 @@ class Links:
     async def _called_by_web(self, socket: Any) -> None:
         await self._let_in(WebWire(socket))
 
+    def _may_greet(self) -> bool:
+        """Whether another stranger is listened to: so many at once, and so many a second."""
+        now = time.monotonic()
+        earned = (now - self._greeted_at) * _GREETINGS_A_SECOND
+        self._greetings, self._greeted_at = min(self._greetings + earned, 2 * _GREETINGS_A_SECOND), now
+        if self._is_resting or self._unnamed >= _MOST_UNNAMED or self._greetings < 1:
+            return False
+        self._greetings -= 1
+        return True
+
+    def _refuse(self, who: str, reason: str, stage: str) -> None:
+        self._counts[f"rejected {stage}"] += 1
+        log.warning("refused %s: %s", who, reason, extra={"peer": who})
+        self._notice("refused", who, reason)
+
     async def _let_in(self, wire: Wire) -> None:
-        if self._is_resting:
-            wire.abort()
-            return
-        if self._unnamed >= _MOST_UNNAMED:
-            log.warning("refused: too many connections that have not said who they are")
+        if not self._may_greet():
+            self._counts["rejected too many"] += 1
+            log.info("a connection was not let in: too many at once")
             wire.abort()
             return
         task = asyncio.current_task()
@@ -235,30 +261,35 @@ class Links:
             self._store,
             self._remembered(link.peer),
             self._core.safe[link.peer],
+            self._security.token,
         )
 
     async def _talk(self, wire: Wire, called: Link | None) -> bool:
         """Greet, and if both sides agree, keep the link going until the connection ends."""
-        who = called.name if called else "someone"
+        who = called.name if called else f"someone at {_place(wire.info('peername'))}"
+        greeted = False
         try:
             self._unnamed += called is None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
+                    if called is None and isinstance(wire, TcpWire) and self._security.server is not None:
+                        await wire.secure(self._security.server)
                     theirs = await self._hear(wire, called)
                     if called is None and theirs.me in self._ranks:
                         who = theirs.me
                     link = await self._agree(wire, called, theirs)
             finally:
                 self._unnamed -= called is None
+            who, greeted = link.name, True
             if self._settings.rough is not None:
                 wire = RoughWire(wire, self._settings.rough, self._chance)
             await self._run(wire, link, theirs, called is not None)
         except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
             if called is not None:
                 called.reason = _why(error)
-            if isinstance(error, AntecedeError):
-                log.warning("refused %s: %s", who, error, extra={"peer": who})
-                self._notice("refused", who, str(error))
+            if isinstance(error, AntecedeError | ssl.SSLError):
+                stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if greeted else "greeting"
+                self._refuse(who, _why(error), stage)
             return False
         finally:
             wire.abort()
@@ -278,6 +309,8 @@ class Links:
     async def _agree(self, wire: Wire, called: Link | None, theirs: Greeting) -> Link:
         try:
             link = self._checked(theirs, called)
+            self._prove(wire, theirs, called)
+            self._can_go_on(link, theirs)
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
             raise
@@ -286,6 +319,17 @@ class Links:
         if self._remembered(link.peer) != theirs.store:
             self._remember(link.peer, theirs.store)
         return link
+
+    def _prove(self, wire: Wire, theirs: Greeting, called: Link | None) -> None:
+        """Whether it is who it says: by its certificate, or by its token if it has called over the web."""
+        if not self._security.is_on:
+            return
+        if called is None and isinstance(wire, WebWire):
+            who, by = checked(self._security.token_key or b"", theirs.token, time.time()), "token"
+        else:
+            who, by = identity(wire.info("peercert")), "certificate"
+        if who != Identity(self._settings.group, theirs.me):
+            raise RemoteError(f"it says to be {theirs.me}; its {by} is for {who.name} of group '{who.group}'")
 
     def _checked(self, theirs: Greeting, called: Link | None) -> Link:
         """The link that a greeting is for, or why there is none."""
@@ -311,8 +355,12 @@ class Links:
         if link is None or (called is not None and called is not link):
             expected = called.name if called else "a partner of this member"
             raise RemoteError(f"{theirs.me} is not {expected}")
-        box = self._core.outboxes[peer]
-        remembered = self._remembered(peer)
+        return link
+
+    def _can_go_on(self, link: Link, theirs: Greeting) -> None:
+        """Whether what both sides remember of the link fits together."""
+        settings, box = self._settings, self._core.outboxes[link.peer]
+        remembered = self._remembered(link.peer)
         if remembered and remembered != theirs.store:
             raise RemoteError(_another(theirs.me))
         if theirs.known and theirs.known != self._store:
@@ -324,7 +372,6 @@ class Links:
                 f"{older} comes with an older store than before: some of what it had said or confirmed is "
                 "lost; bring the last one back, or start the group anew"
             )
-        return link
 
     # What goes on while it lasts
 
@@ -337,15 +384,17 @@ class Links:
             link.wire = None
         link.wire, link.called_by_lesser = wire, by_lesser
         link.told, link.say, link.again, link.reason = {}, [], None, ""
+        link.said_at = link.heard_at = time.monotonic()
         self._core.outboxes[link.peer].confirm(theirs.got)
         log.info("connected to %s", link.name, extra={"peer": link.name})
+        self._counts["connections"] += 1
         self._notice("joined", link.name, "")
         writer = asyncio.create_task(self._write(wire, link, theirs.got))
         reason = "closed"
         try:
             await self._read(wire, link)
         except (ConnectionError, TimeoutError, OSError) as error:
-            reason = _why(error)
+            reason = link.reason or _why(error)
         except RemoteError as error:
             reason = f"it broke the rules: {error}"
             raise
@@ -354,6 +403,7 @@ class Links:
             if link.wire is wire:
                 link.wire, link.reason = None, reason
                 log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
+                self._counts["lost"] += 1
                 self._notice("lost", link.name, reason)
             await asyncio.gather(writer, return_exceptions=True)
 
@@ -367,35 +417,37 @@ class Links:
                     got = core.safe[link.peer]
                     frames.append(Got(got))
                 if link.again is not None:
+                    self._counts["resent"] += max(0, sent - link.again)
                     sent, link.again = min(sent, link.again), None
                 if box.confirmed > confirmed or sent <= box.confirmed:
                     confirmed, moved_at = box.confirmed, time.monotonic()
                 elif time.monotonic() - moved_at > _RESEND_SECONDS:
+                    self._counts["resent"] += sent - confirmed
                     sent, moved_at = confirmed, time.monotonic()
                 sent = max(sent, box.confirmed)
                 if box.last > sent:
                     bodies = box.after(sent, _FRAME_BYTES)
                     frames.append(Packets(sent + 1, bodies))
+                    self._counts["packets"] += len(bodies)
                     sent += len(bodies)
                 if not frames:
                     link.awake.clear()
-                    waiting = _RESEND_SECONDS if sent > box.confirmed else _BEAT_SECONDS
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(waiting):
-                            await link.awake.wait()
-                            continue
-                    frames = [Beat()]
-                await wire.write([encode(frame) for frame in frames])
+                    await link.awake.wait()
+                    continue
+                encoded = [encode(frame) for frame in frames]
+                self._counts["wire bytes"] += sum(map(len, encoded))
+                link.said_at = time.monotonic()
+                await wire.write(encoded)
         except (ConnectionError, OSError):
             wire.abort()
 
     async def _read(self, wire: Wire, link: Link) -> None:
         core, peer = self._core, link.peer
         while True:
-            async with asyncio.timeout(_SILENCE_SECONDS):
-                frame = decode(await wire.read())
+            frame = decode(await wire.read())
             if link.wire is not wire:
                 return
+            link.heard_at = time.monotonic()
             now = time.time_ns()
             if isinstance(frame, Packets):
                 if frame.first > core.seen[peer] + 1:
@@ -419,6 +471,7 @@ class Links:
             elif isinstance(frame, Found):
                 for body in frame.bodies:
                     for message in core.handed(body, now):
+                        self._counts["recovered"] += 1
                         origin = self._roster.names[message.origin]
                         self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
                 self._changed()
@@ -431,8 +484,11 @@ class Links:
     def gossip(self, now: int, patience: int) -> None:
         """Tell partners how far this member knows everybody to be, and ask for what has gone astray."""
         for link in self.links.values():
-            if link.wire is not None and (rows := self._core.news(link.told)):
+            if link.wire is None:
+                continue
+            if rows := self._core.news(link.told):
                 link.tell(Have(rows))
+            self._keep_alive(link, link.wire)
         wanted = self._core.wanted(now, patience, self.connected())
         if wanted is not None:
             helper, spans = wanted
@@ -440,6 +496,17 @@ class Links:
                 name = self._roster.names[origin]
                 self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
             self.links[helper].tell(Want(spans))
+
+    def _keep_alive(self, link: Link, wire: Wire) -> None:
+        """Say something after a while; give up on who has said nothing; look at what is not confirmed."""
+        now = time.monotonic()
+        if now - link.heard_at > _SILENCE_SECONDS:
+            link.reason = "it said nothing for long"
+            wire.abort()
+        elif now - link.said_at > _BEAT_SECONDS:
+            link.tell(Beat())
+        elif self._core.outboxes[link.peer].packets:
+            link.awake.set()
 
 
 def _another(name: str) -> str:
@@ -454,7 +521,20 @@ def _where(server: Any) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _place(name: Any) -> str:
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "an unknown place"
+
+
 def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "it speaks without encryption, and this member has keys"
+        return (error.reason or str(error)).lower().replace("_", " ") + _verdict(error)
     if isinstance(error, TimeoutError):
         return "it did not answer"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _verdict(error: ssl.SSLError) -> str:
+    said = getattr(error, "verify_message", "")
+    return f": {said}" if said else ""

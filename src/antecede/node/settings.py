@@ -83,8 +83,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trace: str | None = None
     """A folder for a trace of all that this member does."""
     limit: int = 64 * 1024 * 1024
-    """Bytes of messages that were sent or taken here and are not known to be everywhere, at which `broadcast`
-    waits."""
+    """Bytes of messages, sent or taken here and not known to be everywhere, at which `broadcast` waits."""
+    metrics: str | None = None
+    """host:port for Prometheus: /metrics and /health."""
+    keys: str | None = None
+    """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members proven."""
+    secret: str | None = None
+    """Instead, a file with a key that all members share."""
+    plain: bool = False
+    """Whether links beyond this machine may go without either."""
     rough: Rough | None = None
 
     @classmethod
@@ -101,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError(f"{path}: {error}") from error
         if not isinstance(raw, dict):
             raise InputError(f"{path}: not a table of settings")
-        for name in ("store", "trace"):
+        for name in ("store", "trace", "keys", "secret"):
             if isinstance(raw.get(name), str):
                 raw[name] = str(path.parent / raw[name])
         try:
@@ -122,15 +129,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         except msgspec.ValidationError as error:
             raise InputError(str(error)) from error
 
+    def members(self) -> list[Member]:
+        """The others."""
+        return [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
+
     def roster(self) -> Roster:
         """Everybody, checked."""
-        others = [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
-        members = [Member(self.me, self.listen, self.behind), *others]
+        members = [Member(self.me, self.listen, self.behind), *self.members()]
         for member in members:
-            if not _NAME.fullmatch(member.name):
-                raise InputError(
-                    f"'{member.name}' is no name: up to 64 characters without spaces, @, : and /"
-                )
+            check_name(member.name)
         names = [member.name for member in members]
         for name in names:
             if names.count(name) > 1:
@@ -138,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for member in members:
             if member.behind is not None and member.behind not in names:
                 raise InputError(f"{member.name} is behind {member.behind}, who is not among the members")
-        self._check(others)
+        self._check(self.members())
         return Roster.of(self.protocol, members)
 
     def _check(self, others: list[Member]) -> None:
@@ -208,6 +215,12 @@ class Roster(msgspec.Struct, frozen=True):
             raise InputError(str(error)) from error
         mine: Protocol = everyone[self.names.index(me)]
         return mine
+
+
+def check_name(name: str) -> None:
+    """A name that can be told from an address and used for a file."""
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        raise InputError(f"'{name}' is no name: up to 64 characters, no spaces, @, : or /")
 
 
 def address(text: str, what: str) -> tuple[str, int]:

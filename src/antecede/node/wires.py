@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 from typing import Any, Protocol
 
 from antecede.errors import require
@@ -27,18 +28,29 @@ class Wire(Protocol):
         """End it at once."""
         ...
 
+    def info(self, what: str) -> Any:
+        """What the transport knows: `peercert`, `peername`."""
+        ...
+
 
 class TcpWire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def dial(cls, where: str) -> TcpWire:
+    async def dial(cls, where: str, context: ssl.SSLContext | None) -> TcpWire:
         host, port = address(where, "peers")
         try:
-            return cls(*await asyncio.open_connection(host, port))
+            return cls(*await asyncio.open_connection(host, port, ssl=context))
         except UnicodeError as error:
             raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
+
+    async def secure(self, context: ssl.SSLContext) -> None:
+        """Ask whoever called for a certificate; a server that does so itself keeps its reasons to itself."""
+        await self._writer.start_tls(context)
+
+    def info(self, what: str) -> Any:
+        return self._writer.get_extra_info(what)
 
     async def read(self) -> bytes:
         try:
@@ -58,12 +70,16 @@ class WebWire:
     def __init__(self, socket: Any) -> None:
         self._socket = socket
 
+    def info(self, what: str) -> Any:
+        return self._socket.transport.get_extra_info(what)
+
     @classmethod
-    async def dial(cls, where: str) -> WebWire:
+    async def dial(cls, where: str, context: ssl.SSLContext | None) -> WebWire:
         client = require("websockets.asyncio.client", "live")
         exceptions = require("websockets.exceptions", "live")
         try:
-            socket = await client.connect(where, max_size=MOST_BYTES, compression=None, ping_interval=None)
+            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            socket = await client.connect(where, ssl=context, **options)
         except (exceptions.WebSocketException, ValueError) as error:
             raise ConnectionRefusedError(str(error)) from error
         return cls(socket)
@@ -88,9 +104,13 @@ class WebWire:
         self._socket.transport.abort()
 
 
-async def dial(where: str) -> Wire:
+async def dial(where: str, context: ssl.SSLContext | None) -> Wire:
     """Call a member at its address."""
-    return await (WebWire.dial(where) if where.startswith(("ws://", "wss://")) else TcpWire.dial(where))
+    if not where.startswith(("ws://", "wss://")):
+        return await TcpWire.dial(where, context)
+    if where.startswith("wss://") != (context is not None):
+        raise ConnectionRefusedError("ws:// is plain and wss:// is not: one of address and keys is wrong")
+    return await WebWire.dial(where, context)
 
 
 class RoughWire:
@@ -108,6 +128,9 @@ class RoughWire:
 
     async def read(self) -> bytes:
         return await self._inner.read()
+
+    def info(self, what: str) -> Any:
+        return self._inner.info(what)
 
     async def write(self, frames: list[bytes]) -> None:
         if self._carrier.done():

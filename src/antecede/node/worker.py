@@ -20,6 +20,8 @@ from antecede.errors import AntecedeError
 from antecede.node.group import Group, Joining
 from antecede.node.settings import Settings
 
+_AT_ONCE = 64
+"""How many broadcasts wait for the disk together, at full speed."""
 _WORDS = b"effects come after their causes, "
 
 
@@ -33,12 +35,18 @@ class Account:
 
 async def talk(group: Group, account: Account, messages: int, pause: float, size: int) -> None:
     body = (_WORDS * (size // len(_WORDS) + 1))[:size]
-    account.line(f"+ {group.delivered()[group.me]}")
-    while group.delivered()[group.me] < messages:
-        message = await group.broadcast(body)
-        account.line(f"s {message.seq}")
-        if pause:
-            await asyncio.sleep(pause)
+    done = group.delivered()[group.me]
+    account.line(f"+ {done}")
+    left = iter(range(done, messages))
+
+    async def one_after_another() -> None:
+        for _ in left:
+            message = await group.broadcast(body)
+            account.line(f"s {message.seq}")
+            if pause:
+                await asyncio.sleep(pause)
+
+    await asyncio.gather(*(one_after_another() for _ in range(1 if pause else _AT_ONCE)))
 
 
 async def listen(group: Group, account: Account) -> None:

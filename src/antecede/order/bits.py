@@ -41,6 +41,9 @@ class Window:
         """Put `number` in; False if it was there already."""
         if number < 1:
             raise ValueError(f"numbers start at 1, not {number}")
+        if number == self.base + 1 and not self.bits:
+            self.base = number
+            return True
         if number in self:
             return False
         self.bits |= 1 << (number - self.base - 1)

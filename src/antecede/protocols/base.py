@@ -236,7 +236,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         """A packet from the wire; hostile until decoded."""
         try:
             packet: Packet = msgspec.msgpack.decode(data, type=cls.packets)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemoteError(f"not a packet of {cls.name}: {error}") from error
         return packet
 

@@ -171,10 +171,11 @@ class Flat(Protocol):
 
     def _take(self, packet: Stamped, unmet: Counts) -> bool:
         """File a message that is not here yet; False if it is."""
-        if not self.received[packet.origin].add(packet.seq):
+        origin, seq = packet.origin, packet.seq
+        if not self.received[origin].add(seq):
             return False
-        if packet.seq - 1 > self.delivered[packet.origin]:
-            unmet.append(MessageId(packet.origin, packet.seq - 1))
+        if seq - 1 > self.delivered[origin]:
+            unmet.append(MessageId(origin, seq - 1))
         self._file(packet, unmet)
         return True
 
@@ -188,15 +189,17 @@ class Flat(Protocol):
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
         if not isinstance(packet, self.stamps):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
-        if not (0 <= packet.origin < self.size and packet.well_formed(self.size)):
+        origin, delivered = packet.origin, self.delivered
+        if not (0 <= origin < self.size and packet.well_formed(self.size)):
             raise RemoteError(f"a packet names peers that are not among the {self.size} of the group")
-        if packet.origin == self.me:
+        if origin == self.me:
             raise RemoteError("a message of this peer came back under another's hand")
-        if not 1 <= packet.seq <= self.delivered[packet.origin] + MOST_AHEAD:
-            raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
-        unmet = packet.unmet(self.delivered)
-        if any(peer == self.me for peer, _ in unmet):
-            raise RemoteError("a packet depends on messages that this peer has not sent")
+        if not 1 <= packet.seq <= delivered[origin] + MOST_AHEAD:
+            raise RemoteError(f"message number {packet.seq} of peer {origin} cannot be")
+        unmet = packet.unmet(delivered)
+        for peer, _ in unmet:
+            if peer == self.me:
+                raise RemoteError("a packet depends on messages that this peer has not sent")
         return packet, unmet
 
     def deliver(self, now: int) -> Delivery | None:

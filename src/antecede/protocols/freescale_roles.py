@@ -166,8 +166,8 @@ class Outside(msgspec.Struct):
             known = self.counts.get(sender, 0)
             if (packet.number, packet.last) != (packet.seq, 0):
                 raise RemoteError("an external peer has one number for a message")
-        before = [packet.last, packet.previous, *packet.translated.numbers()]
-        if not (packet.seq >= 1 and all(0 <= number < packet.number for number in before)):
+        before = all(0 <= number < packet.number for number in (packet.last, packet.previous))
+        if not (before and packet.seq >= 1 and _within(packet.translated.numbers(), packet.number)):
             raise RemoteError("a packet with numbers that no message has")
         if packet.number > known + MOST_AHEAD:
             raise RemoteError(f"message number {packet.number} of peer {sender} cannot be")
@@ -205,6 +205,10 @@ class Outside(msgspec.Struct):
             Waiting(_id(packet), here.get(entry) if entry[0] < self.supers else MessageId(*entry))
             for (_, packet), entry in held
         ]
+
+
+def _within(numbers: list[int], end: int) -> bool:
+    return all(1 <= number < end for number in numbers)
 
 
 def _entries(packet: Across) -> Iterator[Entry]:

@@ -1,0 +1,106 @@
+"""Test vectors of the wire format, for clients in any language: run it to write wire-vectors.json anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.node import frames, security
+from antecede.node.bodies import Body, wrap
+from antecede.order import Window
+from antecede.order.bits import Bits
+from antecede.protocols.base import Protocol
+from antecede.protocols.flat import Clocked, Dependent, Sequenced
+from antecede.protocols.flooding import Flooded
+from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
+from antecede.protocols.pc import Hello, Ping, Pong, Snapshot
+from antecede.protocols.vcube import Bundle
+
+HERE = Path(__file__).parent
+KEY = bytes(range(32))
+"""The token key of the vectors; of no group."""
+
+MESSAGE = Dependent(b"hi", 2, 7, {0: 3, 1: 12})
+
+FRAMES: dict[str, frames.Frame] = {
+    "greeting": frames.Greeting(1, "room", "mbcp", ["ana", "bo"], "ana", "bo", "5f0c", "", 0, ""),
+    "greeting with a token": frames.Greeting(
+        1, "room", "freescale", ["sue", "phone behind sue", "ext"], "phone", "sue", "5f0c", "91ab", 300, "a.b"
+    ),
+    "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
+    "packets": frames.Packets(1, [b"\x01", b"\x02\x03"]),
+    "got": frames.Got(2),
+    "again": frames.Again(1),
+    "have": frames.Have({0: {0: 5, 2: 300}}),
+    "want": frames.Want([(2, 4, 9)]),
+    "found": frames.Found([b"\x01"]),
+    "beat": frames.Beat(),
+}
+PACKETS: dict[str, tuple[str, Any]] = {
+    "mbcp, timestamp-diff, vcube": ("Dependent", MESSAGE),
+    "timestamp": ("Clocked", Clocked(b"hi", 1, [3, 8, 0])),
+    "depseq": ("Sequenced", Sequenced(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
+    "flooding, pc": ("Flooded", Flooded(b"hi", 2, 7)),
+    "vcube-agg": ("Bundle", Bundle([MESSAGE])),
+    "freescale, up": ("Up", Up(b"hi", 3, 2, Bits.of({4, 6}), 5)),
+    "freescale, down": ("Down", Down(b"hi", 4, 1, 7, 2, Bits.of({5}))),
+    "freescale, echo": ("Echo", Echo(2, 8)),
+    "freescale, across": ("Across", Across(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: Bits.of({2})}, Bits())),
+    "freescale, acknowledgement": ("Ack", Ack(2, 8, Bits.of({7, 8}))),
+    "pc, ping": ("Ping", Ping(0, 3, 1)),
+    "pc, pong": ("Pong", Pong(1)),
+    "pc, hello": ("Hello", Hello()),
+    "pc, snapshot": ("Snapshot", Snapshot({1: Window(3, 0b10).to_bytes()})),
+}
+
+
+def vectors() -> dict[str, list[dict[str, Any]]]:
+    """What goes in, what it looks like as JSON, and its bytes in hexadecimal."""
+    found: dict[str, list[dict[str, Any]]] = {"frames": [], "packets": [], "payloads": [], "tokens": []}
+    for name, frame in FRAMES.items():
+        found["frames"].append(_vector(name, type(frame).__name__, frames.encode(frame)))
+    for name, (kind, packet) in PACKETS.items():
+        found["packets"].append(_vector(name, kind, Protocol.encode(packet)))
+    bodies: dict[str, Body] = {"bytes": b"\x00\xff", "text": "häi", "JSON": {"n": 1}}
+    for name, body in bodies.items():
+        payload = wrap(body, True, None if name == "bytes" else {1: 4})
+        found["payloads"].append(_vector(name, "Envelope", payload))
+    token = security.issue(KEY, "room", "phone", 2_000_000_000)
+    found["tokens"].append({"key": KEY.hex(), "token": token})
+    return found
+
+
+def _vector(name: str, kind: str, data: bytes) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": kind,
+        "shape": _plain(msgspec.msgpack.decode(data, strict=False)),
+        "hex": data.hex(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can say it: bytes as {"hex": …}, maps as lists of pairs."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, dict):
+        return {"map": [[_plain(key), _plain(each)] for key, each in value.items()]}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value
+
+
+def text() -> str:
+    """A vector a line."""
+    parts = []
+    for name, those in vectors().items():
+        lines = ",\n".join(f"  {json.dumps(each, ensure_ascii=False)}" for each in those)
+        parts.append(f' "{name}": [\n{lines}\n ]')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    (HERE / "wire-vectors.json").write_text(text(), encoding="utf-8")
