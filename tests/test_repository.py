@@ -58,7 +58,7 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
 
 
 def test_the_readme_s_example_does_what_it_says() -> None:
-    example, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     until, after = example.split("cleo.receive(0", 1)
     names: dict[str, Any] = {}
     exec(until, names)  # noqa: S102

@@ -1,9 +1,11 @@
-"""What a store promises: kills, full disks and exceptions lose nothing that was accepted, and double nothing."""
+"""What a store promises: whatever is killed, full or broken, nothing that was accepted is lost or doubled."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +114,7 @@ def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path)
     async def test() -> None:
         most = ("times", "200", "most", "700000")
         async with process(ana(tmp_path, listen=":0"), *most, say=["x" * 10_000]) as made:
-            said = []
+            said: list[str] = []
             while not said or said[-1].startswith("accepted"):
                 said += await lines(made, 1)
             assert said[-1].startswith(f"StoreError: {tmp_path / 'ana.db'}: ")
@@ -173,20 +175,58 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             await first.broadcast("accepted")
-            await _spoil(first)
-            commits, journal = first._commits, first._journal
+            journal, begun, followed = first._journal, threading.Event(), threading.Event()
             assert journal is not None
+            write = journal.write
+
+            def fails_once(*_: Any) -> None:
+                journal.write = write  # type: ignore[method-assign]
+                begun.set()
+                followed.wait(10)
+                raise sqlite3.OperationalError("database or disk is full")
+
+            journal.write = fails_once  # type: ignore[method-assign, assignment]
             failing = asyncio.create_task(first.broadcast("fails"))
-            await until(lambda: not first._core.is_unwritten, "it is being written")
+            await until(begun.is_set)
             following = asyncio.create_task(first.broadcast("follows"))
-            with pytest.raises(StoreError):
-                await failing
-            journal._base.execute("PRAGMA query_only = OFF")
-            with pytest.raises(StoreError):
-                await following
-            assert commits is first._commits
+            await until(lambda: first._core.is_unwritten, "it waits for the next write")
+            followed.set()
+            for each in (failing, following):
+                with pytest.raises(StoreError, match="disk is full"):
+                    await each
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             assert first.delivered()["ana"] == 1
+
+    run(test())
+
+
+def test_a_store_that_fails_at_a_greeting_is_a_store_that_fails(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            ear = Ear(first, listens=False)
+            await _spoil(first)
+            async with antecede.join(**bo(tmp_path, first)):
+                with pytest.raises(StoreError, match="readonly"):
+                    await anext(first)
+            assert len(ear.texts("store")) == 1
+
+    run(test())
+
+
+def test_a_trace_that_cannot_be_written_stops_the_member_and_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.node.trace._PART_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path, peers=["bo"]) as first:
+            await first.broadcast("recorded")
+            await until(lambda: list((tmp_path / "ana").glob("*.parquet")))
+            shutil.rmtree(tmp_path / "ana")
+            with pytest.raises(StoreError, match=r"^trace: "):
+                while True:
+                    await first.broadcast("not recorded")
+                    await asyncio.sleep(0)
 
     run(test())
 

@@ -217,6 +217,8 @@ def cluster(
         internal = max(0, min(3, size // max(super_peers, 1) - 1)) if internal is None else internal
     elif super_peers or internal:
         raise typer.BadParameter(f"--super-peers and --internal are for freescale, not for {protocol}")
+    if engine not in ("auto", "local", "spark"):
+        raise typer.BadParameter(f"no engine '{engine}'; there are auto, local and spark")
     low, high = span(delay)
     plan = Plan(
         size=size,

@@ -14,6 +14,7 @@ from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from antecede.cli.live_node import lines_of_input
 from antecede.node.group import Group, Joining, Message, Notice
 from antecede.node.settings import Settings
 
@@ -40,11 +41,8 @@ async def run(settings: Settings) -> None:
 async def _lines(group: Group) -> AsyncIterator[str]:
     """What is typed, with a line below it that says how things are; or what is piped in."""
     if not sys.stdin.isatty():
-        reader = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        while line := await reader.readline():
-            yield line.decode(errors="replace")
+        async for line in lines_of_input():
+            yield line
         return
     session: PromptSession[str] = PromptSession(
         bottom_toolbar=lambda: _state(group), refresh_interval=0.5, erase_when_done=True

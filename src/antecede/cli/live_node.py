@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import stat
 import sys
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from antecede.cli import show
+from antecede.errors import InputError
+from antecede.node.bodies import LONGEST_BODY
 from antecede.node.group import Group, Joining, Message
 from antecede.node.settings import Settings
 
@@ -24,7 +29,7 @@ async def run(settings: Settings, say: bool, as_json: bool) -> None:
         tasks = [asyncio.create_task(_listen(group, as_json)), asyncio.create_task(ended.wait())]
         if say:
             tasks.append(asyncio.create_task(_say(group)))
-        done, _ = await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -62,9 +67,23 @@ def _json(message: Message) -> str:
 
 
 async def _say(group: Group) -> None:
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    while line := await reader.readline():
-        await group.broadcast(line.decode(errors="replace").rstrip("\n"))
+    async for line in lines_of_input():
+        await group.broadcast(line)
+    await asyncio.Event().wait()  # to have nothing more to say is no reason to leave
+
+
+async def lines_of_input() -> AsyncIterator[str]:
+    """What is piped in, as it comes; a file, too."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode) and not sys.stdin.isatty():
+        for line in sys.stdin.buffer:  # always ready, so nothing waits for it
+            yield line.decode(errors="replace").rstrip("\n")
+        return
+    reader = asyncio.StreamReader(limit=2 * LONGEST_BODY)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        while line := await reader.readline():
+            yield line.decode(errors="replace").rstrip("\n")
+    except ValueError as error:
+        raise InputError(f"a line of the input has more than {2 * LONGEST_BODY:,} bytes") from error

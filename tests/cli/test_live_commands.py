@@ -1,0 +1,194 @@
+"""antecede node and cluster as a person types them: real processes that talk to each other."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from antecede.cli.main import main
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+
+
+def antecede(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("protocol", ["mbcp", "freescale"])
+def test_a_cluster_that_is_treated_badly_loses_nothing(protocol: str) -> None:
+    words = [
+        "4", "--messages", "60", "--seconds", "2s", "--kill-every", "1s", "--delay", "0-20ms", "--no-sync",
+        "--json",
+    ]  # fmt: skip
+    done = antecede("cluster", *words, "--protocol", protocol)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["ok"]
+    assert shown["audit"] == {"clean": True, "engine": "local"}
+    assert [each["accepted"] for each in shown["members"]] == [15] * 4
+    assert [each["delivered"] for each in shown["members"]] == [45] * 4
+    assert shown["kills"] == sum(each["kills"] for each in shown["members"]) >= 1
+    kinds = {each["kind"] for each in shown["members"]}
+    assert ("internal" in kinds) == (protocol == "freescale")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["cluster"], "N"),
+        (["cluster", "1"], "N"),
+        (["cluster", "3", "--protocol", "nonsense"], "nonsense"),
+        (["cluster", "3", "--protocol", "hcg"], "hcg needs promises about delays"),
+        (["cluster", "3", "--seconds", "soon"], "'soon' is not a duration"),
+        (["cluster", "3", "--delay", "20ms"], "'20ms' is not a range"),
+        (["cluster", "3", "--kill-every", "often"], "'often' is not a duration"),
+        (["cluster", "3", "--cut-every", "often"], "'often' is not a duration"),
+        (["cluster", "3", "--cut-every", "0s"], "cut_every"),
+        (["cluster", "3", "--loss", "2"], "loss"),
+        (["cluster", "3", "--super-peers", "1"], "for freescale, not for mbcp"),
+        (
+            ["cluster", "3", "--protocol", "freescale", "--super-peers", "2", "--internal", "2"],
+            "more than 3 members",
+        ),
+        (["cluster", "3", "--trace", str(Path(__file__).parent)], "has something in it"),
+        (["cluster", "3", "--engine", "steam"], "steam"),
+        (["node"], "--me"),
+        (["node", "nowhere.toml"], "nowhere.toml"),
+        (["node", "--me", "ana", "--peer", "bo@nowhere"], "'nowhere' is no address"),
+        (["node", "--me", "ana", "--peer", "ana"], "ana is named twice"),
+        (["node", "--me", "ana", "--listen", "7000"], "listen: '7000' is no address"),
+        (["chat", "--me", "ana", "--protocol", "hcg"], "hcg"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["antecede", *words])
+    began = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert time.monotonic() - began < 15, "it was found out before anything was started"
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1, err
+    assert said in err
+
+
+class Node:
+    """A process whose lines come by as they are printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.out, self.err = (self._lines(pipe) for pipe in (process.stdout, process.stderr))
+
+    @staticmethod
+    def _lines(pipe: IO[str] | None) -> queue.Queue[str]:
+        lines: queue.Queue[str] = queue.Queue()
+
+        def read() -> None:
+            for line in pipe or ():
+                lines.put(line.rstrip("\n"))
+
+        threading.Thread(target=read, daemon=True).start()
+        return lines
+
+    def says(self, line: str) -> None:
+        pipe = self.process.stdin
+        assert pipe is not None
+
+        def write() -> None:
+            with suppress(BrokenPipeError):
+                pipe.write(line + "\n")
+                pipe.flush()
+
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        writing.join(30)
+
+    def hears(self) -> Any:
+        return json.loads(self.out.get(timeout=30))
+
+
+@contextmanager
+def node(*words: str, stdin: Any = subprocess.PIPE) -> Iterator[Node]:
+    process = subprocess.Popen(
+        [*ANTECEDE, "node", *words, "--say", "--json", "--no-log"],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Node(process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The settings of Ana and Bo, at two free ports."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in (one, other)]
+    made = []
+    for me, you, mine, yours in (("ana", "bo", *ports), ("bo", "ana", *reversed(ports))):
+        made.append(tmp_path / f"{me}.toml")
+        made[-1].write_text(
+            f'group = "room"\nme = "{me}"\nlisten = ":{mine}"\npeers = ["{you}@127.0.0.1:{yours}"]\n'
+            f'store = "{me}.db"\n[rough]\ndelay = "0-5ms"\n'
+        )
+    return made[0], made[1]
+
+
+def message(origin: str, seq: int, body: Any, *causes: str) -> dict[str, Any]:
+    return {"origin": origin, "seq": seq, "body": body, "causes": list(causes), "redelivered": False}
+
+
+def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with node(str(files[0])) as ana, node(str(files[1]), "--trace", str(tmp_path / "trace")) as bo:
+        assert ana.err.get(timeout=30).startswith("ana of room at 127.0.0.1:")
+        ana.says("shall we?")
+        assert bo.hears() == message("ana", 1, "shall we?")
+        bo.says("yes! — gladly")
+        assert ana.hears() == message("bo", 1, "yes! — gladly", "ana:1")
+        # A line longer than any buffer, and one after it.
+        ana.says("x" * 200_000)
+        ana.says("")
+        assert bo.hears() == message("ana", 2, "x" * 200_000, "bo:1")
+        assert bo.hears() == message("ana", 3, "", "ana:2")
+        for each in (ana, bo):
+            each.process.send_signal(signal.SIGTERM)
+            assert each.process.wait(30) == 0
+    assert (tmp_path / "ana.db").exists()
+    with node(str(files[0])) as ana, node(str(files[1])) as bo:
+        bo.says("after a night")
+        assert ana.hears() == message("bo", 2, "after a night", "ana:3")
+
+
+def test_a_node_says_the_lines_of_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("one\ntwo\nthree without an end")
+    with (tmp_path / "lines").open() as file, node(str(files[0]), stdin=file), node(str(files[1])) as bo:
+        assert [bo.hears()["body"] for _ in range(3)] == ["one", "two", "three without an end"]
+
+
+def test_a_line_that_cannot_be_said_ends_the_node_with_the_reason(files: tuple[Path, Path]) -> None:
+    with node(str(files[0])) as ana:
+        ana.says("x" * 9_000_000)
+        assert ana.process.wait(30) == 2
+        said = [ana.err.get(timeout=10) for _ in range(2)]
+        assert said[1].startswith("error: body: 9,000,000 bytes; a message has ")
