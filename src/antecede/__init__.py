@@ -7,20 +7,35 @@ brings is imported when it is first used, with a hint if it is not installed.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from antecede.node.commits import StoreError as StoreError
     from antecede.node.group import Group as Group
+    from antecede.node.group import Held as Held
+    from antecede.node.group import Id as Id
     from antecede.node.group import Message as Message
+    from antecede.node.group import Notice as Notice
     from antecede.node.group import join as join
+    from antecede.node.settings import Member as Member
+    from antecede.node.settings import Rough as Rough
 
 __version__ = "0.1.0"
-_LIVE = ("Group", "Message", "join")
+_LIVE = {
+    "Group": "group",
+    "Held": "group",
+    "Id": "group",
+    "Member": "settings",
+    "Message": "group",
+    "Notice": "group",
+    "Rough": "settings",
+    "StoreError": "commits",
+    "join": "group",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LIVE:
-        from antecede.node import group
-
-        return getattr(group, name)
+        return getattr(import_module(f"antecede.node.{_LIVE[name]}"), name)
     raise AttributeError(f"module 'antecede' has no attribute '{name}'")

@@ -82,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether what is accepted has reached the disk, so that it survives the machine, too."""
     trace: str | None = None
     """A folder for a trace of all that this member does."""
-    limit: int = 64 * 1024 * 1024
+    limit: int = 32 * 1024 * 1024
     """Bytes of messages, sent or taken here and not known to be everywhere, at which `broadcast` waits."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
