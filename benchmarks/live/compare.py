@@ -45,15 +45,17 @@ def free_port(count: int = 1) -> int:
             return port
 
 
-async def members(commands: list[list[str]], plan: Plan) -> Result:
+async def members(commands: list[list[str]], plan: Plan, pause: float = 0.0) -> Result:
     """Start a member by each command, let them go together, and put together what they report."""
     pipe = asyncio.subprocess.PIPE
-    processes = [
-        await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, limit=1 << 24
+    processes = []
+    for command in commands:
+        processes.append(
+            await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, limit=1 << 24
+            )
         )
-        for command in commands
-    ]
+        await asyncio.sleep(pause)
 
     async def line(process: asyncio.subprocess.Process, mark: bytes) -> bytes:
         while process.stdout is not None:
@@ -147,7 +149,8 @@ async def jgroups(plan: Plan, total: bool) -> Result:
             mine = folder / f"stack{me}.xml"
             mine.write_text(stack.replace('bind_port="7800"', f'bind_port="{port + me}"'))
             commands.append([*java, str(mine), *map(str, (me, plan.size, share, plan.payload))])
-        return await members(commands, plan)
+        # Members that start together form groups of their own, and merge only after half a minute.
+        return await members(commands, plan, pause=7.0)
 
 
 def contenders() -> dict[str, Callable[[Plan], object]]:

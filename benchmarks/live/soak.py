@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import os
 import sys
 import tempfile
 import time
@@ -19,6 +20,8 @@ from antecede.node.cluster import Plan, run
 
 HERE = Path(__file__).parent
 _SAMPLE_SECONDS = 2.0
+LIMIT = 4 * 1024 * 1024
+"""Small, so that a flat line is seen to be the limit's doing and not that of a short run."""
 
 
 def resident(pid: int) -> int:
@@ -31,14 +34,14 @@ def resident(pid: int) -> int:
 
 
 def workers() -> list[int]:
-    """The processes of the cluster."""
+    """The processes of the cluster: this one's children."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command = (folder / "cmdline").read_bytes()
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        if b"antecede.node.worker" in command:
+        if parent == os.getpid():
             found.append(int(folder.name))
     return found
 
@@ -103,7 +106,7 @@ def drawn(rows: list[tuple[float, int, float, float, float]], plan: Plan) -> str
 def main() -> None:
     messages = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     size = int(sys.argv[2]) if len(sys.argv) > 2 else 4
-    plan = Plan(size=size, messages=messages, seconds=0.0, sync=False)
+    plan = Plan(size=size, messages=messages, seconds=0.0, sync=False, limit=LIMIT)
     with tempfile.TemporaryDirectory(prefix="antecede-soak-") as folder:
         rows = asyncio.run(sampled(plan, Path(folder)))
     with (HERE / "soak.csv").open("w", newline="") as file:

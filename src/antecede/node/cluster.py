@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     internal: int = 0
     """Behind each super peer."""
     sync: bool = True
+    limit: int = 32 * 1024 * 1024
     seed: int = 0
     patience: float = 60.0
     """Seconds without any progress after which something is stuck."""
@@ -111,6 +112,7 @@ def configure(plan: Plan, folder: Path, trace: Path | None) -> list[Settings]:
                 web=web[me] if me in supers else None,
                 store=str(folder / f"{me}.db"),
                 sync=plan.sync,
+                limit=plan.limit,
                 trace=str(trace) if trace else None,
                 rough={"delay": plan.delay, "loss": plan.loss, "cut_every": plan.cut_every, "seed": rank},
             )

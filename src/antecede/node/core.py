@@ -29,6 +29,8 @@ from antecede.protocols.flat import MOST_AHEAD
 _MOST_FOUND = 1 << 20
 """Bytes of packets that one request is answered with."""
 _MOST_WANTED = 1_000
+MANY_PACKETS = 256
+"""From so many on, what a partner has not confirmed is looked through for what it does not need any more."""
 _ENTRY_BYTES = 100
 """What a message that is not stable costs besides its own bytes, roughly."""
 
@@ -92,6 +94,8 @@ class Outbox:
         self.last = 0
         self.stored = 0
         """Up to which number the journal has them apart from its log."""
+        self.emptied = 0
+        """Up to which number packets were looked at that everybody may have by now."""
 
     def put(self, number: int, data: bytes) -> None:
         if number > self.confirmed:
@@ -205,6 +209,11 @@ class Core:
             return False
         if number > self.seen[link] + 1:
             raise RemoteError(f"packet {number} came after packet {self.seen[link]}")
+        if not data:
+            # Overtaken: all that was in it has come by other ways, to everybody.
+            self._write("receive", now, data, link, number)
+            self.seen[link] = number
+            return True
         packet, messages = self._sound(data)
         # What only controls may free what is held, which then comes again after a crash only if this does.
         held = None if messages or not self.logged else {wait.message for wait in self.protocol.waiting()}
@@ -426,7 +435,7 @@ class Core:
     def learn(self, link: int, rows: dict[int, dict[int, int]]) -> None:
         """A partner tells how far members are."""
         for member, counts in rows.items():
-            if not 0 <= member < self.size or (self.complete and member != link):
+            if not 0 <= member < self.size:
                 raise RemoteError(f"it speaks for member {member}")
             for origin, count in counts.items():
                 if not 0 <= origin < self.size or count < 0:
@@ -436,10 +445,14 @@ class Core:
                 if member != self.me:
                     self._note(member, origin, count)
 
-    def news(self, told: dict[int, list[int]]) -> dict[int, dict[int, int]]:
-        """What has changed in `known` since `told`, which is brought up to date."""
+    def news(self, told: dict[int, list[int]], turn: int) -> dict[int, dict[int, int]]:
+        """What has changed in `known` since `told`, which is brought up to date.
+
+        Where everybody talks to everybody, that is this member's own row and, in turn, one of another: a
+        partner hears of those that it has a slow link to, and the bytes stay O(members).
+        """
         rows: dict[int, dict[int, int]] = {}
-        for member in [self.me] if self.complete else range(self.size):
+        for member in {self.me, turn % self.size} if self.complete else range(self.size):
             row, before = self.known[member], told.setdefault(member, [0] * self.size)
             if row != before:
                 rows[member] = {o: n for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old}
@@ -484,6 +497,20 @@ class Core:
                     packets.setdefault(id(data), data)
                     room -= len(data)
         return list(packets.values())
+
+    def skip_stable(self) -> None:
+        """Empty packets for slow partners whose messages everybody has by now: others have handed them on."""
+        if not self.asks:
+            return
+        for box in self.outboxes.values():
+            box.emptied = max(box.emptied, box.confirmed)
+            while box.emptied < box.last and len(box.packets) > MANY_PACKETS:
+                data = box.packets[box.emptied + 1]
+                messages = self.protocol.decode(data).carries() if data else ()
+                if data and not (messages and all(seq <= self.stable[origin] for origin, seq in messages)):
+                    break
+                box.packets[box.emptied + 1] = b""
+                box.emptied += 1
 
     def holders(self, message: MessageId) -> list[int]:
         """The members that are known to have a message."""

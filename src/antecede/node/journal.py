@@ -32,6 +32,9 @@ from antecede.errors import InputError
 VERSION = 1
 _APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
 _TAKEN = struct.Struct("<q")
+_MOST_WAL = 1 << 22
+_PAGES_BACK = 2_000
+"""How many empty pages go back to the file system with a new image, at most."""
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE log (place INTEGER PRIMARY KEY, rows BLOB);
@@ -95,7 +98,10 @@ class Journal:
             new = empty and self._base.execute("PRAGMA application_id").fetchone() == (0,)
             if not new:
                 self._refuse_foreign(identity)
+            if new:
+                self._base.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute(f"PRAGMA journal_size_limit = {_MOST_WAL}")
             self._base.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             self._taken = _mapped(self.path.with_name(self.path.name + "-taken"), new)
             if new:
@@ -168,6 +174,8 @@ class Journal:
                 self._base.execute("INSERT INTO log (rows) VALUES (?)", (_encoder.encode(rows),))
             if changes is not None:
                 self._replace(changes)
+        if changes is not None:
+            self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
 
     def _replace(self, changes: Changes) -> None:
         run, many = self._base.execute, self._base.executemany

@@ -108,6 +108,7 @@ class Links:
         if settings.web is not None and self._security.is_on and self._security.web is None:
             raise InputError("web: phones show a token; there is no token.key in the folder of keys")
         self._unnamed = 0
+        self._turn = 0
         self._greetings, self._greeted_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
         self._resting_until = 0.0
         self.listening: str | None = None
@@ -166,7 +167,7 @@ class Links:
         words = [
             link.wire.write([encode(Have(rows))])
             for link in self.links.values()
-            if link.wire is not None and (rows := self._core.news(link.told))
+            if link.wire is not None and (rows := self._core.news(link.told, self._turn))
         ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PARTING_SECONDS):
@@ -492,10 +493,12 @@ class Links:
 
     def gossip(self, now: int, patience: int) -> None:
         """Tell partners how far this member knows everybody to be, and ask for what has gone astray."""
+        self._core.skip_stable()
+        self._turn += 1
         for link in self.links.values():
             if link.wire is None:
                 continue
-            if rows := self._core.news(link.told):
+            if rows := self._core.news(link.told, self._turn):
                 link.tell(Have(rows))
             self._keep_alive(link, link.wire)
         wanted = self._core.wanted(now, patience, self.connected())
