@@ -223,7 +223,7 @@ def test_a_member_that_breaks_the_rules_is_cut_off_and_disturbs_nobody() -> None
         async with together(*members) as (ana, bo, eve):
             await eve.aclose()
             at_ana, at_bo = Ear(ana), Ear(bo)
-            for body in (b"", b"\x93\x01\x02\x03", b"x" * 1000):
+            for body in (b"\x00", b"\x93\x01\x02\x03", b"x" * 1000):
                 reader, writer = await called(ana)
                 # She never had a conversation here, so this is her first store.
                 writer.write(framed([encode(greeting(me="eve", members=members, store="eve"))]))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import ssl
 import time
@@ -153,6 +154,7 @@ class Links:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
+        self._resting_until = math.inf
         await self._part()
         tasks = list(self._tasks)
         for task in tasks:
@@ -169,9 +171,14 @@ class Links:
             for link in self.links.values()
             if link.wire is not None and (rows := self._core.news(link.told, self._turn))
         ]
+        # Not cut off: a socket that is closed with something unread takes back what it has sent.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PARTING_SECONDS):
                 await asyncio.gather(*words, return_exceptions=True)
+                ends = [link.wire.finish() for link in self.links.values() if link.wire is not None]
+                await asyncio.gather(*ends, return_exceptions=True)
+                while self.connected():
+                    await asyncio.sleep(0.01)
 
     def rest(self, seconds: float) -> None:
         """Break all connections and make none for a while."""

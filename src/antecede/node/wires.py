@@ -24,6 +24,10 @@ class Wire(Protocol):
 
     async def write(self, frames: list[bytes]) -> None: ...
 
+    async def finish(self) -> None:
+        """Say nothing more; what was said still arrives."""
+        ...
+
     def abort(self) -> None:
         """End it at once."""
         ...
@@ -61,6 +65,12 @@ class TcpWire:
     async def write(self, frames: list[bytes]) -> None:
         self._writer.write(framed(frames))
         await self._writer.drain()
+
+    async def finish(self) -> None:
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        else:
+            self._writer.close()
 
     def abort(self) -> None:
         self._writer.transport.abort()
@@ -101,6 +111,9 @@ class WebWire:
                 await self._socket.send(frame)
         except exceptions.ConnectionClosed as error:
             raise ConnectionResetError("the other side closed the connection") from error
+
+    async def finish(self) -> None:
+        await self._socket.close()
 
     def abort(self) -> None:
         self._socket.transport.abort()
@@ -149,6 +162,11 @@ class RoughWire:
                 await asyncio.sleep(due - asyncio.get_running_loop().time())
                 await self._inner.write(frames)
         self._inner.abort()
+
+    async def finish(self) -> None:
+        while not self._due.empty() and not self._carrier.done():
+            await asyncio.sleep(0.01)
+        await self._inner.finish()
 
     def abort(self) -> None:
         self._carrier.cancel()
