@@ -266,7 +266,7 @@ def test_a_token_is_made_as_the_page_says() -> None:
 
 
 def test_with_keys_it_shows_a_token_and_reads_why_one_is_refused(tmp_path: Path) -> None:
-    make_keys(tmp_path, "room", ["sue", "ext"], ["lib"], 1, {})
+    make_keys(tmp_path, "room", ["sue", "ext"], ["lib"], 1, {}, ["sue"])
     key, now = (tmp_path / "token.key").read_bytes(), int(time.time())
 
     async def test() -> None:

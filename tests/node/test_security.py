@@ -28,15 +28,17 @@ GROUP = "the room"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of a group, and some that are no good for it."""
     made = tmp_path_factory.mktemp("keys")
-    keys.make(made / "right", GROUP, ["ana", "bo", "sue"], ["phone"], 30, {"sue": ["sue.example", "::1"]})
-    keys.make(made / "old", GROUP, [], [], 30, {})
-    keys.make(made / "other authority", GROUP, ["bo"], ["phone"], 30, {})
+    keys.make(
+        made / "right", GROUP, ["ana", "bo", "sue"], ["phone"], 30, {"sue": ["sue.example", "::1"]}, ["sue"]
+    )
+    keys.make(made / "old", GROUP, [], [], 30, {}, [])
+    keys.make(made / "other authority", GROUP, ["bo"], ["phone"], 30, {}, [])
     # The same authority: one whose time is over, and one for another group.
     for name, group, days in (("expired", GROUP, -0.5), ("elsewhere", "another room", 30)):
         (made / name).mkdir()
         for file in ("authority.key", "ca.pem", "token.key"):
             (made / name / file).write_bytes((made / "right" / file).read_bytes())
-        keys.make(made / name, group, ["bo"], ["phone"], days, {})
+        keys.make(made / name, group, ["bo"], ["phone"], days, {}, [])
     (made / "old").rename(made / "nothing")
     return made
 
@@ -210,10 +212,10 @@ def test_tokens_end_and_cannot_be_altered() -> None:
 
 
 def test_keys_are_added_and_never_made_anew(tmp_path: Path) -> None:
-    first = keys.make(tmp_path, GROUP, ["ana"], [], 30, {})
+    first = keys.make(tmp_path, GROUP, ["ana"], [], 30, {}, [])
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert [each.name for each in first] == ["ana"]
-    assert [each.name for each in keys.make(tmp_path, GROUP, ["ana", "bo"], [], 30, {})] == ["bo"]
+    assert [each.name for each in keys.make(tmp_path, GROUP, ["ana", "bo"], [], 30, {}, [])] == ["bo"]
     assert all(file.read_bytes() == data for file, data in before.items())
     secret = [file for file in tmp_path.rglob("*") if file.name in ("key.pem", "authority.key", "token.key")]
     assert {oct(file.stat().st_mode & 0o777) for file in secret} == {"0o600"}
@@ -225,7 +227,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) -> None:
-    made = run("k", "ana", "sue", "--phone", "phone", "--host", "sue=sue.example", cwd=tmp_path)
+    made = run("k", "ana", "--super", "sue", "--phone", "phone", "--host", "sue=sue.example", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()

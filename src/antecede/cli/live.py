@@ -130,6 +130,12 @@ def keys(
         list[str] | None, typer.Argument(metavar="NAME…", help="Members that get a certificate.")
     ] = None,
     group: Annotated[str, typer.Option("--group", help="The group they are for, and for no other.")] = "room",
+    super_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--super", help="A super peer: it gets a certificate, and checks tokens. May be repeated."
+        ),
+    ] = None,
     phone: Annotated[
         list[str] | None,
         typer.Option(help="A member behind a super peer: it gets a token. May be repeated."),
@@ -145,20 +151,24 @@ def keys(
 ) -> None:
     """Make a small authority and keys for a group's members: encrypted links, and nobody else gets in.
 
-    antecede keys keys ana bo sue --phone phone; then keys = "keys/ana" in ana's configuration, and so on.
+    antecede keys keys ana bo --super sue --phone phone; then keys = "keys/ana" for ana, and so on.
     Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members.
     """
     making = require("antecede.node.keys", "live")
     if secret:
-        if servers or phone or host:
+        if servers or super_ or phone or host:
             raise typer.BadParameter("--secret makes one file for everybody; it takes no names")
         making.new_secret(where)
         show.out.print(f'a shared key is in {where}; give it to every member: secret = "{where}"')
         return
-    if not servers:
+    servers = servers or []
+    if not (servers or super_ or phone):
         raise typer.BadParameter(
             "name the members that get a certificate, such as: antecede keys keys ana bo"
         )
+    servers = [*servers, *(super_ or [])]
+    if phone and not super_ and not list(where.glob("*/token.key")):
+        raise typer.BadParameter("--phone: name the super peer that it is behind, with --super")
     hosts: dict[str, list[str]] = {}
     for each in host or []:
         name, equals, place = each.partition("=")
@@ -167,7 +177,7 @@ def keys(
         hosts.setdefault(name, []).append(place)
     for name in [*servers, *(phone or [])]:
         check_name(name)
-    made = making.make(where, group, servers, phone or [], days, hosts)
+    made = making.make(where, group, servers, phone or [], days, hosts, super_ or [])
     for each in made:
         what = "token" if (each / "token").exists() else "certificate"
         show.out.print(f'{each.name}: {what}; keys = "{each}"', soft_wrap=True)

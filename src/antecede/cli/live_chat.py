@@ -97,9 +97,11 @@ async def _listen(group: Group) -> None:
 
 
 async def _watch(group: Group) -> None:
+    said = ""
     async for notice in group.events():
-        if text := _news(notice):
+        if (text := _news(notice)) != said:
             _tell(text)
+        said = text
 
 
 def _news(notice: Notice) -> str:

@@ -21,6 +21,7 @@ import msgspec
 
 from antecede.errors import AntecedeError, InputError
 from antecede.node.bodies import Body, Envelope, unwrap, wrap
+from antecede.node.frames import MOST_BYTES
 from antecede.node.journal import Changes, Journal, Row
 from antecede.order import MessageId, Window
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError
@@ -29,6 +30,8 @@ from antecede.protocols.flat import MOST_AHEAD
 _MOST_FOUND = 1 << 20
 """Bytes of packets that one request is answered with."""
 _MOST_WANTED = 1_000
+MOST_PACKET = MOST_BYTES // 2 + (1 << 20)
+"""The longest body and its control information: a frame has room for it, however it is passed on."""
 MANY_PACKETS = 256
 """From so many on, what a partner has not confirmed is looked through for what it does not need any more."""
 _ENTRY_BYTES = 100
@@ -138,6 +141,8 @@ class Core:
         self.complete = type(protocol).partners is Protocol.partners
         """Whether all members talk to each other, so that each can speak for itself. That this one does is
         not enough: a super peer must pass on how far those behind it are."""
+        self.led = protocol.led()
+        """Partners that hear of the group through this member alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
 
@@ -244,6 +249,8 @@ class Core:
 
     def _sound(self, data: bytes) -> tuple[Packet, tuple[MessageId, ...]]:
         """A packet whose messages can be, and those; the protocol looks at the rest."""
+        if len(data) > MOST_PACKET:
+            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MOST_PACKET}")
         packet = self.protocol.decode(data)
         messages = packet.carries()
         for origin, seq in messages:
@@ -435,13 +442,17 @@ class Core:
     def learn(self, link: int, rows: dict[int, dict[int, int]]) -> None:
         """A partner tells how far members are."""
         for member, counts in rows.items():
-            if not 0 <= member < self.size:
+            if not 0 <= member < self.size or (member != link and link in self.led):
                 raise RemoteError(f"it speaks for member {member}")
             for origin, count in counts.items():
                 if not 0 <= origin < self.size or count < 0:
                     raise RemoteError(f"it counts messages of member {origin}")
                 if origin == self.me and count > self.known[self.me][self.me]:
                     raise RemoteError(f"it has message {count} of this member, which has sent fewer")
+                if link in self.led and origin != link and count > self.arrived[origin].base:
+                    raise RemoteError(
+                        f"it has message {count} of member {origin}, which has not come by here"
+                    )
                 if member != self.me:
                     self._note(member, origin, count)
 

@@ -496,7 +496,9 @@ class Group:
 
     def _changed(self) -> None:
         """The core has heard something."""
-        if self._core.is_unwritten and self._failure is None:
+        if self._journal is None:
+            self._links.awaken()
+        elif self._core.is_unwritten and self._failure is None:
             self._commits.soon()
         self._something.set()
         self._room.set()

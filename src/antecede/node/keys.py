@@ -28,11 +28,18 @@ _LONG = 3650
 
 
 def make(
-    folder: Path, group: str, servers: list[str], phones: list[str], days: float, hosts: dict[str, list[str]]
+    folder: Path,
+    group: str,
+    servers: list[str],
+    phones: list[str],
+    days: float,
+    hosts: dict[str, list[str]],
+    supers: list[str],
 ) -> list[Path]:
     """A folder of keys for each member; the authority's own key stays in `folder`.
 
-    Run again, it makes what is missing and leaves what is there, so members can be added.
+    Only `supers` get the key that tokens are checked with, as who has it can make tokens, too. Run again, it
+    makes what is missing and leaves what is there, so members can be added.
     """
     folder.mkdir(parents=True, exist_ok=True)
     key = _authority_key(folder / _AUTHORITY_KEY)
@@ -48,8 +55,9 @@ def make(
         mine.mkdir(exist_ok=True)
         _copy(folder / CA, mine / CA)
         _write_certificate(mine, key, issuer, Identity(group, name), days, hosts.get(name, []))
-        _write(mine / TOKEN_KEY, token_key, secret=True)
         made.append(mine)
+    for name in supers:
+        _write(folder / name / TOKEN_KEY, token_key, secret=True)
     for name in phones:
         mine = folder / name
         mine.mkdir(exist_ok=True)

@@ -58,6 +58,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_UNNAMED = 64
 """Connections that have not greeted yet; more are not let in."""
 _GREETINGS_A_SECOND = 50.0
+_SAY_AGAIN_SECONDS = 60.0
+_MOST_SAID = 1_000
 
 
 class Link:
@@ -108,6 +110,7 @@ class Links:
         self._security = Security(settings)
         if settings.web is not None and self._security.is_on and self._security.web is None:
             raise InputError("web: phones show a token; there is no token.key in the folder of keys")
+        self._said: dict[tuple[str, str], float] = {}
         self._unnamed = 0
         self._turn = 0
         self._greetings, self._greeted_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
@@ -242,7 +245,13 @@ class Links:
 
     def _refuse(self, who: str, reason: str, stage: str) -> None:
         self._counts[f"rejected {stage}"] += 1
-        log.warning("refused %s: %s", who, reason, extra={"peer": who})
+        # Whoever is refused tries again: it is said once a minute.
+        said = (who.rpartition(":")[0] or who, reason)
+        if time.monotonic() - self._said.get(said, -math.inf) > _SAY_AGAIN_SECONDS:
+            if len(self._said) > _MOST_SAID:
+                self._said.clear()
+            self._said[said] = time.monotonic()
+            log.warning("refused %s: %s", who, reason, extra={"peer": who})
         self._notice("refused", who, reason)
 
     async def _let_in(self, wire: Wire) -> None:
@@ -314,6 +323,9 @@ class Links:
 
     async def _hear(self, wire: Wire, called: Link | None) -> Greeting:
         if called is not None:
+            if self._security.is_on:
+                # Before anything is said: a greeting may hold a token.
+                self._is(Identity(self._settings.group, called.name), identity(wire.info("peercert")))
             await wire.write([encode(self._greeting(called))])
         theirs = decode(await wire.read())
         if isinstance(theirs, Refusal):
@@ -325,8 +337,11 @@ class Links:
 
     async def _agree(self, wire: Wire, called: Link | None, theirs: Greeting) -> Link:
         try:
-            link = self._checked(theirs, called)
+            # Proof comes first: a stranger is told nothing of the group.
             self._prove(wire, theirs, called)
+            link = self._checked(theirs, called)
+            if called is None and isinstance(wire, WebWire) and link.peer not in self._core.led:
+                raise RemoteError(f"{theirs.me} is not behind {self._settings.me}: the web is for those")
             self._can_go_on(link, theirs)
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
@@ -341,12 +356,18 @@ class Links:
         """Whether it is who it says: by its certificate, or by its token if it has called over the web."""
         if not self._security.is_on:
             return
+        named = Identity(self._settings.group, theirs.me)
         if called is None and isinstance(wire, WebWire):
-            who, by = checked(self._security.token_key or b"", theirs.token, time.time()), "token"
+            self._is(named, checked(self._security.token_key or b"", theirs.token, time.time()), "token")
         else:
-            who, by = identity(wire.info("peercert")), "certificate"
-        if who != Identity(self._settings.group, theirs.me):
-            raise RemoteError(f"it says to be {theirs.me}; its {by} is for {who.name} of group '{who.group}'")
+            self._is(named, identity(wire.info("peercert")))
+
+    @staticmethod
+    def _is(named: Identity, proven: Identity, by: str = "certificate") -> None:
+        if named != proven:
+            raise RemoteError(
+                f"it says to be {named.name}; its {by} is for {proven.name} of group '{proven.group}'"
+            )
 
     def _checked(self, theirs: Greeting, called: Link | None) -> Link:
         """The link that a greeting is for, or why there is none."""
@@ -362,6 +383,8 @@ class Links:
                 f"it uses protocol {theirs.protocol}, {settings.me} uses {self._roster.protocol.name}"
             )
         if theirs.members != mine:
+            if sorted(theirs.members) == sorted(mine):
+                raise RemoteError("it puts the members into another order; docs/wire.md says which")
             more = ", ".join(sorted(set(theirs.members) - set(mine))) or "nobody else"
             less = ", ".join(sorted(set(mine) - set(theirs.members))) or "nobody else"
             raise RemoteError(f"it knows other members: {more} there, {less} at {settings.me}")
@@ -414,6 +437,9 @@ class Links:
             reason = link.reason or _why(error)
         except RemoteError as error:
             reason = f"it broke the rules: {error}"
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_PARTING_SECONDS):
+                    await wire.write([encode(Refusal(str(error)))])
             raise
         finally:
             writer.cancel()
@@ -495,6 +521,8 @@ class Links:
             elif isinstance(frame, Refusal):
                 # The one who called greets first, so it is the last to find something wrong.
                 raise RemoteError(f"it refuses: {frame.reason[:500]}")
+            elif isinstance(frame, Refusal):
+                raise RemoteError(f"it cuts off: {frame.reason[:500]}")
             elif not isinstance(frame, Beat):
                 raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
 

@@ -208,6 +208,10 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         """The peers that packets go to or come from."""
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
+    def led(self) -> frozenset[int]:
+        """The partners to which everything comes through this member."""
+        return frozenset()
+
     def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
         """What to receive, and from which peer, if another member hands on a packet of a message that went
         astray with its sender; nothing if such packets are of no use to this one."""

@@ -148,6 +148,9 @@ class Freescale(Protocol):
     def partners(self) -> tuple[int, ...]:
         return self.role.partners()
 
+    def led(self) -> frozenset[int]:
+        return frozenset(self.role.inside) if isinstance(self.role, Super) else frozenset()
+
     def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
         """Only the external group's packets: behind a super peer all comes from it."""
         if isinstance(packet, Across) and not isinstance(self.role, Internal):
