@@ -112,6 +112,11 @@ class Security:
     def _from_folder(self, folder: Path) -> None:
         if not (folder / CA).exists():
             raise InputError(f"keys: {folder} has no {CA}; antecede keys makes such folders")
+        if not (folder / CERTIFICATE).exists() and not (folder / TOKEN).exists():
+            raise InputError(
+                f"keys: {folder} has neither {CERTIFICATE} nor {TOKEN}; name the folder of one member, "
+                f"such as {folder / 'ana'}"
+            )
         self.client = _client(folder / CA)
         if (folder / CERTIFICATE).exists():
             for context in (self._serve(folder / CA), self.client):
