@@ -119,6 +119,16 @@ def test_text_files_get_the_types_that_ids_need(spark: SparkSession, tmp_path: P
     assert rows_of(tmp_path / "c, d" / "outcome=ordered")[0]["room"] == "a"
 
 
+def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Ids that begin and end with the number of their place, which once was trimmed off them."""
+    table = tmp_path / "commits.csv"
+    table.write_text("node,parents\n2c2,0a0 ;  1b1\n1b1,0a0\n0a0,\n")
+    found = told("order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", ";")
+    assert counts(found) == {"rows": 3, "ordered": 3}
+    ordered = rows_of(tmp_path / "a" / "outcome=ordered")
+    assert [row["parents"] or [] for row in ordered] == [[], ["0a0"], ["0a0", "1b1"]]
+
+
 def test_what_a_person_sees(spark: SparkSession, tmp_path: Path) -> None:
     lines = write_lines(tmp_path / "chat.jsonl", CHAT)
     shown = said("order", lines, "--out", tmp_path / "out", *IDS).splitlines()

@@ -231,8 +231,18 @@ def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) ->
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()
+    assert "ana: its certificate is left as it is" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "phone: token" in run("k", "--phone", "phone", "--days", "3", cwd=tmp_path).stdout
+    with pytest.raises(InputError, match="name the folder of one member"):
+        Security(Settings.of(group=GROUP, me="ana", keys=tmp_path / "k"))
     assert run("room.secret", "--secret", cwd=tmp_path).returncode == 0
-    for wrong in (["room.secret", "--secret"], ["k"], ["k", "../ana"], ["k", "ana", "--host", "bo=x"]):
+    for wrong in (
+        ["room.secret", "--secret"],
+        ["k"],
+        ["k", "../ana"],
+        ["k", "ana", "--host", "bo=x"],
+        ["k", "bo", "--days", "-1"],
+    ):
         refused = run(*wrong, cwd=tmp_path)
         assert refused.returncode == 2, refused.stdout
         assert "Traceback" not in refused.stderr

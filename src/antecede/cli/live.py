@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Config = Annotated[
     Path | None,
-    typer.Argument(metavar="[CONFIG]", help="A TOML file with the settings below; see docs/live.md."),
+    typer.Argument(
+        metavar="[CONFIG]", help="A TOML file with these settings and others, as keys; see docs/live.md."
+    ),
 ]
 GroupName = Annotated[str | None, typer.Option("--group", help="The group's name.")]
 Me = Annotated[str | None, typer.Option(help="This member's name.")]
@@ -41,7 +43,10 @@ Listen = Annotated[
     str | None, typer.Option(help="host:port for those who call; :port for this machine only.")
 ]
 Web = Annotated[str | None, typer.Option(help="The same for WebSockets, at a super peer.")]
-Store = Annotated[str | None, typer.Option(help="The file that keeps what was accepted; without it, memory.")]
+Store = Annotated[
+    str | None,
+    typer.Option(help="The file that keeps what was accepted; without it a member cannot come back."),
+]
 Trace = Annotated[str | None, typer.Option(help="A folder for a trace of what happens, for antecede audit.")]
 
 
@@ -107,9 +112,9 @@ def chat(
 ) -> None:
     """Talk in a terminal. An answer never comes before what it answers; what must wait is shown as such.
 
-    In one terminal: antecede chat --me ana --listen :7000 --peer bo@127.0.0.1:7001
+    In one terminal: antecede chat --me ana --listen :7000 --peer bo@127.0.0.1:7001 --store ana.db
 
-    In another: antecede chat --me bo --listen :7001 --peer ana@127.0.0.1:7000
+    In another: antecede chat --me bo --listen :7001 --peer ana@127.0.0.1:7000 --store bo.db
     """
     from antecede.cli.live_chat import run
 
@@ -152,7 +157,8 @@ def keys(
     """Make a small authority and keys for a group's members: encrypted links, and nobody else gets in.
 
     antecede keys keys ana bo --super sue --phone phone; then keys = "keys/ana" for ana, and so on.
-    Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members.
+    Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members
+    and leaves certificates that are there; tokens are made anew.
     """
     making = require("antecede.node.keys", "live")
     if secret:
@@ -172,17 +178,21 @@ def keys(
     hosts: dict[str, list[str]] = {}
     for each in host or []:
         name, equals, place = each.partition("=")
-        if not equals or name not in servers:
+        if not equals or name not in (servers or []):
             raise typer.BadParameter(f"--host {each}: write NAME=HOST with the name of a member")
         hosts.setdefault(name, []).append(place)
-    for name in [*servers, *(phone or [])]:
+    if days <= 0:
+        raise typer.BadParameter(f"--days {days:g}: what is made would have expired already")
+    for name in [*(servers or []), *(phone or [])]:
         check_name(name)
     made = making.make(where, group, servers, phone or [], days, hosts, super_ or [])
     for each in made:
         what = "token" if (each / "token").exists() else "certificate"
         show.out.print(f'{each.name}: {what}; keys = "{each}"', soft_wrap=True)
-    if not made:
-        show.out.print(f"nothing to do: {where} has them all")
+    for name in servers or []:
+        if where / name not in made:
+            kept = f"{name}: its certificate is left as it is; for a new one, take {where / name} away first"
+            show.out.print(kept, soft_wrap=True)
 
 
 def cluster(

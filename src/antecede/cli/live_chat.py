@@ -53,7 +53,7 @@ async def _lines(group: Group) -> AsyncIterator[str]:
 
 
 def _state(group: Group) -> str:
-    connected = ", ".join(group.connected) or "nobody yet"
+    connected = ", ".join(group.connected) or "nobody"
     held = group.waiting()
     waits = f" · {len(held)} held: {_held(held[0])}" if held else ""
     return f" connected to {connected}{waits}"

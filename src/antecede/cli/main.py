@@ -23,8 +23,8 @@ from antecede.errors import AntecedeError
 
 app = typer.Typer(
     name="antecede",
-    help="Keeps a group's messages in cause-and-effect order: in simulation, and after the fact on Spark.",
-    epilog="Start with: antecede demo. Every command takes --json. "
+    help="Keeps a group's messages in cause-and-effect order: live, in simulation, after the fact on Spark.",
+    epilog="Start with: antecede demo. What prints results takes --json. "
     "Exit codes: 0 fine, 1 violations or failed runs, 2 bad input.",
     add_completion=False,
     rich_markup_mode="rich",

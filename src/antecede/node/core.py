@@ -144,7 +144,9 @@ class Core:
         self.led = protocol.led()
         """Partners that hear of the group through this member alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
-        self.asks = type(protocol).handed is not Protocol.handed and protocol.kind() != "internal"
+        self.leaf = protocol.kind() == "internal"
+        """Whether it hears of the group through one partner alone, which knows more of the others than it does."""
+        self.asks = type(protocol).handed is not Protocol.handed and not self.leaf
 
         self.causes: dict[int, int] = {}
         """What the next message will depend on immediately."""
@@ -463,7 +465,12 @@ class Core:
         partner hears of those that it has a slow link to, and the bytes stay O(members).
         """
         rows: dict[int, dict[int, int]] = {}
-        for member in {self.me, turn % self.size} if self.complete else range(self.size):
+        members: Iterable[int] = range(self.size)
+        if self.complete:
+            members = {self.me, turn % self.size}
+        elif self.leaf:
+            members = (self.me,)
+        for member in members:
             row, before = self.known[member], told.setdefault(member, [0] * self.size)
             if row != before:
                 rows[member] = {o: n for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old}

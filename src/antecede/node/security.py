@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import hashlib
 import hmac
 import ipaddress
+import logging
 import ssl
 import tempfile
 from pathlib import Path
@@ -28,6 +30,7 @@ from antecede.protocols.base import RemoteError
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
 """What a member's folder of keys may hold."""
 _SCHEME = "antecede:"
+log = logging.getLogger("antecede.node")
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +103,7 @@ class Security:
             raise InputError("keys and secret: give one of them")
         if settings.keys is not None:
             self._from_folder(Path(settings.keys))
+            _doubt(Path(settings.keys) / CERTIFICATE, Identity(settings.group, settings.me))
         elif settings.secret is not None:
             self._from_secret(settings)
         else:
@@ -112,6 +116,11 @@ class Security:
     def _from_folder(self, folder: Path) -> None:
         if not (folder / CA).exists():
             raise InputError(f"keys: {folder} has no {CA}; antecede keys makes such folders")
+        if not (folder / CERTIFICATE).exists() and not (folder / TOKEN).exists():
+            raise InputError(
+                f"keys: {folder} has neither {CERTIFICATE} nor {TOKEN}; name the folder of one member, "
+                f"such as {folder / 'ana'}"
+            )
         self.client = _client(folder / CA)
         if (folder / CERTIFICATE).exists():
             for context in (self._serve(folder / CA), self.client):
@@ -139,6 +148,24 @@ class Security:
         self.server.load_verify_locations(ca)
         self.server.verify_mode = ssl.CERT_REQUIRED
         return self.server
+
+
+def _doubt(certificate: Path, mine: Identity) -> None:
+    """Say at once what others will refuse."""
+    if not certificate.exists():
+        return
+    x509: Any = require("cryptography.x509", "live")
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except x509.ExtensionNotFound:
+        uris = []
+    if mine.uri() not in uris:
+        said = ", ".join(uris) or "nobody"
+        log.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, said, mine.uri())
+    if found.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        log.warning("keys: %s has expired: others will refuse it", certificate)
 
 
 def _client(ca: Path) -> ssl.SSLContext:

@@ -193,7 +193,8 @@ def _parted(name: str, split: str) -> Column:
     if not split:
         raise InputError("--split: say what is between two ids, as in --split ' '")
     parts = F.split(F.col(quoted(name)).cast("string"), re.escape(split))
-    return F.filter(F.transform(parts, F.trim), lambda part: part != "")
+    # Not F.trim itself: it takes two arguments, and transform would give it the place as what to trim away.
+    return F.filter(F.transform(parts, lambda part: F.trim(part)), lambda part: part != "")
 
 
 def _listed(values: Column, whole: bool) -> Column:
