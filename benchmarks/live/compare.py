@@ -132,6 +132,9 @@ async def jgroups(plan: Plan, total: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="antecede-jgroups-") as name:
         folder = Path(name)
         stack = zipfile.ZipFile(JGROUPS).read("tcp.xml").decode()
+        # As it ships, its pool has no queue and discards; what was last is then missing for most of a minute.
+        stack = stack.replace('thread_pool.queue_enabled="false"', 'thread_pool.queue_enabled="true"')
+        stack = stack.replace('thread_pool.queue_max_size="100"', 'thread_pool.queue_max_size="100000"')
         if total:
             stack = stack.replace("<UFC ", "<SEQUENCER/>\n    <UFC ", 1)
         (folder / "stack.xml").write_text(stack)

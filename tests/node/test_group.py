@@ -319,6 +319,8 @@ def test_at_the_limit_a_broadcast_waits_for_who_is_away() -> None:
             assert "cleo lags" in full.text
             assert not cleo.connected
             assert 0 < done < 60
+            with pytest.raises(TimeoutError):
+                await ana.broadcast("never", timeout=0.05)
             assert ana.unstable_bytes < 25_000
             await talking
             await until(lambda: ears[0].texts("room"))

@@ -13,6 +13,7 @@ messages that are not stable.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -145,7 +146,7 @@ class Core:
         """Partners that hear of the group through this member alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.leaf = protocol.kind() == "internal"
-        """Whether it hears of the group through one partner alone, which knows more of the others than it does."""
+        """Whether it hears of the group through one partner alone, which knows more of the others."""
         self.asks = type(protocol).handed is not Protocol.handed and not self.leaf
 
         self.causes: dict[int, int] = {}
@@ -171,6 +172,8 @@ class Core:
         self.unstable_bytes = 0
         self.unread_bytes = 0
         """What of them this member's own application has not taken: no other can make that room."""
+        self.most_unread = sys.maxsize
+        """More than so much is not taken in: no group that keeps to its limit comes to that."""
         self._newly_kept: list[MessageId] = []
 
         self.traced = traced
@@ -221,6 +224,10 @@ class Core:
             self._write("receive", now, data, link, number)
             self.seen[link] = number
             return True
+        if self.unread_bytes > self.most_unread:
+            raise RemoteError(
+                f"{self.unread_bytes} bytes wait here for causes or for the application already"
+            )
         packet, messages = self._sound(data)
         # What only controls may free what is held, which then comes again after a crash only if this does.
         held = None if messages or not self.logged else {wait.message for wait in self.protocol.waiting()}

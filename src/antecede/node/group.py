@@ -179,6 +179,8 @@ class Group:
             traced=settings.trace is not None,
             logged=settings.store is not None,
         )
+        # Each member has at most its limit under way, about; twice that is not a delay but an attack.
+        self._core.most_unread = 2 * len(self._names) * max(settings.limit, 1 << 20)
         self._journal: Journal | None = None
         self._commits: Commits
         self._links: Links
@@ -342,16 +344,18 @@ class Group:
 
     # Speaking
 
-    async def broadcast(self, body: Body) -> Id:
+    async def broadcast(self, body: Body, timeout: float | None = None) -> Id:
         """Say something to everybody; returns once it cannot be lost any more.
 
-        Waits while too much is on its way to members that are slow or away (`limit`). If it is cancelled, the
-        message may or may not have been accepted.
+        Waits while too much is on its way to members that are slow or away (`limit`); if that takes longer
+        than `timeout` seconds, it is a `TimeoutError` and nothing was said. If it is cancelled, the message
+        may or may not have been accepted.
         """
         self._check_open()
         core = self._core
         if core.unstable_bytes - core.unread_bytes > self.settings.limit:
-            await self._wait_for_room()
+            async with asyncio.timeout(timeout):
+                await self._wait_for_room()
         message = core.broadcast(body, time.time_ns())
         if self._journal is not None:
             await asyncio.shield(self._commits.soon())
