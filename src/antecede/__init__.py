@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from antecede.node.commits import StoreError as StoreError
     from antecede.node.group import Group as Group
-    from antecede.node.group import Held as Held
-    from antecede.node.group import Id as Id
-    from antecede.node.group import Message as Message
-    from antecede.node.group import Notice as Notice
-    from antecede.node.group import join as join
+    from antecede.node.joining import join as join
+    from antecede.node.messages import Held as Held
+    from antecede.node.messages import Id as Id
+    from antecede.node.messages import Message as Message
+    from antecede.node.messages import Notice as Notice
     from antecede.node.settings import Member as Member
     from antecede.node.settings import Rough as Rough
 
 __version__ = "0.1.0"
 _LIVE = {
     "Group": "group",
-    "Held": "group",
-    "Id": "group",
+    "Held": "messages",
+    "Id": "messages",
     "Member": "settings",
-    "Message": "group",
-    "Notice": "group",
+    "Message": "messages",
+    "Notice": "messages",
     "Rough": "settings",
     "StoreError": "commits",
-    "join": "group",
+    "join": "joining",
 }
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import antecede
-from antecede.node.group import Group, Message, Notice
+from antecede.node.group import Group
+from antecede.node.messages import Message, Notice
 
 PATIENCE = 10.0
 MEMBER = Path(__file__).parent / "live_member.py"

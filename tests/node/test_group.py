@@ -13,7 +13,8 @@ from live_groups import Ear, Relay, run, same, together, until
 
 import antecede
 from antecede.errors import InputError
-from antecede.node.group import Group, Id
+from antecede.node.group import Group
+from antecede.node.messages import Id
 from antecede.node.settings import Rough
 from antecede.protocols.base import LocalError
 from antecede.protocols.catalog import PROTOCOLS

@@ -15,7 +15,8 @@ from live_groups import Ear, lines, process, run, until
 import antecede
 from antecede.errors import InputError
 from antecede.node.commits import StoreError
-from antecede.node.group import Group, Id
+from antecede.node.group import Group
+from antecede.node.messages import Id
 from antecede.studies.auditing import audit_path
 
 

@@ -21,7 +21,8 @@ from live_groups import Relay, run, until
 from second_client import Phone, Refused, bits, pack, ranked, unbits, unpack
 
 import antecede
-from antecede.node.group import Group, Joining
+from antecede.node.group import Group
+from antecede.node.joining import Joining
 from antecede.node.keys import make as make_keys
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -15,7 +15,9 @@ from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from antecede.cli.live_node import lines_of_input
-from antecede.node.group import Group, Joining, Message, Notice
+from antecede.node.group import Group
+from antecede.node.joining import Joining
+from antecede.node.messages import Message, Notice
 from antecede.node.settings import Settings
 
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")

@@ -14,7 +14,9 @@ import msgspec
 from antecede.cli import show
 from antecede.errors import InputError
 from antecede.node.bodies import LONGEST_BODY
-from antecede.node.group import Group, Joining, Message
+from antecede.node.group import Group
+from antecede.node.joining import Joining
+from antecede.node.messages import Message
 from antecede.node.settings import Settings
 
 

@@ -19,21 +19,20 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Literal, Self
 
-import msgspec
-
-from antecede.node.bodies import Body, opened
+from antecede.node.bodies import Body
 from antecede.node.commits import Commits, StoreError
 from antecede.node.core import Core, Popped
+from antecede.node.greetings import Memory
 from antecede.node.journal import Journal
 from antecede.node.links import Links
+from antecede.node.messages import Held, Id, Message, Notice, Notices
 from antecede.node.metrics import serve
-from antecede.node.settings import Member, Rough, Settings
+from antecede.node.settings import Settings
 from antecede.node.trace import NodeTrace
 from antecede.order import MessageId
 from antecede.protocols.base import LocalError
@@ -43,128 +42,9 @@ log = logging.getLogger("antecede.node")
 _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
-_MOST_NOTICES = 1_000
 _PAUSE_EVERY = 64
 _FULL_SECONDS = 3 * _TICK_SECONDS
 """How long there must be no room before that is news: who has just delivered has not told everybody yet."""
-
-
-class Id(NamedTuple):
-    """Which message: who sent it, and its number among theirs, from 1."""
-
-    origin: str
-    seq: int
-
-    def __str__(self) -> str:
-        return f"{self.origin}:{self.seq}"
-
-
-class Message:
-    """What somebody said."""
-
-    __slots__ = ("_names", "_popped", "redelivered")
-
-    def __init__(self, popped: Popped, names: list[str], redelivered: bool) -> None:
-        # Most applications ask for a part of it, so nothing is made before it is asked for.
-        self._popped, self._names = popped, names
-        self.redelivered = redelivered
-        """It was in hand when this member's process ended, so it may have been dealt with before."""
-
-    @property
-    def id(self) -> Id:
-        return Id(self.origin, self.seq)
-
-    @property
-    def origin(self) -> str:
-        return self._names[self._popped.message.origin]
-
-    @property
-    def seq(self) -> int:
-        return self._popped.message.seq
-
-    @property
-    def body(self) -> Any:
-        """As it was given to `broadcast`: bytes, text or JSON."""
-        return opened(self._popped.envelope)
-
-    @property
-    def causes(self) -> tuple[Id, ...]:
-        """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
-        return tuple(Id(self._names[peer], seq) for peer, seq in sorted(self._popped.causes.items()))
-
-    def __repr__(self) -> str:
-        again = ", redelivered" if self.redelivered else ""
-        return (
-            f"Message({self.id}, {self.body!r}, after {', '.join(map(str, self.causes)) or 'nothing'}{again})"
-        )
-
-
-class Held(msgspec.Struct, frozen=True):
-    """A message that has arrived and cannot be delivered yet."""
-
-    id: Id
-    cause: Id | None
-    """What it waits for; None if the protocol knows that only by another's number."""
-    since: float
-    """When it arrived, in seconds since 1970."""
-    holders: tuple[str, ...]
-    """Who might have the cause."""
-
-
-class Notice(msgspec.Struct, frozen=True):
-    """Something that happened to the group."""
-
-    kind: Literal["joined", "lost", "refused", "gap", "recovered", "full", "room", "store"]
-    member: str
-    text: str
-    time: float
-
-
-class Options(TypedDict, total=False):
-    """What `join` takes; docs/live.md says more of each."""
-
-    me: str
-    peers: Sequence[str | Member]
-    protocol: str
-    behind: str | None
-    listen: str | None
-    web: str | None
-    store: str | Path | None
-    sync: bool
-    trace: str | Path | None
-    limit: int
-    metrics: str | None
-    keys: str | Path | None
-    secret: str | Path | None
-    plain: bool
-    rough: Rough | None
-
-
-def join(group: str, **options: Unpack[Options]) -> Joining:
-    """A member of the live group called `group`: `async with join(...) as group`, or `await join(...)`."""
-    return Joining(Settings.of(group=group, **options))
-
-
-class Joining:
-    """A group that is about to be joined."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._group = Group(settings)
-
-    def __await__(self) -> Generator[Any, None, Group]:
-        return self._start().__await__()
-
-    async def _start(self) -> Group:
-        await self._group._start()
-        return self._group
-
-    async def __aenter__(self) -> Group:
-        return await self._start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._group.__aexit__(kind, error, trace)
 
 
 class Group:
@@ -194,7 +74,7 @@ class Group:
         self._state: Literal["new", "open", "draining", "closed"] = "new"
         self._left = False
         self._failure: StoreError | None = None
-        self._watchers: list[_Notices] = []
+        self._watchers: list[Notices] = []
         self._metrics: asyncio.Server | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
@@ -278,9 +158,11 @@ class Group:
             self.settings,
             self._roster,
             self._core,
-            journal.store if journal else secrets.token_hex(8),
-            journal.remembered if journal else lambda peer: met.get(peer, ""),
-            self._remember if journal else met.__setitem__,
+            Memory(
+                journal.store if journal else secrets.token_hex(8),
+                journal.remembered if journal else lambda peer: met.get(peer, ""),
+                self._remember if journal else met.__setitem__,
+            ),
             self._changed,
             self._notify,
             self.counts,
@@ -482,7 +364,7 @@ class Group:
 
     def events(self) -> AsyncIterator[Notice]:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
-        watcher = _Notices(self._watchers.remove)
+        watcher = Notices(self._watchers.remove)
         self._watchers.append(watcher)
         if self._left:
             watcher.end()
@@ -539,37 +421,3 @@ class Group:
     def _check_failed(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-
-class _Notices:
-    """One listener's queue; of many the oldest give way, as nobody may be listening."""
-
-    def __init__(self, gone: Callable[[Any], None]) -> None:
-        self._queue: deque[Notice] = deque(maxlen=_MOST_NOTICES)
-        self._more = asyncio.Event()
-        self._ended = False
-        self._gone = gone
-
-    def put(self, notice: Notice) -> None:
-        self._queue.append(notice)
-        self._more.set()
-
-    def end(self) -> None:
-        self._ended = True
-        self._more.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Notice:
-        while not self._queue:
-            if self._ended:
-                raise StopAsyncIteration
-            self._more.clear()
-            await self._more.wait()
-        return self._queue.popleft()
-
-    async def aclose(self) -> None:
-        self._ended = True
-        with contextlib.suppress(ValueError):
-            self._gone(self)

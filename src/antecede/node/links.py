@@ -25,7 +25,6 @@ from antecede.errors import AntecedeError, InputError, require
 from antecede.node.core import Core
 from antecede.node.frames import (
     MOST_BYTES,
-    VERSION,
     Again,
     Beat,
     Found,
@@ -39,7 +38,8 @@ from antecede.node.frames import (
     decode,
     encode,
 )
-from antecede.node.security import Identity, Security, checked, identity
+from antecede.node.greetings import Greetings, Memory
+from antecede.node.security import Security
 from antecede.node.settings import Roster, Settings, address
 from antecede.node.wires import RoughWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
@@ -90,17 +90,13 @@ class Links:
         settings: Settings,
         roster: Roster,
         core: Core,
-        store: str,
-        remembered: Callable[[int], str],
-        remember: Callable[[int, str], None],
+        memory: Memory,
         changed: Callable[[], None],
         notice: Callable[[str, str, str], None],
         counts: Counter[str],
     ) -> None:
-        self._settings, self._roster, self._core, self._store = settings, roster, core, store
-        self._remembered, self._remember = remembered, remember
+        self._settings, self._roster, self._core = settings, roster, core
         self._changed, self._notice, self._counts = changed, notice, counts
-        self._ranks = {name: rank for rank, name in enumerate(roster.names)}
         self.links = {
             peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
         }
@@ -113,7 +109,8 @@ class Links:
         self._said: dict[tuple[str, str], float] = {}
         self._unnamed = 0
         self._turn = 0
-        self._greetings, self._greeted_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
+        self._greetings = Greetings(settings, roster, core, self._security, memory)
+        self._may, self._may_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
         self._resting_until = 0.0
         self.listening: str | None = None
         """Where others can call, once that is known."""
@@ -236,11 +233,11 @@ class Links:
     def _may_greet(self) -> bool:
         """Whether another stranger is listened to: so many at once, and so many a second."""
         now = time.monotonic()
-        earned = (now - self._greeted_at) * _GREETINGS_A_SECOND
-        self._greetings, self._greeted_at = min(self._greetings + earned, 2 * _GREETINGS_A_SECOND), now
-        if self._is_resting or self._unnamed >= _MOST_UNNAMED or self._greetings < 1:
+        earned = (now - self._may_at) * _GREETINGS_A_SECOND
+        self._may, self._may_at = min(self._may + earned, 2 * _GREETINGS_A_SECOND), now
+        if self._is_resting or self._unnamed >= _MOST_UNNAMED or self._may < 1:
             return False
-        self._greetings -= 1
+        self._may -= 1
         return True
 
     def _refuse(self, who: str, reason: str, stage: str) -> None:
@@ -267,20 +264,6 @@ class Links:
         with contextlib.suppress(asyncio.CancelledError):
             await self._talk(wire, None)
 
-    def _greeting(self, link: Link) -> Greeting:
-        return Greeting(
-            VERSION,
-            self._settings.group,
-            self._roster.protocol.name,
-            self._roster.lines,
-            self._settings.me,
-            link.name,
-            self._store,
-            self._remembered(link.peer),
-            self._core.safe[link.peer],
-            self._security.token,
-        )
-
     async def _talk(self, wire: Wire, called: Link | None) -> bool:
         """Greet, and if both sides agree, keep the link going until the connection ends."""
         who = called.name if called else f"someone at {_place(wire.info('peername'))}"
@@ -289,12 +272,11 @@ class Links:
             self._unnamed += called is None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
-                    if called is None and isinstance(wire, TcpWire):
-                        await self._secure(wire)
-                    theirs = await self._hear(wire, called)
-                    if called is None and theirs.me in self._ranks:
+                    expected = called.peer if called else None
+                    theirs = await self._greetings.hear(wire, expected)
+                    if called is None and theirs.me in self._roster.names:
                         who = theirs.me
-                    link = await self._agree(wire, called, theirs)
+                    link = self.links[await self._greetings.agree(wire, expected, theirs)]
             finally:
                 self._unnamed -= called is None
             who, greeted = link.name, True
@@ -311,107 +293,6 @@ class Links:
         finally:
             wire.abort()
         return True
-
-    async def _secure(self, wire: TcpWire) -> None:
-        if self._security.server is None:
-            return
-        try:
-            await wire.secure(self._security.server)
-        except ConnectionError as error:
-            # All that is seen here of a caller that does not trust this member's certificate.
-            raise RemoteError("it broke off before it had shown a certificate") from error
-
-    async def _hear(self, wire: Wire, called: Link | None) -> Greeting:
-        if called is not None:
-            if self._security.is_on:
-                # Before anything is said: a greeting may hold a token.
-                self._is(Identity(self._settings.group, called.name), identity(wire.info("peercert")))
-            await wire.write([encode(self._greeting(called))])
-        theirs = decode(await wire.read())
-        if isinstance(theirs, Refusal):
-            raise RemoteError(f"it refuses: {theirs.reason[:500]}")
-        if not isinstance(theirs, Greeting):
-            await wire.write([encode(Refusal("it does not greet"))])
-            raise RemoteError("it does not greet")
-        return theirs
-
-    async def _agree(self, wire: Wire, called: Link | None, theirs: Greeting) -> Link:
-        try:
-            # Proof comes first: a stranger is told nothing of the group.
-            self._prove(wire, theirs, called)
-            link = self._checked(theirs, called)
-            if called is None and isinstance(wire, WebWire) and link.peer not in self._core.led:
-                raise RemoteError(f"{theirs.me} is not behind {self._settings.me}: the web is for those")
-            self._can_go_on(link, theirs)
-        except RemoteError as error:
-            await wire.write([encode(Refusal(str(error)))])
-            raise
-        if called is None:
-            await wire.write([encode(self._greeting(link))])
-        if self._remembered(link.peer) != theirs.store:
-            self._remember(link.peer, theirs.store)
-        return link
-
-    def _prove(self, wire: Wire, theirs: Greeting, called: Link | None) -> None:
-        """Whether it is who it says: by its certificate, or by its token if it has called over the web."""
-        if not self._security.is_on:
-            return
-        named = Identity(self._settings.group, theirs.me)
-        if called is None and isinstance(wire, WebWire):
-            self._is(named, checked(self._security.token_key or b"", theirs.token, time.time()), "token")
-        else:
-            self._is(named, identity(wire.info("peercert")))
-
-    @staticmethod
-    def _is(named: Identity, proven: Identity, by: str = "certificate") -> None:
-        if named != proven:
-            raise RemoteError(
-                f"it says to be {named.name}; its {by} is for {proven.name} of group '{proven.group}'"
-            )
-
-    def _checked(self, theirs: Greeting, called: Link | None) -> Link:
-        """The link that a greeting is for, or why there is none."""
-        mine, settings = self._roster.lines, self._settings
-        if theirs.version != VERSION:
-            raise RemoteError(
-                f"it speaks version {theirs.version} of the wire format, {settings.me} speaks {VERSION}"
-            )
-        if theirs.group != settings.group:
-            raise RemoteError(f"it is of group '{theirs.group}', {settings.me} of '{settings.group}'")
-        if theirs.protocol != self._roster.protocol.name:
-            raise RemoteError(
-                f"it uses protocol {theirs.protocol}, {settings.me} uses {self._roster.protocol.name}"
-            )
-        if theirs.members != mine:
-            if sorted(theirs.members) == sorted(mine):
-                raise RemoteError("it puts the members into another order; docs/wire.md says which")
-            more = ", ".join(sorted(set(theirs.members) - set(mine))) or "nobody else"
-            less = ", ".join(sorted(set(mine) - set(theirs.members))) or "nobody else"
-            raise RemoteError(f"it knows other members: {more} there, {less} at {settings.me}")
-        if theirs.you != settings.me:
-            raise RemoteError(f"it calls {theirs.you}, this is {settings.me}")
-        peer = self._ranks.get(theirs.me, -1)
-        link = self.links.get(peer)
-        if link is None or (called is not None and called is not link):
-            expected = called.name if called else "a partner of this member"
-            raise RemoteError(f"{theirs.me} is not {expected}")
-        return link
-
-    def _can_go_on(self, link: Link, theirs: Greeting) -> None:
-        """Whether what both sides remember of the link fits together."""
-        settings, box = self._settings, self._core.outboxes[link.peer]
-        remembered = self._remembered(link.peer)
-        if remembered and remembered != theirs.store:
-            raise RemoteError(_another(theirs.me))
-        if theirs.known and theirs.known != self._store:
-            raise RemoteError(_another(settings.me))
-        if not box.confirmed <= theirs.got <= box.last:
-            # Who has said that it had more than it has now, or has said less than the other has heard.
-            older = theirs.me if theirs.got < box.confirmed else settings.me
-            raise RemoteError(
-                f"{older} comes with an older store than before: some of what it had said or confirmed is "
-                "lost; bring the last one back, or start the group anew"
-            )
 
     # What goes on while it lasts
 
@@ -554,13 +435,6 @@ class Links:
             link.tell(Beat())
         elif self._core.outboxes[link.peer].packets:
             link.awake.set()
-
-
-def _another(name: str) -> str:
-    return (
-        f"{name} comes with another store than before: what it had confirmed is lost; "
-        "bring its store back, or start the group anew"
-    )
 
 
 def _where(server: Any) -> str:

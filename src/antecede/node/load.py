@@ -20,7 +20,8 @@ import msgspec
 
 from antecede.errors import AntecedeError
 from antecede.node.cluster import Plan, configure
-from antecede.node.group import Group, Joining
+from antecede.node.group import Group
+from antecede.node.joining import Joining
 from antecede.node.settings import Settings
 
 _TIME = struct.Struct("<q")

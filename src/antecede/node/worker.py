@@ -17,7 +17,8 @@ import signal
 import sys
 
 from antecede.errors import AntecedeError
-from antecede.node.group import Group, Joining
+from antecede.node.group import Group
+from antecede.node.joining import Joining
 from antecede.node.settings import Settings
 
 _AT_ONCE = 64
