@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from core_group import Group, roster
 
-from antecede.node.core import Outbox
+from antecede.node.outbox import Outbox
 from antecede.node.settings import Member, Roster
 from antecede.order import MessageId
 from antecede.order.bits import Bits

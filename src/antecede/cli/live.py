@@ -93,8 +93,11 @@ def node(
         store=store, trace=trace,
     )  # fmt: skip
     if log:
-        form = "%(asctime)s %(levelname)s %(message)s"
-        logging.basicConfig(level=logging.INFO, format=form, force=True)
+        # Its own log and nobody else's: libraries below have much to say, too.
+        told, ours = logging.StreamHandler(), logging.getLogger("antecede.node")
+        told.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        ours.addHandler(told)
+        ours.setLevel(logging.INFO)
     asyncio.run(run(settings, say, as_json))
 
 
