@@ -43,7 +43,9 @@ def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) 
             many[peer].receive(other, one, 0)
             flat[peer].receive(other, two, 0)
             while (delivery := many[peer].deliver(0)) is not None:
-                assert flat[peer].deliver(0) == delivery
+                same = flat[peer].deliver(0)
+                assert same is not None
+                assert (same.message, same.payload) == (delivery.message, delivery.payload)
             assert flat[peer].deliver(0) is None
 
 
