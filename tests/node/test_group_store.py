@@ -113,7 +113,7 @@ def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
 
 def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path) -> None:
     async def test() -> None:
-        most = ("times", "200", "most", "700000")
+        most = ("times", "200", "most", "2000000")
         async with process(ana(tmp_path, listen=":0"), *most, say=["x" * 10_000]) as made:
             said: list[str] = []
             while not said or said[-1].startswith("accepted"):

@@ -14,7 +14,7 @@ from antecede.node.journal import Journal
 from antecede.node.trace import NodeTrace
 
 _IMAGE_SECONDS = 5.0
-_IMAGE_BYTES = 1 << 18
+_IMAGE_BYTES = 1 << 22
 """So much log at least, and twice the last image, makes a new image worth its cost."""
 
 
