@@ -79,14 +79,14 @@ def node(
     say: Annotated[
         bool, typer.Option("--say", help="Send each line of standard input as a message.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each message.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines: messages, and the log.")] = False,
     log: Annotated[bool, typer.Option("--log/--no-log", help="Tell on standard error what links do.")] = True,
 ) -> None:
     """Be a member of a live group: print what is delivered, until Ctrl-C.
 
     A super peer that serves phones and says nothing itself is such a node.
     """
-    from antecede.cli.live_node import run
+    from antecede.cli.live_node import Lines, run
 
     settings = _settings(
         config, group=group, me=me, peers=peer, protocol=protocol, behind=behind, listen=listen, web=web,
@@ -95,7 +95,7 @@ def node(
     if log:
         # Its own log and nobody else's: libraries below have much to say, too.
         told, ours = logging.StreamHandler(), logging.getLogger("antecede.node")
-        told.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        told.setFormatter(Lines(settings.group, settings.me, as_json))
         ours.addHandler(told)
         ours.setLevel(logging.INFO)
     asyncio.run(run(settings, say, as_json))

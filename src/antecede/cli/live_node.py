@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import stat
@@ -18,6 +19,30 @@ from antecede.node.group import Group
 from antecede.node.joining import Joining
 from antecede.node.messages import Message
 from antecede.node.settings import Settings
+
+
+class Lines(logging.Formatter):
+    """The log of a node: a line for people, or a JSON object a line; either says whose it is."""
+
+    def __init__(self, group: str, me: str, as_json: bool) -> None:
+        super().__init__()
+        self._group, self._me, self._as_json = group, me, as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text += f": {record.exc_info[1]!r}"
+        if not self._as_json:
+            return f"{self.formatTime(record)} {record.levelname} {self._group}/{self._me} {text}"
+        said = {
+            "time": record.created,
+            "level": record.levelname.lower(),
+            "group": self._group,
+            "member": self._me,
+            "peer": getattr(record, "peer", None),
+            "text": text,
+        }
+        return msgspec.json.encode(said).decode()
 
 
 async def run(settings: Settings, say: bool, as_json: bool) -> None:
