@@ -55,7 +55,7 @@ public class Jgroups {
         for (Map.Entry<Long, Long> each : latencies.entrySet())
             counts.append(counts.length() == 0 ? "" : ",").append('"').append(each.getKey()).append("\":")
                   .append(each.getValue());
-        System.out.println("{\"name\":\"" + me + "\",\"delivered\":" + delivered + ",\"first\":0,\"last\":" + last
+        System.out.println("{\"name\":\"" + me + "\",\"delivered\":" + delivered + ",\"last\":" + last
             + ",\"latencies\":{" + counts + "},\"wire_bytes\":0,\"cpu\":0,\"memory\":0}");
         Thread.sleep(1000);
         channel.close();

@@ -49,7 +49,6 @@ class Account:
         said = {
             "name": str(self.me),
             "delivered": self.delivered,
-            "first": 0,
             "last": self.last,
             "latencies": {str(value): count for value, count in self.latencies.items()},
             "wire_bytes": 0,

@@ -111,6 +111,30 @@ def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("what", ["batch", "news"])
+def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that died in silence would leave broadcasts waiting for ever."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="ana", peers=["bo"], listen=":0", store=tmp_path / "a.db") as ana,
+            antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]),
+        ):
+            await until(lambda: ana.connected)
+            monkeypatch.setattr(ana._core, what, fail)
+            with pytest.raises(StoreError, match="cannot be"):
+                while True:
+                    await ana.broadcast("word")
+                    await asyncio.sleep(0.01)
+
+    run(test())
+
+
 def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path) -> None:
     async def test() -> None:
         most = ("times", "200", "most", "2000000")

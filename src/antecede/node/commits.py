@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,7 @@ class Commits:
         journal: Journal | None,
         sync: bool,
         trace: NodeTrace | None,
-        released: Callable[[set[int]], None],
+        released: Callable[[], None],
         failed: Callable[[StoreError], None],
     ) -> None:
         self._core, self._journal, self._trace = core, journal, trace
@@ -71,28 +70,32 @@ class Commits:
             if future is not None:
                 future.set_exception(self._broken)
             return
-        batch = self._core.batch(whole)
         try:
-            if self._journal is not None and (batch.rows or batch.changes):
-                if self._thread is None:
-                    self._journal.write(batch.rows, batch.changes)
-                else:
-                    loop = asyncio.get_running_loop()
-                    await loop.run_in_executor(self._thread, self._journal.write, batch.rows, batch.changes)
-        except (sqlite3.Error, OSError) as error:
-            broken = self.give_up(f"{self._journal and self._journal.path}: {error}")
+            await self._write_batch(self._core.batch(whole))
+        except Exception as error:
+            # Whatever it is: what is in memory is not what is on disk, and whoever waits must hear of it.
+            broken = self.give_up(f"{self._journal.path if self._journal else 'in memory'}: {error}")
             if future is not None:
                 future.set_exception(broken)
             return
-        self._account(batch)
-        self._released(self._core.written(batch))
         if future is not None and not future.done():
             future.set_result(None)
         if self._trace is not None and (whole or self._journal is None):
             try:
                 await self._trace.keep_up(self._journal, self._core)
-            except OSError as error:
+            except Exception as error:
                 self.give_up(f"trace: {error}")
+
+    async def _write_batch(self, batch: Batch) -> None:
+        if self._journal is not None and (batch.rows or batch.changes):
+            if self._thread is None:
+                self._journal.write(batch.rows, batch.changes)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, self._journal.write, batch.rows, batch.changes)
+        self._account(batch)
+        self._core.written(batch)
+        self._released()
 
     def give_up(self, why: str) -> StoreError:
         """Write nothing more."""

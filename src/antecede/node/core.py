@@ -288,15 +288,14 @@ class Core:
         self._unwritten, self._unsent, self._fresh = [], [], set()
         return batch
 
-    def written(self, batch: Batch) -> set[int]:
-        """What follows from a batch may leave now; the partners that there are packets for."""
+    def written(self, batch: Batch) -> None:
+        """What follows from a batch may leave now."""
         for link, number, data in batch.unsent:
             self.outboxes[link].put(number, data)
         self.safe = batch.seen
         # Not before: the others would take the next message of this number for one that a crash undid.
         self._note(self.me, self.me, batch.own)
         self._uncommitted -= batch.fresh
-        return {link for link, _, _ in batch.unsent}
 
     def _changes(self) -> Changes:
         image = Image(

@@ -143,6 +143,7 @@ class Group:
             raise
         self._state = "open"
         self._ticking = asyncio.create_task(self._tick())
+        self._ticking.add_done_callback(self._stopped)
 
     def _restore(self) -> None:
         if self._journal is None:
@@ -389,7 +390,7 @@ class Group:
         self._something.set()
         self._room.set()
 
-    def _released(self, peers: set[int]) -> None:
+    def _released(self) -> None:
         """Something was written."""
         self._links.awaken()
         self._something.set()
@@ -412,6 +413,11 @@ class Group:
             self._links.gossip(now, _PATIENCE)
             if self._failure is None:
                 self._commits.tick()
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        """A member that no longer tells how far it is would hold up everybody without a word."""
+        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+            self._commits.give_up(f"internal: {error!r}")
 
     def _check_open(self) -> None:
         self._check_failed()

@@ -194,10 +194,10 @@ class Links:
     def connected(self) -> list[int]:
         return [peer for peer, link in self.links.items() if link.wire is not None]
 
-    def awaken(self, peers: set[int] | None = None) -> None:
-        """There is something to send, to these partners or to all."""
-        for peer in self.links if peers is None else peers:
-            self.links[peer].awake.set()
+    def awaken(self) -> None:
+        """There may be something to send."""
+        for link in self.links.values():
+            link.awake.set()
 
     # How a connection comes to be
 

@@ -48,9 +48,8 @@ class Report(msgspec.Struct):
 
     name: str
     delivered: int
-    first: int
-    """When it was given the first message, by a clock that all processes of a machine share."""
     last: int
+    """When it was given the last message, by a clock that all processes of a machine share."""
     latencies: dict[int, int]
     """How many messages took about so many nanoseconds."""
     wire_bytes: int
@@ -105,7 +104,7 @@ async def work(job: Job) -> Report:
         print("ready", flush=True)
         start = int(await asyncio.to_thread(sys.stdin.readline))
         await asyncio.sleep(max(0.0, (start - time.monotonic_ns()) / 1e9))
-        report = Report(group.me, 0, 0, 0, {}, 0, 0.0, 0)
+        report = Report(group.me, 0, 0, {}, 0, 0.0, 0)
         began = time.process_time()
         sending = asyncio.create_task(_send(group, job, start))
         await _listen(group, job.expected, report)
@@ -143,8 +142,6 @@ async def _listen(group: Group, expected: int, report: Report) -> None:
     async for message in group:
         now = time.monotonic_ns()
         report.delivered += 1
-        if report.delivered == 1:
-            report.first = now
         place = bucket(now - _TIME.unpack_from(message.body)[0])
         latencies[place] = latencies.get(place, 0) + 1
         if report.delivered == expected:

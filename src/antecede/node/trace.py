@@ -32,7 +32,6 @@ class NodeTrace:
         self._writer, self._schema = writer, schema
         self.folder = Path(folder) / me
         self._run, self._group, self._names, self._me = run, group, names, me
-        self._waiting: list[tuple[int, bytes]] = []
         self._written_at = time.monotonic()
         meta = schema.Meta(run, {group: names}, protocol)
         self._begin(meta)
@@ -100,10 +99,7 @@ class NodeTrace:
             "origin": [names[row.origin] for row in rows],
             "seq": [row.seq for row in rows],
             "time": [row.time for row in rows],
-            "deps": [
-                None if row.causes is None else [f"{names[peer]}:{seq}" for peer, seq in row.causes]
-                for row in rows
-            ],
+            "deps": [_named(row.causes, names) for row in rows],
             "control_bytes": [row.control if send else None for row, send in zip(rows, sends, strict=True)],
             "payload_bytes": [row.payload if send else None for row, send in zip(rows, sends, strict=True)],
             "link": [names[row.link] if row.link >= 0 else None for row in rows],
