@@ -175,7 +175,7 @@ class Peer:
             if (index < self.durable if did.kind is Kind.SEND else did.place <= core.popped)
         ]
         sends = [did for did in self.did if did.kind is Kind.SEND]
-        assert core.known[self.rank][self.rank] == len(sends)
+        assert core.progress.known[self.rank][self.rank] == len(sends)
         if sends:  # what a written message depends on is as lasting as itself
             until = before.index(sends[-1])
             assert all(did.place <= core.popped for did in before[:until])
@@ -264,20 +264,20 @@ class Group:
         core.skip_stable()
         rows: dict[int, dict[int, int]] = {}
         for turn in range(core.size):
-            rows |= core.news(self.told[source, to], turn)
+            rows |= core.progress.news(self.told[source, to], turn)
         frame = frames.decode(frames.encode(frames.Have(rows)))
         assert isinstance(frame, frames.Have)
-        self.peers[to].core.learn(source, frame.rows)
+        self.peers[to].core.progress.learn(source, frame.rows)
         return bool(rows)
 
     def recover(self, rank: int, patience: int) -> bool:
         """A member asks for what it lacks."""
         core = self.peers[rank].core
-        asked = core.wanted(self.now, patience, [to for source, to in self.at if source == rank])
+        asked = core.progress.wanted(self.now, patience, [to for source, to in self.at if source == rank])
         if asked is None:
             return False
         helper, spans = asked
-        came = [core.handed(data, self.now) for data in self.peers[helper].core.found(spans)]
+        came = [core.handed(data, self.now) for data in self.peers[helper].core.progress.found(spans)]
         return any(came)
 
     def settle(self, gone: frozenset[int] = frozenset()) -> None:

@@ -77,9 +77,9 @@ def fuzz(seconds: float, seed: int) -> Counter[str]:
             core = chance.choice(cores)
             link = chance.choice(core.partners)
             if isinstance(frame, frames.Have):
-                core.learn(link, frame.rows)
+                core.progress.learn(link, frame.rows)
             elif isinstance(frame, frames.Want):
-                core.found(frame.spans)
+                core.progress.found(frame.spans)
         except RemoteError:
             pass
         for core in chance.sample(cores, 3):

@@ -134,13 +134,13 @@ def kept_nothing(group: Group) -> None:
     for peer in group.peers:
         peer.flush(whole=True)
         core = peer.core
-        assert core.unstable_bytes == 0
-        assert not any(core.kept)
+        assert core.progress.unstable_bytes == 0
+        assert not any(core.progress.kept)
         assert not any(box.packets for box in core.outboxes.values())
-        for table in (peer.journal.rows(), peer.journal.outbox(), peer.journal.kept()):
+        for table in (peer.journal.rows(), peer.journal.packets()):
             assert list(table) == []
-        assert all(row == core.known[peer.rank] for row in core.known)
-        assert core.behind() == []
+        assert all(row == core.progress.known[peer.rank] for row in core.progress.known)
+        assert core.progress.behind() == []
 
 
 def traced(group: Group) -> None:

@@ -90,7 +90,7 @@ def spoil(draw: st.DrawFn, part: Any) -> None:
 
 def state(core: Core) -> list[object]:
     """All that a crash must not change, once it is written."""
-    windows = [window.to_bytes() for window in core.arrived]
+    windows = [window.to_bytes() for window in core.progress.arrived]
     return [core.protocol.save(), core.causes, core.sent, core.seen, windows, core.popped, list(core.hand)]
 
 
@@ -149,11 +149,11 @@ def attack(group: Group, data: st.DataObject) -> None:
                 case 0:
                     accepted = bool(core.handed(packet, group.now)) or accepted
                 case 1:
-                    core.found(data.draw(spans))
+                    core.progress.found(data.draw(spans))
                 case 2:
                     told = data.draw(st.dictionaries(numbers, st.dictionaries(numbers, numbers, max_size=3)))
                     accepted = True
-                    core.learn(link, told)
+                    core.progress.learn(link, told)
                 case _:
                     accepted = core.receive(link, number, packet, group.now) or accepted
                     assert core.seen[link] == number
@@ -232,7 +232,7 @@ def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_
     group.say(0)
     group.peers[0].flush()
     with pytest.raises(RemoteError):
-        group.peers[0].core.learn(1, rows)
+        group.peers[0].core.progress.learn(1, rows)
     group.close()
 
 
@@ -242,8 +242,8 @@ def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_
 def test_spans_that_cannot_be_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
     group = Group(roster("mbcp", 3), tmp_path)
     with pytest.raises(RemoteError):
-        group.peers[0].core.found([span])
-    assert group.peers[0].core.found([(0, 1, 1_000)]) == []
+        group.peers[0].core.progress.found([span])
+    assert group.peers[0].core.progress.found([(0, 1, 1_000)]) == []
     group.close()
 
 

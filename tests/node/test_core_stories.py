@@ -39,7 +39,7 @@ def test_one_who_talks_to_everybody_is_told_of_those_who_do_not(group_of: Groups
     group = group_of(BEHIND_ANA)
     message = group.say(1)
     group.settle()
-    assert [peer.core.unstable_bytes for peer in group.peers] == [0, 0, 0]
+    assert [peer.core.progress.unstable_bytes for peer in group.peers] == [0, 0, 0]
     assert group.peers[2].shown == [message]
 
 
@@ -49,15 +49,15 @@ def test_what_a_crash_can_undo_is_neither_told_nor_handed_on(group_of: Groups) -
     ana, bo = group.peers
     group.say(0)
     group.gossip(0, 1)
-    assert bo.core.known[0] == [0, 0]
-    assert ana.core.found([(0, 1, 1)]) == []
+    assert bo.core.progress.known[0] == [0, 0]
+    assert ana.core.progress.found([(0, 1, 1)]) == []
     ana.begin_batch(whole=True)
     ana.write_batch()
     assert not group.gossip(0, 1)
     ana.end_batch()
     group.gossip(0, 1)
-    assert bo.core.known[0] == [1, 0]
-    assert len(ana.core.found([(0, 1, 1)])) == 1
+    assert bo.core.progress.known[0] == [1, 0]
+    assert len(ana.core.progress.found([(0, 1, 1)])) == 1
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -110,7 +110,7 @@ def test_what_is_in_hand_comes_again_after_a_crash_and_what_is_final_does_not(gr
     bo.kill()
     bo.revive()
     assert [popped.place for popped in bo.core.hand] == [2]
-    assert bo.core.known[1] == [2, 0]
+    assert bo.core.progress.known[1] == [2, 0]
     bo.take(3)
     bo.finish()
     bo.kill()
@@ -176,5 +176,5 @@ def test_who_lacks_a_message_that_its_dead_sender_gave_to_another_gets_it_from_t
     group.kill(0)
     group.settle(frozenset({0}))
     assert [peer.shown for peer in group.peers] == [[], [message], [message]]
-    assert group.peers[2].core.holders(MessageId(0, 1)) == [0, 1]
-    assert group.peers[2].core.behind() == [0]
+    assert group.peers[2].core.progress.holders(MessageId(0, 1)) == [0, 1]
+    assert group.peers[2].core.progress.behind() == [0]

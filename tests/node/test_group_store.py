@@ -126,7 +126,7 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
             antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]),
         ):
             await until(lambda: ana.connected)
-            monkeypatch.setattr(ana._core, what, fail)
+            monkeypatch.setattr(ana._core if what == "batch" else ana._core.progress, what, fail)
             with pytest.raises(StoreError, match="cannot be"):
                 while True:
                     await ana.broadcast("word")

@@ -15,7 +15,7 @@ from core_group import Group, roster
 from antecede.errors import InputError
 from antecede.node import journal as journal_module
 from antecede.node.core import Core
-from antecede.node.journal import Changes, Journal, Row
+from antecede.node.journal import Changes, Journal, Row, Stored
 
 WHO = {"group": "friends", "me": "ana", "protocol": "mbcp"}
 
@@ -43,13 +43,16 @@ def test_the_store_of_another_is_refused_and_stays_as_it_is(
     assert left(path) == before
 
 
-def test_a_newer_store_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("later", "which"), [(1, "a newer"), (-1, "an older")])
+def test_a_store_of_another_version_is_refused_and_stays_as_it_is(
+    tmp_path: Path, later: int, which: str
+) -> None:
     path = made(tmp_path / "store")
     with sqlite3.connect(path) as base:
-        base.execute(f"PRAGMA user_version = {journal_module.VERSION + 1}")
+        base.execute(f"PRAGMA user_version = {journal_module.VERSION + later}")
     base.close()
     bytes_before = path.read_bytes()
-    with pytest.raises(InputError, match="upgrade"):
+    with pytest.raises(InputError, match=f"use {which} Antecede"):
         Journal(path, WHO, sync=False)
     assert path.read_bytes() == bytes_before
 
@@ -148,13 +151,13 @@ def test_a_group_of_rows_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     before = left(path)
     wrong = Row("receive", 0, 1 << 70, 0, 1, b"")  # more than a column can hold
-    image = Changes(b"new", [(0, 1, b"")], {}, [(0, 1 << 70, b"")], [], None)
+    image = Changes(b"new", [Stored(b"", [(0, 1)]), Stored(b"", [], [(0, 1 << 70)])], {}, [], None)
     with Journal(path, WHO, sync=False) as journal:
         with pytest.raises(OverflowError):
             journal.write([Row("wake", -1, 0, 0, 2, b""), wrong])
         with pytest.raises(OverflowError):
             journal.write([], image)
-        assert (journal.image(), list(journal.outbox())) == (b"", [])
+        assert (journal.image(), list(journal.packets())) == (b"", [])
     assert left(path) == before
 
 
@@ -214,8 +217,10 @@ def _rows(*rows: Row) -> bytes:
         ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 9, 0, 1, b""))),
         ("UPDATE log SET rows = ?", _rows(Row("receive", 9, 1, 0, 1, b""))),
         ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 2, 0, 1, b"nonsense"))),
-        ("UPDATE outbox SET link = ?", 9),
-        ("UPDATE kept SET origin = ?", 9),
+        ("UPDATE packets SET packets = ?", b"nonsense"),
+        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [(9, 1)])])),
+        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [], [(9, 1)])])),
+        ("UPDATE packets SET until = ?", b"nonsense"),
     ],
 )
 def test_a_damaged_store_is_refused_in_words(tmp_path: Path, statement: str, value: object) -> None:

@@ -17,15 +17,18 @@ from antecede.sim.verify import Report, random_scenario, verify, verify_on
 class _NoDependencyCheck(Flat):
     """Delivers in each sender's order, whatever the message names."""
 
-    def _file(self, packet: Stamped, unmet: Counts) -> None:
-        super()._file(packet, [cause for cause in unmet if cause.origin == packet.origin])
+    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+        return super()._take(packet, [])
 
 
 class _NoFifoCheck(Flat):
     """Delivers when the named causes are there, in whatever order the sender sent."""
 
-    def _file(self, packet: Stamped, unmet: Counts) -> None:
-        super()._file(packet, [cause for cause in unmet if cause.origin != packet.origin])
+    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+        is_new = self.received[packet.origin].add(packet.seq)
+        if is_new:
+            self.holdback.put(packet, unmet)
+        return is_new
 
 
 class TimestampWithoutDependencies(_NoDependencyCheck, Timestamp):
@@ -49,15 +52,15 @@ class MbcpAsPrinted(Mbcp):
 
     name: ClassVar[str] = "mbcp as printed"
 
-    def forget(self, covered: dict[int, int]) -> None:
-        pass
+    def learn(self, packet: Stamped) -> None:
+        self.causes[packet.origin] = packet.seq
 
 
 class MbcpThatNeverDelivers(Mbcp):
     name: ClassVar[str] = "mbcp that waits for ever"
 
-    def _file(self, packet: Stamped, unmet: Counts) -> None:
-        super()._file(packet, [*unmet, MessageId(packet.origin, packet.seq)])
+    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+        return super()._take(packet, [MessageId(packet.origin, packet.seq), *unmet])
 
 
 class MbcpThatRepeats(Mbcp):

@@ -20,7 +20,7 @@ _BYTES, _TEXT, _JSON = range(3)
 LONGEST_BODY = MOST_BYTES // 2
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True):
+class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: int
     after_own: bool
     """Whether its sender's own last message is an immediate dependency."""
@@ -35,7 +35,7 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 def wrap(body: Body, after_own: bool, causes: dict[int, int] | None) -> bytes:
     """The payload for a message that says `body`."""
-    kind, data = _closed(body)
+    kind, data = (_BYTES, body) if type(body) is bytes else _closed(body)
     if len(data) > LONGEST_BODY:
         # No link would carry it, and nothing after it either.
         raise InputError(f"body: {len(data):,} bytes; a message has {LONGEST_BODY:,} at most")

@@ -37,23 +37,26 @@ class Commits:
         self._released, self._failed = released, failed
         self._thread = ThreadPoolExecutor(1, "antecede-store") if journal is not None and sync else None
         self._kick = asyncio.Event()
-        self._next: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
         self._log_bytes = self._image_bytes = 0
         self._image_at = time.monotonic()
         self._broken: StoreError | None = None
         self._closing = False
         self._task = asyncio.create_task(self._run())
 
-    def soon(self) -> asyncio.Future[None]:
-        """Done when all that was asked of the core until now is written."""
+    def soon(self) -> None:
+        """There is something to write."""
+        self._kick.set()
+
+    async def written(self) -> None:
+        """Wait until all that was asked of the core until now is written."""
         if self._broken is not None:
             raise self._broken
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-            # Whoever asked may have gone away by the time it fails.
-            self._next.add_done_callback(lambda future: future.cancelled() or future.exception())
+        # One for each that waits: it may be cancelled, and the write goes on.
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         self._kick.set()
-        return self._next
+        await waiter
 
     async def _run(self) -> None:
         while not self._closing:
@@ -64,22 +67,21 @@ class Commits:
             await self._write(whole=self._image_is_due())
 
     async def _write(self, whole: bool) -> None:
-        future, self._next = self._next, None
+        waiters, self._waiters = self._waiters, []
         if self._broken is not None:
             # What came while the last write failed follows from what was in it.
-            if future is not None:
-                future.set_exception(self._broken)
+            _fail(waiters, self._broken)
             return
         try:
             await self._write_batch(self._core.batch(whole))
         except Exception as error:
             # Whatever it is: what is in memory is not what is on disk, and whoever waits must hear of it.
-            broken = self.give_up(f"{self._journal.path if self._journal else 'in memory'}: {error}")
-            if future is not None:
-                future.set_exception(broken)
+            where = self._journal.path if self._journal else "in memory"
+            _fail(waiters, self.give_up(f"{where}: {error}"))
             return
-        if future is not None and not future.done():
-            future.set_result(None)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         if self._trace is not None and (whole or self._journal is None):
             try:
                 await self._trace.keep_up(self._journal, self._core)
@@ -141,3 +143,9 @@ class Commits:
     def _thread_ends(self) -> None:
         if self._thread is not None:
             self._thread.shutdown()
+
+
+def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)

@@ -189,7 +189,7 @@ class Group:
         self._check_open()
         self._state = "draining"
         me = self._core.me
-        while any(row[me] < self._core.known[me][me] for row in self._core.known):
+        while any(row[me] < self._core.progress.known[me][me] for row in self._core.progress.known):
             self._room.clear()
             await self._room.wait()
             self._check_failed()
@@ -236,12 +236,12 @@ class Group:
         """
         self._check_open()
         core = self._core
-        if core.unstable_bytes - core.unread_bytes > self.settings.limit:
+        if core.progress.unstable_bytes - core.progress.unread_bytes > self.settings.limit:
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         message = core.broadcast(body, time.time_ns())
         if self._journal is not None:
-            await asyncio.shield(self._commits.soon())
+            await self._commits.written()
         else:
             self._links.awaken()
             if message.seq % _PAUSE_EVERY == 0:
@@ -251,11 +251,11 @@ class Group:
 
     async def _wait_for_room(self) -> None:
         core, began, full = self._core, time.monotonic(), False
-        while core.unstable_bytes - core.unread_bytes > self.settings.limit:
+        while core.progress.unstable_bytes - core.progress.unread_bytes > self.settings.limit:
             if not full and time.monotonic() - began >= _FULL_SECONDS:
                 full = True
-                those = ", ".join(self._names[member] for member in core.behind())
-                text = f"{core.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
+                those = ", ".join(self._names[member] for member in core.progress.behind())
+                text = f"{core.progress.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
                 self._notify("full", those, text)
             self._room.clear()
             with contextlib.suppress(TimeoutError):
@@ -276,7 +276,8 @@ class Group:
             raise LocalError(
                 "two tasks listen to one group: a message goes to one of them, so ask in one place"
             )
-        self._finish()
+        if self._in_hand is not None:
+            self._finish()
         popped = self._popped()
         if popped is None or not self._core.is_written(popped.message):
             self._listening = True
@@ -305,16 +306,16 @@ class Group:
             await self._something.wait()
             popped = self._popped()
         while not self._core.is_written(popped.message):
-            await asyncio.shield(self._commits.soon())
+            await self._commits.written()
         return popped
 
     def _give(self, popped: Popped) -> Message:
-        self._given = self._in_hand = popped.place
-        self.counts["delivered"] += 1
+        place = popped.place
+        self._given = self._in_hand = place
         if self._journal is not None:
-            self._journal.taken = 2 * popped.place - 1
+            self._journal.taken = 2 * place - 1
         self._core.given(popped.message)
-        return Message(popped, self._names, popped.place == self._redelivered)
+        return Message(popped, self._names, place == self._redelivered)
 
     def ack(self, message: Message) -> None:
         """`message`, which is in hand, is dealt with: it will not come again."""
@@ -336,15 +337,16 @@ class Group:
         found = []
         for held in self._core.protocol.waiting():
             cause = held.cause
-            holders = self._core.holders(cause) if cause is not None else []
-            since = self._core.since.get(held.message, time.time_ns()) / 1e9
+            holders = self._core.progress.holders(cause) if cause is not None else []
+            kept = self._core.progress.kept[held.message.origin].get(held.message.seq)
+            since = (kept.since if kept is not None and kept.since else time.time_ns()) / 1e9
             names = tuple(self._names[member] for member in holders)
             found.append(Held(self._id(held.message), self._id(cause) if cause else None, since, names))
         return found
 
     def delivered(self) -> dict[str, int]:
         """How many messages of each member are delivered here; of this one, how many were sent."""
-        return dict(zip(self._names, self._core.known[self._core.me], strict=True))
+        return dict(zip(self._names, self._core.progress.known[self._core.me], strict=True))
 
     @property
     def state(self) -> Literal["new", "open", "draining", "closed"]:
@@ -357,7 +359,7 @@ class Group:
     @property
     def unstable_bytes(self) -> int:
         """Bytes of messages that not every member is known to have."""
-        return self._core.unstable_bytes
+        return self._core.progress.unstable_bytes
 
     def go_offline(self, seconds: float) -> None:
         """Break all connections and make none for a while, to try what happens then."""

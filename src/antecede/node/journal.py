@@ -3,8 +3,8 @@
 A protocol is deterministic, so a member is what it was at some moment (its *image*) and what has been asked
 of it since (the *log*). The log is written in groups, one transaction for all that came while the last one
 was under way; nothing that follows from a row leaves the member before the row is written. Now and then a
-new image takes the log's place. Beside them are packets that a partner has not confirmed (`outbox`), and
-packets to be handed on to members that lack them (`kept`), as far as they are older than the image.
+new image takes the log's place. Beside them are the packets that a partner has not confirmed, or that may
+have to be handed on to members that lack them, as far as they are older than the image.
 
 How many messages the application has taken is a number that changes with every message, so it is not in the
 database but in eight bytes of a file beside it that is mapped into memory: writing it costs no system call,
@@ -29,7 +29,7 @@ import msgspec
 
 from antecede.errors import InputError
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
 _TAKEN = struct.Struct("<q")
 _MOST_WAL = 1 << 22
@@ -40,13 +40,12 @@ _PAGES_BACK = 256
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE log (place INTEGER PRIMARY KEY, rows BLOB);
-CREATE TABLE outbox (link INTEGER, number INTEGER, data BLOB, PRIMARY KEY (link, number)) WITHOUT ROWID;
-CREATE TABLE kept (origin INTEGER, seq INTEGER, data BLOB, PRIMARY KEY (origin, seq)) WITHOUT ROWID;
+CREATE TABLE packets (place INTEGER PRIMARY KEY, until BLOB, packets BLOB);
 CREATE TABLE events (first INTEGER PRIMARY KEY, data BLOB);
 """
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that was asked of a member."""
 
     kind: Literal["broadcast", "receive", "handed", "wake"]
@@ -60,18 +59,52 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
+class Stored(msgspec.Struct, array_like=True):
+    """A packet, and what it is stored for."""
+
+    data: bytes
+    sent: list[tuple[int, int]] = []
+    """Links and its numbers there."""
+    messages: list[tuple[int, int]] = []
+    """Origins and numbers of messages in it that are not stable."""
+
+
+class Until(msgspec.Struct, frozen=True, array_like=True):
+    """What must have happened before packets that were stored together can go."""
+
+    confirmed: dict[int, int]
+    stable: dict[int, int]
+
+    @classmethod
+    def of(cls, packets: list[Stored]) -> Self:
+        confirmed: dict[int, int] = {}
+        stable: dict[int, int] = {}
+        for packet in packets:
+            for link, number in packet.sent:
+                confirmed[link] = max(number, confirmed.get(link, 0))
+            for origin, seq in packet.messages:
+                stable[origin] = max(seq, stable.get(origin, 0))
+        return cls(confirmed, stable)
+
+    def has_come(self, confirmed: dict[int, int], stable: list[int]) -> bool:
+        return all(number <= confirmed[link] for link, number in self.confirmed.items()) and all(
+            seq <= stable[origin] for origin, seq in self.stable.items()
+        )
+
+
 _encoder = msgspec.msgpack.Encoder()
 _rows = msgspec.msgpack.Decoder(list[Row])
+_packets = msgspec.msgpack.Decoder(list[Stored])
+_until = msgspec.msgpack.Decoder(Until)
 
 
 class Changes(msgspec.Struct):
     """A new image, and what of the tables beside it has changed since the last one."""
 
     image: bytes
-    outbox: list[tuple[int, int, bytes]]
+    packets: list[Stored]
     confirmed: dict[int, int]
     """Up to which number each partner has confirmed."""
-    kept: list[tuple[int, int, bytes]]
     stable: list[int]
     """Up to which number everybody has each origin's messages."""
     events: tuple[int, bytes] | None
@@ -111,6 +144,7 @@ class Journal:
             if new:
                 self._make(identity)
             self.store = self._about("store").decode()
+            self._needed = self._load_needed()
         except BaseException:
             self._base.close()
             raise
@@ -129,10 +163,11 @@ class Journal:
         (version,) = self._base.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
             raise InputError(f"{self.path} is a database of something else; a store needs a file of its own")
-        if version > VERSION:
+        if version != VERSION:
+            other = "a newer" if version > VERSION else "an older"
             raise InputError(
-                f"{self.path} is a store of version {version}, this Antecede knows up to {VERSION}; "
-                "upgrade it"
+                f"{self.path} is a store of version {version}, and this Antecede knows {VERSION}: "
+                f"use {other} Antecede with it, or begin with a new store"
             )
         try:
             mine = msgspec.json.decode(self._about("identity"), type=dict[str, Any])
@@ -172,25 +207,43 @@ class Journal:
 
     def write(self, rows: list[Row], changes: Changes | None = None) -> None:
         """All of it or nothing. With a new image there are no rows: the image has seen them."""
+        needed = self._needed
         with self._transaction():
             if rows:
                 # One blob for all that is written together: a row each costs ten times as much.
                 self._base.execute("INSERT INTO log (rows) VALUES (?)", (_encoder.encode(rows),))
             if changes is not None:
-                self._replace(changes)
+                needed = self._replace(changes)
         if changes is not None:
+            self._needed = needed
             self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
 
-    def _replace(self, changes: Changes) -> None:
-        run, many = self._base.execute, self._base.executemany
+    def _replace(self, changes: Changes) -> dict[int, Until]:
+        """Write the image; which packets are needed from now on."""
+        run = self._base.execute
         self._tell("image", changes.image)
         run("DELETE FROM log")
-        many("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", changes.outbox)
-        many("DELETE FROM outbox WHERE link = ? AND number <= ?", list(changes.confirmed.items()))
-        many("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", changes.kept)
-        many("DELETE FROM kept WHERE origin = ? AND seq <= ?", list(enumerate(changes.stable)))
+        needed = {}
+        for place, until in self._needed.items():
+            if until.has_come(changes.confirmed, changes.stable):
+                run("DELETE FROM packets WHERE place = ?", (place,))
+            else:
+                needed[place] = until
+        if changes.packets:
+            until = Until.of(changes.packets)
+            row = (_encoder.encode(until), _encoder.encode(changes.packets))
+            place = run("INSERT INTO packets (until, packets) VALUES (?, ?)", row).lastrowid or 0
+            needed[place] = until
         if changes.events is not None:
             run("INSERT OR REPLACE INTO events VALUES (?, ?)", changes.events)
+        return needed
+
+    def _load_needed(self) -> dict[int, Until]:
+        try:
+            found = list(self._read("SELECT place, until FROM packets"))
+            return {place: _until.decode(until) for place, until in found}
+        except msgspec.DecodeError as error:
+            raise InputError(f"{self.path} is damaged as a store: {error}") from error
 
     def remember(self, link: int, store: str) -> None:
         """Which store a partner has: with another one it would have nothing of what was said."""
@@ -209,11 +262,10 @@ class Journal:
         for (data,) in self._read("SELECT rows FROM log ORDER BY place"):
             yield from _rows.decode(data)
 
-    def outbox(self) -> Iterator[tuple[int, int, bytes]]:
-        yield from self._read("SELECT link, number, data FROM outbox ORDER BY link, number")
-
-    def kept(self) -> Iterator[tuple[int, int, bytes]]:
-        yield from self._read("SELECT origin, seq, data FROM kept ORDER BY origin, seq")
+    def packets(self) -> Iterator[Stored]:
+        """Those that the image has sent or kept; some may not be needed any more."""
+        for (data,) in self._read("SELECT packets FROM packets ORDER BY place"):
+            yield from _packets.decode(data)
 
     def events(self) -> list[tuple[int, bytes]]:
         """Parts of the trace that are not in its folder yet."""

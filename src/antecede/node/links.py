@@ -169,7 +169,7 @@ class Links:
         words = [
             link.wire.write([encode(Have(rows))])
             for link in self.links.values()
-            if link.wire is not None and (rows := self._core.news(link.told, self._turn))
+            if link.wire is not None and (rows := self._core.progress.news(link.told, self._turn))
         ]
         # Not cut off: a socket that is closed with something unread takes back what it has sent.
         with contextlib.suppress(TimeoutError):
@@ -387,10 +387,10 @@ class Links:
                 link.again = frame.number
                 link.awake.set()
             elif isinstance(frame, Have):
-                core.learn(peer, frame.rows)
+                core.progress.learn(peer, frame.rows)
                 self._changed()
             elif isinstance(frame, Want):
-                if bodies := core.found(frame.spans):
+                if bodies := core.progress.found(frame.spans):
                     link.tell(Found(bodies))
             elif isinstance(frame, Found):
                 for body in frame.bodies:
@@ -414,10 +414,10 @@ class Links:
         for link in self.links.values():
             if link.wire is None:
                 continue
-            if rows := self._core.news(link.told, self._turn):
+            if rows := self._core.progress.news(link.told, self._turn):
                 link.tell(Have(rows))
             self._keep_alive(link, link.wire)
-        wanted = self._core.wanted(now, patience, self.connected())
+        wanted = self._core.progress.wanted(now, patience, self.connected())
         if wanted is not None:
             helper, spans = wanted
             for origin, first, last in spans:

@@ -27,16 +27,14 @@ class Id(NamedTuple):
         return f"{self.origin}:{self.seq}"
 
 
-class Message:
+class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What somebody said."""
 
-    __slots__ = ("_names", "_popped", "redelivered")
-
-    def __init__(self, popped: Popped, names: list[str], redelivered: bool) -> None:
-        # Most applications ask for a part of it, so nothing is made before it is asked for.
-        self._popped, self._names = popped, names
-        self.redelivered = redelivered
-        """It was in hand when this member's process ended, so it may have been dealt with before."""
+    # Most applications ask for a part of it, so nothing is made before it is asked for.
+    _popped: Popped
+    _names: list[str]
+    redelivered: bool
+    """It was in hand when this member's process ended, so it may have been dealt with before."""
 
     @property
     def id(self) -> Id:

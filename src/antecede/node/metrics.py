@@ -54,9 +54,11 @@ class _Collector:
             family = core.GaugeMetricFamily(f"antecede_{name}", text, labels=list(labels))
             family.add_metric(list(labels.values()), value)
             yield family
+        delivered = group.delivered()
+        sent = delivered.pop(group.me)
         counters = [
-            ("delivered", "messages of others that the application was given", group.counts["delivered"]),
-            ("sent", "messages that were accepted", group.delivered()[group.me]),
+            ("delivered", "messages of others that the application was given", sum(delivered.values())),
+            ("sent", "messages that were accepted", sent),
             ("connections", "connections that were made", group.counts["connections"]),
             ("lost_connections", "connections that ended", group.counts["lost"]),
             ("resent_packets", "packets that were sent again", group.counts["resent"]),

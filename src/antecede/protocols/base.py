@@ -35,7 +35,7 @@ class Links(msgspec.Struct, frozen=True):
     """Whether delays within a site, and differences between clocks, must keep to what was promised."""
 
 
-class Packet(msgspec.Struct, frozen=True, array_like=True):
+class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What crosses a link. Its encoding is the wire format; all but the payload is control."""
 
     def payload_bytes(self) -> int:
@@ -46,14 +46,14 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
         return ()
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """One packet for one or many peers."""
 
     to: tuple[int, ...]
     packet: Packet
 
 
-class Effects(msgspec.Struct, frozen=True):
+class Effects(msgspec.Struct, frozen=True, gc=False):
     """What a call asks its driver to do. Sends are carried out before deliveries are asked for."""
 
     sends: tuple[Send, ...] = ()
@@ -65,7 +65,7 @@ class Effects(msgspec.Struct, frozen=True):
 NOTHING = Effects()
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A message for the application."""
 
     message: MessageId
@@ -124,16 +124,23 @@ class Holdback(msgspec.Struct, Generic[K, P]):
 
     def file(self, packet: P, unmet: list[K], met: Callable[[K], bool]) -> None:
         """Under the last thing of `unmet` that is not there yet; if all are, it is ready."""
-        while unmet:
-            if not met(unmet[-1]):
-                self.held.setdefault(unmet[-1], []).append((packet, unmet))
-                return
+        while unmet and met(unmet[-1]):
             unmet.pop()
-        self.ready.append(packet)
+        self.put(packet, unmet)
+
+    def put(self, packet: P, unmet: list[K]) -> None:
+        """Under the last thing of `unmet`, which is not there yet."""
+        if not unmet:
+            self.ready.append(packet)
+        elif (those := self.held.get(unmet[-1])) is not None:
+            those.append((packet, unmet))
+        else:
+            self.held[unmet[-1]] = [(packet, unmet)]
 
     def wake(self, key: K, met: Callable[[K], bool]) -> None:
         """`key` is there: whatever was filed under it is looked at again."""
         for packet, unmet in self.held.pop(key, ()):
+            unmet.pop()
             self.file(packet, unmet, met)
 
     def waiting(self) -> list[tuple[P, K]]:

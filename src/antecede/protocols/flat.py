@@ -8,6 +8,7 @@ reached.
 from __future__ import annotations
 
 import abc
+import functools
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -66,11 +67,10 @@ class Clocked(Message, frozen=True, array_like=True, tag=0):
         return (MessageId(self.origin, self.seq),)
 
     def unmet(self, delivered: list[int]) -> Counts:
+        if len(self.clock) != len(delivered) or min(self.clock) < 0:
+            raise _names_strangers(delivered)
         missing = lacking(delivered, self.clock)
         return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
-
-    def well_formed(self, size: int) -> bool:
-        return len(self.clock) == size and min(self.clock) >= 0
 
 
 class Dependent(Message, frozen=True, array_like=True, tag=1):
@@ -83,14 +83,13 @@ class Dependent(Message, frozen=True, array_like=True, tag=1):
         return (MessageId(self.origin, self.seq),)
 
     def unmet(self, delivered: list[int]) -> Counts:
-        return [MessageId(peer, count) for peer, count in self.causes.items() if count > delivered[peer]]
-
-    def well_formed(self, size: int) -> bool:
-        named = self.causes
-        if not named:
-            return True
-        within = min(named) >= 0 and max(named) < size and min(named.values()) >= 1
-        return within and self.origin not in named
+        found, size, origin = [], len(delivered), self.origin
+        for peer, count in self.causes.items():
+            if not 0 <= peer < size or count < 1 or peer == origin:
+                raise _names_strangers(delivered)
+            if count > delivered[peer]:
+                found.append(MessageId(peer, count))
+        return found
 
 
 class Sequenced(Message, frozen=True, array_like=True, tag=4):
@@ -103,14 +102,15 @@ class Sequenced(Message, frozen=True, array_like=True, tag=4):
         return (MessageId(self.origin, self.seq),)
 
     def unmet(self, delivered: list[int]) -> Counts:
+        for peer, intervals in self.before.items():
+            if not 0 <= peer < len(delivered) or peer == self.origin or not _in_order(intervals):
+                raise _names_strangers(delivered)
         lasts = ((peer, intervals[-1][1]) for peer, intervals in self.before.items())
         return [MessageId(peer, last) for peer, last in lasts if last > delivered[peer]]
 
-    def well_formed(self, size: int) -> bool:
-        return all(
-            0 <= peer < size and peer != self.origin and _in_order(intervals)
-            for peer, intervals in self.before.items()
-        )
+
+def _names_strangers(delivered: list[int]) -> RemoteError:
+    return RemoteError(f"a packet names what is not among the {len(delivered)} peers of the group")
 
 
 def _in_order(intervals: list[Interval]) -> bool:
@@ -125,6 +125,11 @@ def by_peer(named: dict[int, Named]) -> dict[int, Named]:
     """What a message names, in the order of peers: whoever gets it looks at it from the last to the first, so
     what is delivered when follows from what messages say, not from the order in which it came to be known."""
     return dict(sorted(named.items()))
+
+
+@functools.cache
+def everyone_but(me: int, size: int) -> tuple[int, ...]:
+    return tuple(peer for peer in range(size) if peer != me)
 
 
 Stamped = Clocked | Dependent | Sequenced
@@ -160,13 +165,14 @@ class Flat(Protocol):
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.delivered[self.me] += 1
         seq = self.delivered[self.me]
-        others = tuple(peer for peer in range(self.size) if peer != self.me)
+        others = everyone_but(self.me, self.size)
         packet = self.stamp(seq, payload)
         sends = (Send(others, packet),) if others else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        self._take(*self._sound(packet))
+        sound, unmet = self._sound(packet)
+        self._take(sound, unmet)
         return NOTHING
 
     def _take(self, packet: Stamped, unmet: Counts) -> bool:
@@ -176,40 +182,40 @@ class Flat(Protocol):
             return False
         if seq - 1 > self.delivered[origin]:
             unmet.append(MessageId(origin, seq - 1))
-        self._file(packet, unmet)
+        self.holdback.put(packet, unmet)
         return True
 
-    def _file(self, packet: Stamped, unmet: Counts) -> None:
-        self.holdback.file(packet, unmet, self._is_delivered)
-
     def _is_delivered(self, message: MessageId) -> bool:
-        return self.delivered[message.origin] >= message.seq
+        origin, seq = message
+        return self.delivered[origin] >= seq
 
     def _sound(self, packet: Packet) -> tuple[Stamped, Counts]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
         if not isinstance(packet, self.stamps):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
-        origin, delivered = packet.origin, self.delivered
-        if not (0 <= origin < self.size and packet.well_formed(self.size)):
-            raise RemoteError(f"a packet names peers that are not among the {self.size} of the group")
-        if origin == self.me:
+        origin, seq, me, delivered = packet.origin, packet.seq, self.me, self.delivered
+        if not 0 <= origin < self.size:
+            raise _names_strangers(delivered)
+        if origin == me:
             raise RemoteError("a message of this peer came back under another's hand")
-        if not 1 <= packet.seq <= delivered[origin] + MOST_AHEAD:
-            raise RemoteError(f"message number {packet.seq} of peer {origin} cannot be")
+        if not 1 <= seq <= delivered[origin] + MOST_AHEAD:
+            raise RemoteError(f"message number {seq} of peer {origin} cannot be")
         unmet = packet.unmet(delivered)
         for peer, _ in unmet:
-            if peer == self.me:
+            if peer == me:
                 raise RemoteError("a packet depends on messages that this peer has not sent")
         return packet, unmet
 
     def deliver(self, now: int) -> Delivery | None:
-        if not self.holdback.ready:
+        holdback = self.holdback
+        if not holdback.ready:
             return None
-        packet = self.holdback.ready.pop(0)
-        message = MessageId(packet.origin, packet.seq)
-        self.delivered[packet.origin] = packet.seq
+        packet = holdback.ready.pop(0)
+        origin, seq = message = MessageId(packet.origin, packet.seq)
+        self.delivered[origin] = seq
         self.learn(packet)
-        self.holdback.wake(message, self._is_delivered)
+        if holdback.held:
+            holdback.wake(message, self._is_delivered)
         named = packet.causes if self.names_causes and isinstance(packet, Dependent) else None
         return Delivery(message, packet.payload, named)
 

@@ -37,15 +37,13 @@ class Mbcp(Flat):
         return Dependent(payload, self.me, seq, by_peer(named))
 
     def learn(self, packet: Stamped) -> None:
+        causes = self.causes
         if isinstance(packet, Dependent):
-            self.forget(packet.causes)
-        self.causes[packet.origin] = packet.seq
-
-    def forget(self, covered: dict[int, int]) -> None:
-        """Whoever depends on a message depends on its causes through it: no need to name them."""
-        for peer, seq in covered.items():
-            if self.causes.get(peer) == seq:
-                del self.causes[peer]
+            # Whoever depends on a message depends on its causes through it: no need to name them.
+            for peer, seq in packet.causes.items():
+                if causes.get(peer) == seq:
+                    del causes[peer]
+        causes[packet.origin] = packet.seq
 
     def paper_bytes(self, packet: Packet) -> int:
         return 8 * len(packet.causes) if isinstance(packet, Dependent) else 0
