@@ -13,7 +13,7 @@ from antecede.node.bodies import Body, wrap
 from antecede.order import Window
 from antecede.order.bits import Bits
 from antecede.protocols.base import Protocol
-from antecede.protocols.flat import Clocked, Dependent, Sequenced
+from antecede.protocols.flat import Clocked, Dependent, Run, Sequenced
 from antecede.protocols.flooding import Flooded
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
 from antecede.protocols.pc import Hello, Ping, Pong, Snapshot
@@ -26,9 +26,9 @@ KEY = bytes(range(32))
 MESSAGE = Dependent(b"hi", 2, 7, {0: 3, 1: 12})
 
 FRAMES: dict[str, frames.Frame] = {
-    "greeting": frames.Greeting(1, "room", "mbcp", ["ana", "bo"], "ana", "bo", "5f0c", "", 0, ""),
+    "greeting": frames.Greeting(2, "room", "mbcp", ["ana", "bo"], "ana", "bo", "5f0c", "", 0, ""),
     "greeting with a token": frames.Greeting(
-        1, "room", "freescale", ["sue", "phone behind sue", "ext"], "phone", "sue", "5f0c", "91ab", 300, "a.b"
+        2, "room", "freescale", ["sue", "phone behind sue", "ext"], "phone", "sue", "5f0c", "91ab", 300, "a.b"
     ),
     "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
     "packets": frames.Packets(1, [b"\x01", b"\x02\x03"]),
@@ -41,6 +41,7 @@ FRAMES: dict[str, frames.Frame] = {
 }
 PACKETS: dict[str, tuple[str, Any]] = {
     "mbcp, timestamp-diff, vcube": ("Dependent", MESSAGE),
+    "mbcp, a run": ("Run", Run([b"hi", b"ho"], 2, 7, {0: 3, 1: 12})),
     "timestamp": ("Clocked", Clocked(b"hi", 1, [3, 8, 0])),
     "depseq": ("Sequenced", Sequenced(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
     "flooding, pc": ("Flooded", Flooded(b"hi", 2, 7)),

@@ -287,13 +287,13 @@ class Phone:
             raise Refused(f"its certificate is not for {self._relay} of group {self._group!r}")
         mine = [self._group, "freescale", self._lines]
         rest = [self._me, self._relay, self._store, self._known, self._got, self._token]
-        await socket.send(pack([GREETING, 1, *mine, *rest]))
+        await socket.send(pack([GREETING, 2, *mine, *rest]))
         answer = await self._next(socket)
         if answer[0] == REFUSAL:
             raise Refused(answer[1])
         version, *theirs, me, you, store, known, got = answer[1:10]
         reason = None
-        if answer[0] != GREETING or version != 1 or theirs != mine or (me, you) != (self._relay, self._me):
+        if answer[0] != GREETING or version != 2 or theirs != mine or (me, you) != (self._relay, self._me):
             reason = f"{answer} is not what {self._me} expects of {self._relay}"
         elif known not in ("", self._store) or self._known not in ("", store):
             reason = "one of us has forgotten the other"

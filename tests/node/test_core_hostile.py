@@ -252,6 +252,7 @@ def test_packets_that_skip_numbers_are_refused_and_those_that_came_are_not_taken
 ) -> None:
     group = Group(roster("mbcp", 2), tmp_path)
     group.say(0)
+    group.peers[0].flush()
     group.say(0)
     group.peers[0].flush()
     first, second = group.peers[0].core.outboxes[1].packets.values()

@@ -127,6 +127,7 @@ def test_what_comes_while_a_batch_is_written_is_neither_safe_nor_given_with_it(
     group = group_of(roster("mbcp", 2))
     bo = group.peers[1]
     group.say(0)
+    group.peers[0].flush()
     group.say(0)
     group.peers[0].flush()
     group.carry(0, 1, most=1)

@@ -119,7 +119,7 @@ def test_who_comes_without_the_store_it_had_is_refused() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 1"),
+        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 2"),
         (greeting(me="eve"), "eve is not a partner of this member"),
         (greeting(me="ana"), "ana is not a partner of this member"),
         (greeting(got=7), "ana comes with an older store than before"),
@@ -161,7 +161,7 @@ def test_who_answers_with_another_version_is_refused() -> None:
             ear = Ear(bo)
             await until(lambda: ear.texts("refused") and len(heard) > 1)
             assert isinstance(heard[0], Greeting)
-            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 1")
+            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 2")
         server.close()
 
     run(test())

@@ -151,7 +151,7 @@ def test_a_group_of_rows_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     before = left(path)
     wrong = Row("receive", 0, 1 << 70, 0, 1, b"")  # more than a column can hold
-    image = Changes(b"new", [Stored(b"", [(0, 1)]), Stored(b"", [], [(0, 1 << 70)])], {}, [], None)
+    image = Changes(b"new", [Stored(b"", [(0, 1)]), Stored(b"", [], [(0, 1, 1 << 70)])], {}, [], None)
     with Journal(path, WHO, sync=False) as journal:
         with pytest.raises(OverflowError):
             journal.write([Row("wake", -1, 0, 0, 2, b""), wrong])
@@ -219,7 +219,7 @@ def _rows(*rows: Row) -> bytes:
         ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 2, 0, 1, b"nonsense"))),
         ("UPDATE packets SET packets = ?", b"nonsense"),
         ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [(9, 1)])])),
-        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [], [(9, 1)])])),
+        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [], [(9, 1, 1)])])),
         ("UPDATE packets SET until = ?", b"nonsense"),
     ],
 )

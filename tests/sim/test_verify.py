@@ -8,7 +8,7 @@ import pytest
 
 from antecede.order import MessageId
 from antecede.protocols.base import Effects, Send
-from antecede.protocols.flat import Counts, Dependent, Flat, Stamped
+from antecede.protocols.flat import Counts, Dependent, Filed, Flat, Stamped
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.verify import Report, random_scenario, verify, verify_on
@@ -17,14 +17,14 @@ from antecede.sim.verify import Report, random_scenario, verify, verify_on
 class _NoDependencyCheck(Flat):
     """Delivers in each sender's order, whatever the message names."""
 
-    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+    def _take(self, packet: Filed, unmet: Counts) -> bool:
         return super()._take(packet, [])
 
 
 class _NoFifoCheck(Flat):
     """Delivers when the named causes are there, in whatever order the sender sent."""
 
-    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+    def _take(self, packet: Filed, unmet: Counts) -> bool:
         is_new = self.received[packet.origin].add(packet.seq)
         if is_new:
             self.holdback.put(packet, unmet)
@@ -59,7 +59,7 @@ class MbcpAsPrinted(Mbcp):
 class MbcpThatNeverDelivers(Mbcp):
     name: ClassVar[str] = "mbcp that waits for ever"
 
-    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+    def _take(self, packet: Filed, unmet: Counts) -> bool:
         return super()._take(packet, [MessageId(packet.origin, packet.seq), *unmet])
 
 

@@ -23,13 +23,15 @@ from antecede.node.bodies import Body, Envelope, unwrap, wrap
 from antecede.node.frames import MOST_BYTES
 from antecede.node.journal import Changes, Journal, Row, Stored
 from antecede.node.outbox import Outbox
-from antecede.node.progress import Progress
+from antecede.node.progress import Kept, Progress, entry_bytes
 from antecede.order import MessageId, Window
-from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError
-from antecede.protocols.flat import MOST_AHEAD
+from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Span
+from antecede.protocols.flat import LONGEST_RUN, MOST_AHEAD
 
 MOST_PACKET = MOST_BYTES // 2 + (1 << 20)
 """The longest body and its control information: a frame has room for it, however it is passed on."""
+_TOGETHER_BYTES = 1 << 15
+"""So much of what is said in a row goes into one packet at most; a longer message goes alone."""
 MANY_PACKETS = 256
 """From so many on, what a partner has not confirmed is looked through for what it does not need any more."""
 
@@ -117,7 +119,14 @@ class Core:
 
         self.most_unread = sys.maxsize
         """More than so much is not taken in: no group that keeps to its limit comes to that."""
-        self._newly_kept: list[MessageId] = []
+        self._newly_kept: list[Span] = []
+
+        self.said = 0
+        """How many messages this member's application has sent."""
+        self._open: list[bytes] = []
+        """Messages that were sent in a row and the protocol has not seen: they may go as one packet."""
+        self._open_bytes = self._open_at = 0
+        self._open_causes: dict[int, int] = {}
 
         self.traced = traced
         self.events = 0
@@ -131,29 +140,56 @@ class Core:
     # What is asked of it
 
     def broadcast(self, body: Body, now: int) -> MessageId:
-        """Say something to everybody."""
-        others = {peer: seq for peer, seq in self.causes.items() if peer != self.me}
-        return self._broadcast(
-            wrap(body, self.me in self.causes, None if self.protocol.names_causes else others), now
-        )
+        """Say something to everybody. Nothing follows from it before `flush`, `pop` or `batch`."""
+        me, causes = self.me, self.causes
+        others = None
+        if not self.protocol.names_causes:
+            others = {peer: seq for peer, seq in causes.items() if peer != me}
+        payload = wrap(body, me in causes, others)
+        if len(self._open) == LONGEST_RUN or self._open_bytes + len(payload) > _TOGETHER_BYTES:
+            self.flush()
+        if not self._open:
+            self._open_at, self._open_causes = now, causes
+        self._open.append(payload)
+        self._open_bytes += len(payload)
+        self.said += 1
+        self.causes = {me: self.said}
+        return MessageId(me, self.said)
 
-    def _broadcast(self, payload: bytes, now: int) -> MessageId:
-        self._write("broadcast", now, payload)
-        effects = self.protocol.broadcast(payload, now)
-        message = effects.message
-        if message is None:
+    @property
+    def on_the_way(self) -> int:
+        """Bytes of messages that this member's application is done with, and others may not have."""
+        return self.progress.unstable_bytes - self.progress.unread_bytes + self._open_bytes
+
+    def flush(self) -> None:
+        """Give the protocol what was said."""
+        if self._open:
+            payloads, self._open, self._open_bytes = self._open, [], 0
+            self._write("broadcast", self._open_at, msgspec.msgpack.encode(payloads))
+            self._say(payloads, self._open_causes, self._open_at)
+
+    def _say(self, payloads: list[bytes], causes: dict[int, int], now: int) -> None:
+        effects = self.protocol.broadcast_all(payloads, now)
+        if effects.message is None:
             raise LocalError(f"{self.protocol.name} gave a message no identity")
-        packets = self._carry_out(effects)
-        packet, data = next(iter(packets), (None, payload))
-        if self.traced:
-            control = len(data) - packet.payload_bytes() if packet else 0
-            causes = sorted(self.causes.items())
-            self._trace(Event("send", *message, now, control, len(payload), -1, causes))
-        self.causes = {self.me: message.seq}
-        self._arrive(message, data, None if packet is None else data, now)
+        first = effects.message.seq - len(payloads) + 1
+        own, control = self.progress.arrived[self.me], dict[int, int]()
+        for packet, data in self._carry_out(effects):
+            for span in packet.spans():
+                if span[0] == self.me and span[2] > own.base:
+                    self._arrive(span, data, data, now)
+                    control[span[2]] = len(data) - packet.payload_bytes()
+        for seq, payload in enumerate(payloads, first):
+            if seq > own.base:  # nobody to send it to
+                self._arrive((self.me, seq, seq), payload, None, now)
+            if self.traced:
+                # What a packet of several costs besides their bodies is put down to the last.
+                named = sorted(causes.items())
+                cost = control.get(seq, 0)
+                self._trace(Event("send", self.me, seq, now, cost, len(payload), -1, named))
+                causes = {self.me: seq}
         if not self.logged:
-            self.progress.note(self.me, self.me, message.seq)
-        return message
+            self.progress.note(self.me, self.me, own.base)
 
     def receive(self, link: int, number: int, data: bytes, now: int) -> bool:
         """A packet from a partner; False if it came before. A `RemoteError` leaves all as it was."""
@@ -169,9 +205,9 @@ class Core:
         if self.progress.unread_bytes > self.most_unread:
             waiting = self.progress.unread_bytes
             raise RemoteError(f"{waiting} bytes wait here for causes or for the application already")
-        packet, messages = self._sound(data)
+        packet, spans = self._sound(data)
         # What only controls may free what is held, which then comes again after a crash only if this does.
-        held = None if messages or not self.logged else self.protocol.waiting()
+        held = None if spans or not self.logged else self.protocol.waiting()
         effects = self.protocol.receive(link, packet, now)
         if held:
             for origin, seq in (wait.message for wait in held):
@@ -180,39 +216,43 @@ class Core:
         if self.logged:
             self._write("receive", now, data, link, number)
         self.seen[link] = number
-        for message in messages:
-            self._arrive(message, data, data, now, link)
+        for span in spans:
+            self._arrive(span, data, data, now, link)
         if effects is not NOTHING:
             self._carry_out(effects)
         return True
 
     def handed(self, data: bytes, now: int) -> list[MessageId]:
         """A packet that another member kept; the messages of it that were missing."""
-        packet, messages = self._sound(data)
-        arrived = self.progress.arrived
-        missing = [message for message in messages if message.seq not in arrived[message.origin]]
+        packet, spans = self._sound(data)
+        missing = [
+            MessageId(origin, seq)
+            for origin, first, last in spans
+            for seq in range(first, last + 1)
+            if seq not in self.progress.arrived[origin]
+        ]
         parts = self.protocol.handed(packet) if missing else []
         if not parts:
             return []
         self._write("handed", now, data)
         for link, part in parts:
             effects = self.protocol.receive(link, part, now)
-            for message in part.carries():
-                self._arrive(message, data, data, now, link)
+            for span in part.spans():
+                self._arrive(span, data, data, now, link)
             self._carry_out(effects)
         return missing
 
-    def _sound(self, data: bytes) -> tuple[Packet, tuple[MessageId, ...]]:
+    def _sound(self, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
         """A packet whose messages can be, and those; the protocol looks at the rest."""
         if len(data) > MOST_PACKET:
             raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MOST_PACKET}")
         packet = self.protocol.decode(data)
-        messages = packet.carries()
+        spans = packet.spans()
         size, arrived = self.size, self.progress.arrived
-        for origin, seq in messages:
-            if not 0 <= origin < size or not 1 <= seq <= arrived[origin].base + MOST_AHEAD:
-                raise RemoteError(f"message number {seq} of member {origin} cannot be")
-        return packet, messages
+        for origin, first, last in spans:
+            if not 0 <= origin < size or first < 1 or last > arrived[origin].base + MOST_AHEAD:
+                raise RemoteError(f"message number {first} of member {origin} cannot be")
+        return packet, spans
 
     def wake(self, now: int) -> None:
         """The time that `wake_at` says has come."""
@@ -222,6 +262,8 @@ class Core:
 
     def pop(self, now: int) -> Popped | None:
         """The next message for the application; from here on its own messages depend on it."""
+        if self._open:
+            self.flush()
         delivery = self.protocol.deliver(now)
         if delivery is None:
             return None
@@ -264,10 +306,11 @@ class Core:
 
     @property
     def is_unwritten(self) -> bool:
-        return bool(self._unwritten)
+        return bool(self._unwritten or self._open)
 
     def batch(self, whole: bool) -> Batch:
         """All that has not been written; as a new image if `whole`, which has seen the rows."""
+        self.flush()
         changes = self._changes() if whole else None
         rows = [] if whole else self._unwritten
         own = self.progress.arrived[self.me].base
@@ -318,10 +361,11 @@ class Core:
                 found.setdefault(id(data), Stored(data)).sent.append((link, number))
         for link, box in self.outboxes.items():
             box.stored = self.sent[link]
-        for origin, seq in self._newly_kept:
-            kept = self.progress.kept[origin].get(seq)
+        for span in self._newly_kept:
+            origin, _, last = span
+            kept = self.progress.kept[origin].get(last)
             if kept is not None and kept.packet is not None:
-                found.setdefault(id(kept.packet), Stored(kept.packet)).messages.append((origin, seq))
+                found.setdefault(id(kept.packet), Stored(kept.packet)).spans.append(span)
         self._newly_kept = []
         return list(found.values())
 
@@ -354,8 +398,8 @@ class Core:
         for stored in journal.packets():
             for link, number in stored.sent:
                 self.outboxes[link].put(number, stored.data)
-            for origin, seq in stored.messages:
-                self.progress.restore(origin, seq, stored.data)
+            for span in stored.spans:
+                self.progress.restore(span, stored.data)
         last = 0
         for row in journal.rows():
             self._pop_until(row.taken, row.time, journal)
@@ -382,12 +426,16 @@ class Core:
             box.confirmed = image.confirmed[link]
         self.progress.arrived = [Window.from_bytes(data) for data in image.arrived]
         self.progress.stable = image.stable
+        self.said = self.progress.arrived[self.me].base
         for origin, count in enumerate(image.done):
             self.progress.note(self.me, origin, count)
 
     def _replay(self, row: Row) -> None:
         if row.kind == "broadcast":
-            self._broadcast(row.data, row.time)
+            payloads = msgspec.msgpack.decode(row.data, type=list[bytes])
+            self._say(payloads, self.causes, row.time)
+            self.said = self.progress.arrived[self.me].base
+            self.causes = {self.me: self.said}
         elif row.kind == "receive":
             self.receive(row.link, row.number, row.data, row.time)
         elif row.kind == "handed":
@@ -415,8 +463,8 @@ class Core:
             box.emptied = max(box.emptied, box.confirmed)
             while box.emptied < box.last and len(box.packets) > MANY_PACKETS:
                 data = box.packets[box.emptied + 1]
-                messages = self.protocol.decode(data).carries() if data else ()
-                if data and not (messages and all(seq <= stable[origin] for origin, seq in messages)):
+                spans = self.protocol.decode(data).spans() if data else ()
+                if data and not (spans and all(last <= stable[origin] for origin, _, last in spans)):
                     break
                 box.packets[box.emptied + 1] = b""
                 box.emptied += 1
@@ -442,16 +490,18 @@ class Core:
             self.wake_at = effects.wake_at if self.wake_at is None else min(self.wake_at, effects.wake_at)
         return packets
 
-    def _arrive(
-        self, message: MessageId, data: bytes, packet: bytes | None, now: int, link: int = -1
-    ) -> None:
-        if link >= 0 and message[0] == self.me:
+    def _arrive(self, span: Span, data: bytes, packet: bytes | None, now: int, link: int = -1) -> None:
+        origin = span[0]
+        if link >= 0 and origin == self.me:
             return  # for the sender, sending is the delivery
-        if self.progress.arrive(message, data, packet, now, self._batch):
-            if self.logged and packet is not None:
-                self._newly_kept.append(message)
-            if self.traced and link >= 0:
-                self._trace(Event("receive", *message, now, link=link))
+        progress = self.progress
+        kept = Kept(entry_bytes(data, span), packet if progress.asks else None, now, self._batch)
+        numbers = progress.arrive(span, kept)
+        if numbers and self.logged and kept.packet is not None:
+            self._newly_kept.append(span)
+        if self.traced and link >= 0:
+            for seq in numbers:
+                self._trace(Event("receive", origin, seq, now, link=link))
 
     def _trace(self, event: Event) -> None:
         self._events.append(event)

@@ -18,7 +18,7 @@ import msgspec
 
 from antecede.protocols.base import RemoteError
 
-VERSION = 1
+VERSION = 2
 MOST_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")

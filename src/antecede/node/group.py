@@ -32,6 +32,7 @@ from antecede.node.journal import Journal
 from antecede.node.links import Links
 from antecede.node.messages import Held, Id, Message, Notice, Notices
 from antecede.node.metrics import serve
+from antecede.node.progress import Progress
 from antecede.node.settings import Settings
 from antecede.node.trace import NodeTrace
 from antecede.order import MessageId
@@ -71,6 +72,7 @@ class Group:
         self._something = asyncio.Event()
         self._room = asyncio.Event()
         self._listening = False
+        self._is_flushing = False
         self._state: Literal["new", "open", "draining", "closed"] = "new"
         self._left = False
         self._failure: StoreError | None = None
@@ -188,6 +190,8 @@ class Group:
         """Accept nothing more, and wait until every member has delivered all that was sent here."""
         self._check_open()
         self._state = "draining"
+        self._core.flush()
+        self._links.awaken()
         me = self._core.me
         while any(row[me] < self._core.progress.known[me][me] for row in self._core.progress.known):
             self._room.clear()
@@ -236,22 +240,36 @@ class Group:
         """
         self._check_open()
         core = self._core
-        if core.progress.unstable_bytes - core.progress.unread_bytes > self.settings.limit:
+        if core.on_the_way > self.settings.limit:
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         message = core.broadcast(body, time.time_ns())
         if self._journal is not None:
             await self._commits.written()
         else:
-            self._links.awaken()
+            self._flush_soon()
             if message.seq % _PAUSE_EVERY == 0:
                 # Nothing to wait for; but links and listeners want their turn.
                 await asyncio.sleep(0)
         return self._id(message)
 
+    def _flush_soon(self) -> None:
+        """Without a store: what is said in one round of the loop goes together."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        try:
+            self._core.flush()
+        except Exception as error:
+            self._commits.give_up(f"internal: {error!r}")
+        self._links.awaken()
+
     async def _wait_for_room(self) -> None:
         core, began, full = self._core, time.monotonic(), False
-        while core.progress.unstable_bytes - core.progress.unread_bytes > self.settings.limit:
+        while core.on_the_way > self.settings.limit:
             if not full and time.monotonic() - began >= _FULL_SECONDS:
                 full = True
                 those = ", ".join(self._names[member] for member in core.progress.behind())
@@ -346,7 +364,7 @@ class Group:
 
     def delivered(self) -> dict[str, int]:
         """How many messages of each member are delivered here; of this one, how many were sent."""
-        return dict(zip(self._names, self._core.progress.known[self._core.me], strict=True))
+        return dict(zip(self._names, self._looked_at().known[self._core.me], strict=True))
 
     @property
     def state(self) -> Literal["new", "open", "draining", "closed"]:
@@ -359,7 +377,12 @@ class Group:
     @property
     def unstable_bytes(self) -> int:
         """Bytes of messages that not every member is known to have."""
-        return self._core.progress.unstable_bytes
+        return self._looked_at().unstable_bytes
+
+    def _looked_at(self) -> Progress:
+        if self._journal is None:
+            self._core.flush()  # without a store, what was said is accepted at once
+        return self._core.progress
 
     def go_offline(self, seconds: float) -> None:
         """Break all connections and make none for a while, to try what happens then."""

@@ -28,6 +28,7 @@ from typing import IO, Any, Literal, Self
 import msgspec
 
 from antecede.errors import InputError
+from antecede.protocols.base import Span
 
 VERSION = 2
 _APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
@@ -65,8 +66,8 @@ class Stored(msgspec.Struct, array_like=True):
     data: bytes
     sent: list[tuple[int, int]] = []
     """Links and its numbers there."""
-    messages: list[tuple[int, int]] = []
-    """Origins and numbers of messages in it that are not stable."""
+    spans: list[Span] = []
+    """Messages in it that are not stable."""
 
 
 class Until(msgspec.Struct, frozen=True, array_like=True):
@@ -82,8 +83,8 @@ class Until(msgspec.Struct, frozen=True, array_like=True):
         for packet in packets:
             for link, number in packet.sent:
                 confirmed[link] = max(number, confirmed.get(link, 0))
-            for origin, seq in packet.messages:
-                stable[origin] = max(seq, stable.get(origin, 0))
+            for origin, _, last in packet.spans:
+                stable[origin] = max(last, stable.get(origin, 0))
         return cls(confirmed, stable)
 
     def has_come(self, confirmed: dict[int, int], stable: list[int]) -> bool:

@@ -7,12 +7,12 @@ that changes what is stable; memory O(members²) and what is not stable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from antecede.order import MessageId, Window
-from antecede.protocols.base import Protocol, RemoteError
+from antecede.protocols.base import Protocol, RemoteError, Span
 
 _MOST_FOUND = 1 << 20
 """Bytes of packets that one request is answered with."""
@@ -22,15 +22,22 @@ _ENTRY_BYTES = 100
 
 
 class Kept(msgspec.Struct, gc=False):
-    """A message that is not stable."""
+    """What there is to say of a message that is not stable, or of several that came together."""
 
     size: int
+    """Of each."""
     packet: bytes | None
     """As it came, if it can be handed on."""
     since: int
     """When it arrived."""
     batch: int
     """The batch with which it is written."""
+
+
+def entry_bytes(data: bytes, span: Span) -> int:
+    """What each of the messages in a packet is taken to cost."""
+    _, first, last = span
+    return len(data) // (last - first + 1) + _ENTRY_BYTES
 
 
 class Progress:
@@ -62,24 +69,30 @@ class Progress:
 
     # What happens here
 
-    def arrive(self, message: MessageId, data: bytes, packet: bytes | None, now: int, batch: int) -> bool:
-        """A message has come; False if it had before."""
-        origin, seq = message
-        if not self.arrived[origin].add(seq):
-            return False
-        self.keep(origin, seq, Kept(len(data) + _ENTRY_BYTES, packet if self.asks else None, now, batch))
-        return True
+    def arrive(self, span: Span, kept: Kept) -> Sequence[int]:
+        """Messages have come; the numbers of those that had not before."""
+        origin, first, last = span
+        window = self.arrived[origin]
+        numbers: Sequence[int] = range(first, last + 1)
+        if not window.add_span(first, last):
+            numbers = [seq for seq in numbers if window.add(seq)]
+        entries = self.kept[origin]
+        for seq in numbers:
+            entries[seq] = kept
+        size = kept.size * len(numbers)
+        self.unstable_bytes += size
+        self.unread_bytes += size
+        return numbers
 
-    def keep(self, origin: int, seq: int, kept: Kept) -> None:
-        self.kept[origin][seq] = kept
-        self.unstable_bytes += kept.size
-        if seq > self.known[self.me][origin]:
-            self.unread_bytes += kept.size
-
-    def restore(self, origin: int, seq: int, packet: bytes) -> None:
+    def restore(self, span: Span, packet: bytes) -> None:
         """A packet that was kept before a crash."""
-        if seq > self.stable[origin] and self.asks:
-            self.keep(origin, seq, Kept(len(packet) + _ENTRY_BYTES, packet, 0, 0))
+        origin, first, last = span
+        kept = Kept(entry_bytes(packet, span), packet, 0, 0)
+        for seq in range(max(first, self.stable[origin] + 1), last + 1):
+            self.kept[origin][seq] = kept
+            self.unstable_bytes += kept.size
+            if seq > self.known[self.me][origin]:
+                self.unread_bytes += kept.size
 
     def note(self, member: int, origin: int, count: int) -> None:
         """A member has delivered so many messages of an origin."""

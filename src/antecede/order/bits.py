@@ -50,6 +50,25 @@ class Window:
         self._close()
         return True
 
+    def add_span(self, first: int, last: int) -> bool:
+        """Put in every number from `first` to `last`; if one of them is there already, none, and False.
+
+        >>> seen = Window.of([5])
+        >>> seen.add_span(1, 3), seen.add_span(3, 4), seen
+        (True, False, Window(3 + 5))
+        """
+        if first < 1 or last < first:
+            raise ValueError(f"no numbers from {first} to {last}")
+        if first == self.base + 1 and not self.bits:
+            self.base = last
+            return True
+        span = (1 << last - first + 1) - 1
+        if first <= self.base or self.bits >> first - self.base - 1 & span:
+            return False
+        self.bits |= span << first - self.base - 1
+        self._close()
+        return True
+
     def add_between(self, low: int, high: int) -> None:
         """Put in every number that is greater than `low` and less than `high`."""
         low = max(low, self.base)

@@ -35,6 +35,10 @@ class Links(msgspec.Struct, frozen=True):
     """Whether delays within a site, and differences between clocks, must keep to what was promised."""
 
 
+Span = tuple[int, int, int]
+"""Messages of one origin under consecutive numbers: the origin, the first and the last number."""
+
+
 class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What crosses a link. Its encoding is the wire format; all but the payload is control."""
 
@@ -44,6 +48,10 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def carries(self) -> tuple[MessageId, ...]:
         """The messages in it; none in a packet that only controls."""
         return ()
+
+    def spans(self) -> tuple[Span, ...]:
+        """The same by origin, first and last number."""
+        return tuple((origin, seq, seq) for origin, seq in self.carries())
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
@@ -190,6 +198,18 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     @abc.abstractmethod
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         """The application sends. For the sender this is the delivery too."""
+
+    def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
+        """The application sends these in a row, with nothing delivered in between; `message` is the last."""
+        sends: list[Send] = []
+        wake_at, message = None, None
+        for payload in payloads:
+            effects = self.broadcast(payload, now)
+            sends += effects.sends
+            message = effects.message
+            if effects.wake_at is not None:
+                wake_at = effects.wake_at if wake_at is None else min(wake_at, effects.wake_at)
+        return Effects(tuple(sends), wake_at, message)
 
     @abc.abstractmethod
     def receive(self, link: int, packet: Packet, now: int) -> Effects:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Flat, Interval, Sequenced, Stamped, by_peer
+from antecede.protocols.flat import Filed, Flat, Interval, Sequenced, Stamped, by_peer
 
 
 def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
@@ -38,7 +38,7 @@ class DepSeq(Flat):
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
     control: ClassVar[str] = "up to n − 1 intervals"
     packets: ClassVar[Any] = Sequenced
-    stamps: ClassVar[type[Sequenced]] = Sequenced
+    stamps: ClassVar[tuple[type[Filed], ...]] = (Sequenced,)
 
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
 

@@ -26,11 +26,14 @@ from antecede.protocols.base import (
     Protocol,
     RemoteError,
     Send,
+    Span,
     Waiting,
 )
 
 MOST_AHEAD = 1_000_000
 """A number further than this beyond the last one known without gaps is an attack, not a delay."""
+
+LONGEST_RUN = 1024
 
 Counts = list[MessageId]
 """The last message of each peer that is still to be delivered."""
@@ -82,14 +85,61 @@ class Dependent(Message, frozen=True, array_like=True, tag=1):
     def carries(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
+    def spans(self) -> tuple[Span, ...]:
+        return ((self.origin, self.seq, self.seq),)
+
     def unmet(self, delivered: list[int]) -> Counts:
-        found, size, origin = [], len(delivered), self.origin
-        for peer, count in self.causes.items():
-            if not 0 <= peer < size or count < 1 or peer == origin:
-                raise _names_strangers(delivered)
-            if count > delivered[peer]:
-                found.append(MessageId(peer, count))
+        return _unmet(self.origin, self.causes, delivered)
+
+
+class Run(Packet, frozen=True, array_like=True, tag=15):
+    """Messages that were sent in a row with nothing delivered in between: each but the first depends on the
+    one before it, and names nothing. On the wire and until it is ready a run is one thing."""
+
+    payloads: list[bytes]
+    origin: int
+    seq: int
+    """Of the first."""
+    causes: dict[int, int]
+    """Of the first."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.payloads) <= LONGEST_RUN:
+            raise ValueError(f"a run of {len(self.payloads)} messages; there are 1 to {LONGEST_RUN}")
+
+    @property
+    def last(self) -> int:
+        return self.seq + len(self.payloads) - 1
+
+    def payload_bytes(self) -> int:
+        return sum(map(len, self.payloads))
+
+    def carries(self) -> tuple[MessageId, ...]:
+        return tuple(MessageId(self.origin, seq) for seq in range(self.seq, self.last + 1))
+
+    def spans(self) -> tuple[Span, ...]:
+        return ((self.origin, self.seq, self.last),)
+
+    def singles(self) -> list[Dependent]:
+        """Its messages, each as if it had been sent alone."""
+        found, causes = [], self.causes
+        for seq, payload in enumerate(self.payloads, self.seq):
+            found.append(Dependent(payload, self.origin, seq, causes))
+            causes = {}
         return found
+
+    def unmet(self, delivered: list[int]) -> Counts:
+        return _unmet(self.origin, self.causes, delivered)
+
+
+def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> Counts:
+    found, size = [], len(delivered)
+    for peer, count in causes.items():
+        if not 0 <= peer < size or count < 1 or peer == origin:
+            raise _names_strangers(delivered)
+        if count > delivered[peer]:
+            found.append(MessageId(peer, count))
+    return found
 
 
 class Sequenced(Message, frozen=True, array_like=True, tag=4):
@@ -134,6 +184,7 @@ def everyone_but(me: int, size: int) -> tuple[int, ...]:
 
 Stamped = Clocked | Dependent | Sequenced
 """The ways to name what a message depends on."""
+Filed = Stamped | Run
 
 
 class Flat(Protocol):
@@ -141,12 +192,12 @@ class Flat(Protocol):
 
     links: ClassVar[Links] = Links(fifo=False)
     packets: ClassVar[Any] = Dependent
-    stamps: ClassVar[type[Clocked] | type[Dependent] | type[Sequenced]] = Dependent
+    stamps: ClassVar[tuple[type[Filed], ...]] = (Dependent,)
     """How its messages name what they depend on."""
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[Window] = msgspec.field(default_factory=list)
-    holdback: Holdback[MessageId, Stamped] = msgspec.field(default_factory=Holdback)
+    holdback: Holdback[MessageId, Filed] = msgspec.field(default_factory=Holdback)
 
     def __post_init__(self) -> None:
         if not 0 <= self.me < self.size:
@@ -175,10 +226,15 @@ class Flat(Protocol):
         self._take(sound, unmet)
         return NOTHING
 
-    def _take(self, packet: Stamped, unmet: Counts) -> bool:
+    def _take(self, packet: Filed, unmet: Counts) -> bool:
         """File a message that is not here yet; False if it is."""
         origin, seq = packet.origin, packet.seq
-        if not self.received[origin].add(seq):
+        if isinstance(packet, Run):
+            if not self.received[origin].add_span(seq, packet.last):
+                # Some of it came by another way.
+                taken = [self._take(each, each.unmet(self.delivered)) for each in packet.singles()]
+                return any(taken)
+        elif not self.received[origin].add(seq):
             return False
         if seq - 1 > self.delivered[origin]:
             unmet.append(MessageId(origin, seq - 1))
@@ -189,7 +245,7 @@ class Flat(Protocol):
         origin, seq = message
         return self.delivered[origin] >= seq
 
-    def _sound(self, packet: Packet) -> tuple[Stamped, Counts]:
+    def _sound(self, packet: Packet) -> tuple[Filed, Counts]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
         if not isinstance(packet, self.stamps):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
@@ -211,6 +267,9 @@ class Flat(Protocol):
         if not holdback.ready:
             return None
         packet = holdback.ready.pop(0)
+        if isinstance(packet, Run):
+            packet, *rest = packet.singles()
+            holdback.ready[:0] = rest
         origin, seq = message = MessageId(packet.origin, packet.seq)
         self.delivered[origin] = seq
         self.learn(packet)
@@ -223,6 +282,9 @@ class Flat(Protocol):
         return [(packet.origin, packet)] if isinstance(packet, self.stamps) else []
 
     def waiting(self) -> list[Waiting]:
-        return [
-            Waiting(MessageId(packet.origin, packet.seq), cause) for packet, cause in self.holdback.waiting()
-        ]
+        found = []
+        for packet, cause in self.holdback.waiting():
+            for message in packet.carries():
+                found.append(Waiting(message, cause))
+                cause = message
+        return found

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Clocked, Dependent, Flat, Stamped, by_peer
+from antecede.protocols.flat import Clocked, Dependent, Filed, Flat, Stamped, by_peer
 
 
 class Timestamp(Flat):
@@ -29,7 +29,7 @@ class Timestamp(Flat):
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
     packets: ClassVar[Any] = Clocked
-    stamps: ClassVar[type[Clocked]] = Clocked
+    stamps: ClassVar[tuple[type[Filed], ...]] = (Clocked,)
 
     def stamp(self, seq: int, payload: bytes) -> Clocked:
         return Clocked(payload, self.me, self.delivered.copy())
