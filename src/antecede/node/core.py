@@ -294,8 +294,7 @@ class Core:
 
     def given(self, message: MessageId) -> None:
         """The application has it in hand."""
-        origin, seq = message
-        self.progress.note(self.me, origin, seq)
+        self.progress.take(message)
 
     def final(self, place: int) -> None:
         """The application is done with everything up to that place."""

@@ -294,10 +294,9 @@ class Group:
             raise LocalError(
                 "two tasks listen to one group: a message goes to one of them, so ask in one place"
             )
-        if self._in_hand is not None:
-            self._finish()
         popped = self._popped()
         if popped is None or not self._core.is_written(popped.message):
+            self._finish()
             self._listening = True
             try:
                 popped = await self._coming(popped)
@@ -329,8 +328,11 @@ class Group:
 
     def _give(self, popped: Popped) -> Message:
         place = popped.place
+        if self._in_hand is not None:
+            self._core.final(self._in_hand)
         self._given = self._in_hand = place
         if self._journal is not None:
+            # In one number: what came before it is final, and it is in hand.
             self._journal.taken = 2 * place - 1
         self._core.given(popped.message)
         return Message(popped, self._names, place == self._redelivered)

@@ -33,11 +33,12 @@ from antecede.protocols.base import Span
 VERSION = 2
 _APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
 _TAKEN = struct.Struct("<q")
-_MOST_WAL = 1 << 22
+_MOST_WAL = 1 << 23
 _PAGE = 1 << 15
 """Rows go in as blobs of many; with pages of the usual 4 kB writing a megabyte takes three times as long."""
+_SPARE_PAGES = 512
+"""So many empty pages are kept for what comes next; of more, some go back to the file system with an image."""
 _PAGES_BACK = 256
-"""How many empty pages go back to the file system with a new image, at most."""
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE log (place INTEGER PRIMARY KEY, rows BLOB);
@@ -139,7 +140,7 @@ class Journal:
                 self._base.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute(f"PRAGMA journal_size_limit = {_MOST_WAL}")
-            self._base.execute(f"PRAGMA wal_autocheckpoint = {2 * _MOST_WAL // _PAGE}")
+            self._base.execute(f"PRAGMA wal_autocheckpoint = {_MOST_WAL // _PAGE}")
             self._base.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             self._taken = _mapped(self.path.with_name(self.path.name + "-taken"), new)
             if new:
@@ -217,7 +218,9 @@ class Journal:
                 needed = self._replace(changes)
         if changes is not None:
             self._needed = needed
-            self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
+            (spare,) = self._base.execute("PRAGMA freelist_count").fetchone()
+            if spare > _SPARE_PAGES:
+                self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
 
     def _replace(self, changes: Changes) -> dict[int, Until]:
         """Write the image; which packets are needed from now on."""

@@ -41,7 +41,7 @@ from antecede.node.frames import (
 from antecede.node.greetings import Greetings, Memory
 from antecede.node.security import Security
 from antecede.node.settings import Roster, Settings, address
-from antecede.node.wires import RoughWire, TcpWire, WebWire, Wire, dial
+from antecede.node.wires import READ_AHEAD, RoughWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
 
 log = logging.getLogger("antecede.node")
@@ -119,7 +119,7 @@ class Links:
     async def start(self) -> None:
         if self._settings.listen is not None:
             host, port = address(self._settings.listen, "listen")
-            server = await self._listen(asyncio.start_server(self._called, host, port), "listen")
+            server = await self._listen(asyncio.start_server(self._called, host, port, limit=READ_AHEAD), "listen")
             self.listening = _where(server)
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")

@@ -94,6 +94,18 @@ class Progress:
             if seq > self.known[self.me][origin]:
                 self.unread_bytes += kept.size
 
+    def take(self, message: MessageId) -> None:
+        """This member's application has been given a message, the next of its origin."""
+        origin, seq = message
+        row = self.known[self.me]
+        if seq == row[origin] + 1:
+            row[origin] = seq
+            kept = self.kept[origin].get(seq)
+            if kept is not None:
+                self.unread_bytes -= kept.size
+            if seq == self.stable[origin] + 1:
+                self._settle(origin)
+
     def note(self, member: int, origin: int, count: int) -> None:
         """A member has delivered so many messages of an origin."""
         row = self.known[member]
@@ -101,13 +113,17 @@ class Progress:
         if count <= before:
             return
         row[origin] = count
-        kept = self.kept[origin]
         if member == self.me:
+            kept = self.kept[origin]
             for seq in range(before + 1, count + 1):
                 if seq in kept:
                     self.unread_bytes -= kept[seq].size
-        if before > self.stable[origin]:
-            return
+        if before <= self.stable[origin]:
+            self._settle(origin)
+
+    def _settle(self, origin: int) -> None:
+        """Let go of what has become stable."""
+        kept = self.kept[origin]
         stable = min([each[origin] for each in self.known])
         for seq in range(self.stable[origin] + 1, stable + 1):
             if (gone := kept.pop(seq, None)) is not None:

@@ -17,6 +17,10 @@ _PACKETS = encode(Packets(1, []))[1]
 """How a frame with packets begins, after its first byte."""
 
 
+READ_AHEAD = 1 << 17
+"""Bytes of frames that are taken in before they are asked for."""
+
+
 class Wire(Protocol):
     """One connection. Reading or writing after its end raises `ConnectionError`."""
 
@@ -45,7 +49,7 @@ class TcpWire:
     async def dial(cls, where: str, context: ssl.SSLContext | None) -> TcpWire:
         host, port = address(where, "peers")
         try:
-            return cls(*await asyncio.open_connection(host, port, ssl=context))
+            return cls(*await asyncio.open_connection(host, port, ssl=context, limit=READ_AHEAD))
         except UnicodeError as error:
             raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
 
