@@ -215,6 +215,8 @@ class Group:
             self._metrics.close()
         if done:
             self._finish()
+        if self._journal is None and self._failure is None:
+            self._flush()
         try:
             await self._links.close()
             await self._commits.close()
