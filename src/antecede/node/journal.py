@@ -37,7 +37,7 @@ _MOST_WAL = 1 << 23
 _PAGE = 1 << 15
 """Rows go in as blobs of many; with pages of the usual 4 kB writing a megabyte takes three times as long."""
 _SPARE_PAGES = 512
-"""So many empty pages are kept for what comes next; of more, some go back to the file system with an image."""
+"""So many empty pages stay for what comes next; of more, some go back to the file system with an image."""
 _PAGES_BACK = 256
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;

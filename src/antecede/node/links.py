@@ -119,7 +119,9 @@ class Links:
     async def start(self) -> None:
         if self._settings.listen is not None:
             host, port = address(self._settings.listen, "listen")
-            server = await self._listen(asyncio.start_server(self._called, host, port, limit=READ_AHEAD), "listen")
+            server = await self._listen(
+                asyncio.start_server(self._called, host, port, limit=READ_AHEAD), "listen"
+            )
             self.listening = _where(server)
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")
