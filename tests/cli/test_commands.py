@@ -194,8 +194,9 @@ def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
         "from antecede.protocols.mbcp import Mbcp\n"
         "class Hasty(Mbcp):\n"
         "    name = 'hasty'\n"
-        "    def _file(self, packet, unmet):\n"
+        "    def _take(self, packet, unmet):\n"
         "        self.holdback.ready.append(packet)\n"
+        "        return True\n"
     )
     done = antecede("verify", "mine:Hasty", "--runs", "30", cwd=tmp_path)
     assert done.returncode == 1

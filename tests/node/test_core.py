@@ -71,7 +71,8 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
         elif not peer.alive or kind in ("nothing", "carry", "carry one", "confirm", "gossip"):
             continue
         elif kind == "say":
-            group.say(peer.rank)
+            for _ in range(1 + how % 3):
+                group.say(peer.rank)
         elif kind == "say a lot":
             group.say(peer.rank, padding=5 * how)
         elif kind == "take":

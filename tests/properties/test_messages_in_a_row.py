@@ -120,26 +120,6 @@ def test_a_run_is_one_packet_that_names_the_causes_of_the_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "packet",
-    [
-        Run([b"a", b"b"], 1, 1, {0: 5}),  # its own message 5, which it has not sent
-        Run([b"a", b"b"], 1, 1, {1: 1}),
-        Run([b"a", b"b"], 1, 1, {7: 1}),
-        Run([b"a", b"b"], 0, 1, {}),
-        Run([b"a", b"b"], 9, 1, {}),
-        Run([b"a", b"b"], 1, 0, {}),
-        Run([b"a", b"b"], 1, 5_000_000, {}),
-    ],
-)
-def test_a_run_that_cannot_be_is_refused_and_changes_nothing(packet: Run) -> None:
-    ana = Mbcp(0, 3)
-    before = ana.save()
-    with pytest.raises(RemoteError):
-        ana.receive(1, packet, 0)
-    assert ana.save() == before
-
-
 @pytest.mark.parametrize("count", [0, LONGEST_RUN + 1])
 def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> None:
     data = Mbcp.encode(Run([b""], 1, 1, {})).replace(

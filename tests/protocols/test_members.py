@@ -14,7 +14,7 @@ from antecede.errors import InputError
 from antecede.order import MessageId
 from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
-from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Sequenced
+from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Run, Sequenced
 from antecede.protocols.flooding import Flooded
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Grouped
@@ -99,6 +99,13 @@ hostile = [
     Dependent(b"", 1, 1, {1: 1}),
     Dependent(b"", 0, 1, {}),
     Dependent(b"", 1, 1, {0: 1}),
+    Run([b"", b""], 9, 1, {}),
+    Run([b"", b""], 0, 1, {}),
+    Run([b"", b""], 1, 0, {}),
+    Run([b"", b""], 1, MOST_AHEAD + 1, {}),
+    Run([b"", b""], 1, 1, {7: 1}),
+    Run([b"", b""], 1, 1, {1: 1}),
+    Run([b"", b""], 1, 1, {0: 1}),
     Clocked(b"", 1, [1, 1, 0]),
     Clocked(b"", 1, [0, 1]),
     Clocked(b"", 1, [0, 1, -1]),
@@ -151,15 +158,16 @@ def test_a_sound_packet_of_another_protocol_is_refused(name: str) -> None:
 def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
     protocol = catalog.find(name)
     member = protocol.group(3)[0]
-    packets: dict[Any, Callable[[int], Packet]] = {
+    packets: dict[type[Packet], Callable[[int], Packet]] = {
         Clocked: lambda seq: Clocked(b"", 1, [0, seq, 0]),
         Dependent: lambda seq: Dependent(b"", 1, seq, {}),
         Sequenced: lambda seq: Sequenced(b"", 1, seq, {}),
         Flooded: lambda seq: Flooded(b"", 1, seq),
     }
-    member.receive(1, packets[protocol.packets](MOST_AHEAD), 0)
+    kind, *_ = getattr(protocol.packets, "__args__", (protocol.packets,))
+    member.receive(1, packets[kind](MOST_AHEAD), 0)
     with pytest.raises(RemoteError):
-        member.receive(1, packets[protocol.packets](MOST_AHEAD + 1), 0)
+        member.receive(1, packets[kind](MOST_AHEAD + 1), 0)
 
 
 def test_bytes_that_members_keep_as_the_papers_count() -> None:
