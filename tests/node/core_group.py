@@ -29,7 +29,8 @@ HANDING_ON = LIVE[:-2]
 """Those in which members help each other to what a dead one has sent to some of them only."""
 
 
-core_module.MANY_PACKETS = 1  # so that small groups also skip what is everywhere
+core_module.MANY_PACKETS = 1  # so that small groups also skip what is everywhere,
+core_module._TOGETHER_BYTES, core_module._MOST_TOGETHER = 300, 3  # and runs end for every reason
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:
@@ -102,23 +103,25 @@ class Peer:
             self.in_hand = None
 
     def take(self, now: int) -> bool:
-        """The application asks for the next message; False if there is none that a crash would not undo."""
-        self.finish()
-        final = self.journal.taken // 2
-        popped = self.core.hand[0] if self.core.hand else self.core.pop(now)
-        if popped is None:
-            return False
-        if not self.did_take(popped.place):
+        """The application asks for the next message; False if there is none that a crash would not undo.
+
+        As a driver does it: what was in hand is final by the same number that says what is now.
+        """
+        done = self.in_hand.place if self.in_hand else self.journal.taken // 2
+        popped = next((each for each in self.core.hand if each.place > done), None) or self.core.pop(now)
+        if popped is not None and not self.did_take(popped.place):
             self.did.append(_taken(popped))
-        if not self.core.is_written(popped.message):
+        if popped is None or not self.core.is_written(popped.message):
+            self.finish()
             return False
-        assert popped.place == final + 1
-        self.journal.taken = 2 * final + 1
+        assert popped.place == done + 1
+        self.core.final(done)
+        self.journal.taken = 2 * done + 1
         self.core.given(popped.message)
         self.in_hand = popped
-        if len(self.shown) == final:
+        if len(self.shown) == done:
             self.shown.append(popped.message)
-        assert self.shown[final:] == [popped.message]
+        assert self.shown[done:] == [popped.message]
         return True
 
     def did_take(self, place: int) -> bool:

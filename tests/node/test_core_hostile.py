@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antecede.node import frames
-from antecede.node.bodies import opened, unwrap
+from antecede.node.bodies import opened, unwrap, wrap
 from antecede.node.core import Core
 from antecede.order.bits import Bits
 from antecede.protocols.base import RemoteError
+from antecede.protocols.flat import Run
+from antecede.protocols.flooding import Flooded, Flooding
 from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale_packets import Across
+from antecede.protocols.mbcp import Mbcp
 
 DEEP = b"\x91" * 3_000
 NUMBERS = [
@@ -94,6 +97,11 @@ def state(core: Core) -> list[object]:
     return [core.protocol.save(), core.causes, core.sent, core.seen, windows, core.popped, list(core.hand)]
 
 
+def account(core: Core) -> list[object]:
+    progress = core.progress
+    return [progress.unstable_bytes, progress.unread_bytes, [sorted(kept) for kept in progress.kept]]
+
+
 def restarted(peer: Peer) -> None:
     """It comes back as it was; what is popped and not given may be popped again, so it is given first."""
     peer.flush()
@@ -130,6 +138,7 @@ def attack(group: Group, data: st.DataObject) -> None:
         for way in group.ways():
             group.carry(*way)
         group.say(0)
+        group.say(0)
     victim = group.peers[data.draw(st.integers(0, len(group.peers) - 1), label="victim")]
     core = victim.core
     real = [
@@ -142,10 +151,11 @@ def attack(group: Group, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         link = data.draw(st.sampled_from(core.partners))
         packet = data.draw(spoiled(data.draw(st.sampled_from(real))))
-        before, rows = state(core), len(core._unwritten)
+        before, rows = [*state(core), *account(core)], len(core._unwritten)
         number = core.seen[link] + 1
         try:
-            match data.draw(st.integers(0, 4)):
+            matched = data.draw(st.integers(0, 4))
+            match matched:
                 case 0:
                     accepted = bool(core.handed(packet, group.now)) or accepted
                 case 1:
@@ -158,7 +168,7 @@ def attack(group: Group, data: st.DataObject) -> None:
                     accepted = core.receive(link, number, packet, group.now) or accepted
                     assert core.seen[link] == number
         except RemoteError:
-            assert state(core) == before
+            assert [*state(core), *account(core)] == before or matched == 2
             assert len(core._unwritten) - rows in (0, 1)
         if data.draw(st.booleans()):
             victim.take(group.now)
@@ -263,4 +273,39 @@ def test_packets_that_skip_numbers_are_refused_and_those_that_came_are_not_taken
     assert not core.receive(0, 1, second, 1)
     assert not core.receive(0, 0, second, 1)
     assert core.receive(0, 2, second, 1)
+    group.close()
+
+
+def test_a_run_of_which_some_came_before_is_kept_and_stored_with_what_was_new(tmp_path: Path) -> None:
+    """As a client in another language may send it."""
+    group = Group(roster("mbcp", 3), tmp_path)
+    bo = group.peers[1]
+    packet = Run([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
+    assert bo.core.handed(Mbcp.encode(packet.singles()[-1]), 1) == [(0, 3)]
+    assert bo.core.receive(0, 1, Mbcp.encode(packet), 1)
+    bo.flush(whole=True)
+    before = bo.core.progress.found([(0, 1, 3)])
+    bo.kill()
+    bo.revive()
+    assert sorted(bo.core.progress.found([(0, 1, 3)])) == sorted(before)
+    while bo.take(2):
+        pass
+    for member in (0, 2):
+        bo.core.progress.note(member, 0, 3)
+    assert account(bo.core) == [0, 0, [[], [], []]]
+    group.close()
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "pc"])
+def test_a_message_before_its_time_does_not_spoil_the_count_for_ever(protocol: str, tmp_path: Path) -> None:
+    """Where links alone keep the order, who breaks it is believed; what follows is still counted."""
+    group = Group(roster(protocol, 2), tmp_path)
+    bo = group.peers[1]
+    for number, seq in enumerate([2, 1, 3, 4], 1):
+        bo.core.receive(0, number, Flooding.encode(Flooded(wrap("x", False, None), 0, seq)), number)
+        bo.flush()
+        assert bo.take(number)
+    bo.core.progress.note(0, 0, 4)
+    assert bo.core.progress.known[1] == [4, 0]
+    assert account(bo.core) == [0, 0, [[], []]]
     group.close()

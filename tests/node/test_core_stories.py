@@ -179,3 +179,13 @@ def test_who_lacks_a_message_that_its_dead_sender_gave_to_another_gets_it_from_t
     assert [peer.shown for peer in group.peers] == [[], [message], [message]]
     assert group.peers[2].core.progress.holders(MessageId(0, 1)) == [0, 1]
     assert group.peers[2].core.progress.behind() == [0]
+
+
+def test_an_answer_has_room_for_many_packets_of_many_messages(group_of: Groups) -> None:
+    group = group_of(roster("mbcp", 2))
+    for _ in range(300):
+        group.say(0, padding=80)
+    group.peers[0].flush()
+    packets = list(group.peers[0].core.outboxes[1].packets.values())
+    assert len(packets) == 100
+    assert group.peers[0].core.progress.found([(0, 1, 300)]) == packets

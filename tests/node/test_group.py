@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from antecede.errors import InputError
 from antecede.node.group import Group
 from antecede.node.messages import Id
 from antecede.node.settings import Rough
+from antecede.order import MessageId
 from antecede.protocols.base import LocalError
 from antecede.protocols.catalog import PROTOCOLS
 
@@ -295,6 +297,45 @@ def test_what_reached_one_before_its_sender_was_gone_for_good_reaches_all() -> N
             await at_cleo.has(20)
             assert at_bo.said() == at_cleo.said() == list(range(20))
             assert len(at_cleo.texts("recovered")) == 20
+
+    run(test())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_said_to_nobody_takes_no_room(tmp_path: Path, stored: bool) -> None:
+    async def test() -> None:
+        options: dict[str, Any] = {"store": tmp_path / "store"} if stored else {}
+        async with antecede.join("room", me="ana", peers=[], limit=50, **options) as ana:
+            await asyncio.gather(*[ana.broadcast(b"." * 100) for _ in range(5)])
+            assert ana.delivered() == {"ana": 5}
+
+    run(test())
+
+
+def test_last_words_are_passed_on() -> None:
+    """Also without a store, and if there is no time between them and leaving."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            ear = Ear(ana)
+            async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo:
+                await until(lambda: ana.connected and bo.connected)
+                for number in range(100):
+                    await bo.broadcast(number)
+            await ear.has(100)
+
+    run(test())
+
+
+def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with together("ana", "bo", trace=tmp_path / "trace") as (ana, bo):
+            await until(lambda: ana.connected and bo.connected)
+            await asyncio.sleep(0.5)  # the trace is looked after every fifth of a second
+            message = await ana.broadcast("x")
+            await until(lambda: bo._core.progress.arrived[0].base)
+            assert bo._core.is_written(MessageId(0, message.seq))
+            assert (await anext(bo)).id == message
 
     run(test())
 

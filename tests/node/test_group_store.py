@@ -135,6 +135,32 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
     run(test())
 
 
+def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may = threading.Event()
+
+    def fail(*_: object) -> None:
+        may.wait(10)
+        raise OSError("the disk is gone")
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "a.db") as ana:
+            monkeypatch.setattr(ana._journal, "write", fail)
+            said = [asyncio.create_task(ana.broadcast("before"))]
+            await asyncio.sleep(0.1)
+            said.append(asyncio.create_task(ana.broadcast("while it is written")))
+            await asyncio.sleep(0.1)
+            leaving = asyncio.create_task(ana.aclose())
+            await asyncio.sleep(0.1)
+            may.set()
+            await leaving
+            errors = await asyncio.gather(*said, return_exceptions=True)
+            assert all(isinstance(each, StoreError) and "the disk is gone" in str(each) for each in errors)
+
+    run(test())
+
+
 def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path) -> None:
     async def test() -> None:
         most = ("times", "200", "most", "2000000")

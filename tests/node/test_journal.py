@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -150,7 +151,7 @@ def test_a_kill_at_any_step_of_making_a_store_leaves_one_that_can_be_used(
 def test_a_group_of_rows_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     before = left(path)
-    wrong = Row("receive", 0, 1 << 70, 0, 1, b"")  # more than a column can hold
+    wrong = Row("receive", 0, 1 << 70, 0, 1, b"")  # more than can be written down
     image = Changes(b"new", [Stored(b"", [(0, 1)]), Stored(b"", [], [(0, 1, 1 << 70)])], {}, [], None)
     with Journal(path, WHO, sync=False) as journal:
         with pytest.raises(OverflowError):
@@ -236,3 +237,28 @@ def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
     files = sum(file.stat().st_size for file in tmp_path.iterdir() if "lock" not in file.name)
     with Journal(tmp_path / "store", WHO, sync=False) as journal:
         assert journal.size() >= files
+
+
+def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> None:
+    """The loop remembers a partner while the store's thread gives pages back."""
+    with Journal(tmp_path / "store", WHO, sync=False) as journal:
+        errors: list[Exception] = []
+
+        def write() -> None:
+            try:
+                for _ in range(3):
+                    for _ in range(8):
+                        journal.write([Row("receive", 0, 1, 0, 1, bytes(4_000_000))])
+                    journal.write([], Changes(b"image", [], {}, [], None))
+            except sqlite3.Error as error:
+                errors.append(error)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        count = 0
+        while writing.is_alive():
+            count += 1
+            journal.remember(1, f"{count}")
+        writing.join()
+        assert errors == []
+        assert (journal.remembered(1), journal.image()) == (f"{count}", b"image")

@@ -130,8 +130,7 @@ class Commits:
         self._closing = True
         self._kick.set()
         await self._task
-        if self._broken is None:
-            await self._write(whole=self._journal is not None)
+        await self._write(whole=self._journal is not None)  # or say to those who wait that it cannot be
         try:
             if self._broken is None and self._trace is not None:
                 await self._trace.finish(self._journal, self._core)

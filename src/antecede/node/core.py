@@ -1,9 +1,9 @@
 """A member of a live group without a clock, a socket or a disk: the protocol and all that surrounds it.
 
-A driver asks things of it (`broadcast`, `receive`, `handed`, `wake`, `pop`), takes what is to be written
-(`batch`), writes it, and says so (`written`). Only then do packets appear in the outboxes and numbers among
-those that are `safe`: nothing that a crash could undo leaves the member. The same calls in the same order
-give the same packets under the same numbers, so a log of them brings a member back (`restore`).
+A driver asks things of it (`broadcast`, `flush`, `receive`, `handed`, `wake`, `pop`), takes what is to be
+written (`batch`), writes it, and says so (`written`). Only then do packets appear in the outboxes and numbers
+among those that are `safe`: nothing that a crash could undo leaves the member. The same calls in the same
+order give the same packets under the same numbers, so a log of them brings a member back (`restore`).
 
 How far it is, and how far it knows all others to be, is its `progress`. Time O(what the protocol does) a
 call; memory what the protocol and `progress` have, and the packets that partners have not confirmed.
@@ -30,6 +30,7 @@ from antecede.protocols.flat import LONGEST_RUN, MOST_AHEAD
 
 MOST_PACKET = MOST_BYTES // 2 + (1 << 20)
 """The longest body and its control information: a frame has room for it, however it is passed on."""
+_MOST_TOGETHER = LONGEST_RUN
 _TOGETHER_BYTES = 1 << 15
 """So much of what is said in a row goes into one packet at most; a longer message goes alone."""
 MANY_PACKETS = 256
@@ -95,7 +96,7 @@ class Batch(msgspec.Struct):
 
 
 class Core:
-    """`logged` says whether there is a journal: without one, whatever follows from a call follows at once."""
+    """`logged` says whether there is a journal: without one, nothing waits for `written`."""
 
     def __init__(self, protocol: Protocol, traced: bool = False, logged: bool = True) -> None:
         self.logged = logged
@@ -140,13 +141,14 @@ class Core:
     # What is asked of it
 
     def broadcast(self, body: Body, now: int) -> MessageId:
-        """Say something to everybody. Nothing follows from it before `flush`, `pop` or `batch`."""
+        """Say something to everybody. It goes to the protocol with what else is said before the next `flush`,
+        `pop` or `batch`, or when that is enough for a packet."""
         me, causes = self.me, self.causes
         others = None
         if not self.protocol.names_causes:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
-        if len(self._open) == LONGEST_RUN or self._open_bytes + len(payload) > _TOGETHER_BYTES:
+        if len(self._open) == _MOST_TOGETHER or self._open_bytes + len(payload) > _TOGETHER_BYTES:
             self.flush()
         if not self._open:
             self._open_at, self._open_causes = now, causes
@@ -315,14 +317,15 @@ class Core:
         own = self.progress.arrived[self.me].base
         batch = Batch(rows, changes, self._unsent, dict(self.seen), own, self._batch)
         self._unwritten, self._unsent = [], []
-        self._batch += 1
+        self._batch += self.logged
         return batch
 
     def written(self, batch: Batch) -> None:
         """What follows from a batch may leave now."""
         for link, number, data in batch.unsent:
             self.outboxes[link].put(number, data)
-        self.safe = batch.seen
+        if self.logged:
+            self.safe = batch.seen
         # Not before: the others would take the next message of this number for one that a crash undid.
         self.progress.note(self.me, self.me, batch.own)
         self._written = batch.number
@@ -497,7 +500,9 @@ class Core:
         kept = Kept(entry_bytes(data, span), packet if progress.asks else None, now, self._batch)
         numbers = progress.arrive(span, kept)
         if numbers and self.logged and kept.packet is not None:
-            self._newly_kept.append(span)
+            is_whole = len(numbers) == span[2] - span[1] + 1
+            # What came in another packet before is stored with that.
+            self._newly_kept += [span] if is_whole else [(origin, seq, seq) for seq in numbers]
         if self.traced and link >= 0:
             for seq in numbers:
                 self._trace(Event("receive", origin, seq, now, link=link))

@@ -268,6 +268,7 @@ class Group:
         except Exception as error:
             self._commits.give_up(f"internal: {error!r}")
         self._links.awaken()
+        self._room.set()
 
     async def _wait_for_room(self) -> None:
         core, began, full = self._core, time.monotonic(), False
@@ -423,6 +424,7 @@ class Group:
         """Something was written."""
         self._links.awaken()
         self._something.set()
+        self._room.set()
 
     def _broken(self, error: StoreError) -> None:
         self._failure = error

@@ -218,9 +218,10 @@ class Journal:
                 needed = self._replace(changes)
         if changes is not None:
             self._needed = needed
-            (spare,) = self._base.execute("PRAGMA freelist_count").fetchone()
-            if spare > _SPARE_PAGES:
-                self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
+            with self._turn:  # a transaction cannot end while it goes on
+                (spare,) = self._base.execute("PRAGMA freelist_count").fetchone()
+                if spare > _SPARE_PAGES:
+                    self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
 
     def _replace(self, changes: Changes) -> dict[int, Until]:
         """Write the image; which packets are needed from now on."""

@@ -404,8 +404,6 @@ class Links:
             elif isinstance(frame, Refusal):
                 # The one who called greets first, so it is the last to find something wrong.
                 raise RemoteError(f"it refuses: {frame.reason[:500]}")
-            elif isinstance(frame, Refusal):
-                raise RemoteError(f"it cuts off: {frame.reason[:500]}")
             elif not isinstance(frame, Beat):
                 raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
 

@@ -76,12 +76,16 @@ class Progress:
         numbers: Sequence[int] = range(first, last + 1)
         if not window.add_span(first, last):
             numbers = [seq for seq in numbers if window.add(seq)]
-        entries = self.kept[origin]
-        for seq in numbers:
+        entries, stable, read = self.kept[origin], self.stable[origin], self.known[self.me][origin]
+        unstable = unread = numbers
+        if numbers and numbers[0] <= read:
+            # A partner that does not keep to the order: later ones were taken before these.
+            unstable = [seq for seq in numbers if seq > stable]
+            unread = [seq for seq in numbers if seq > read]
+        for seq in unstable:
             entries[seq] = kept
-        size = kept.size * len(numbers)
-        self.unstable_bytes += size
-        self.unread_bytes += size
+        self.unstable_bytes += kept.size * len(unstable)
+        self.unread_bytes += kept.size * len(unread)
         return numbers
 
     def restore(self, span: Span, packet: bytes) -> None:
@@ -95,10 +99,12 @@ class Progress:
                 self.unread_bytes += kept.size
 
     def take(self, message: MessageId) -> None:
-        """This member's application has been given a message, the next of its origin."""
+        """This member's application has been given a message, nearly always the next of its origin."""
         origin, seq = message
         row = self.known[self.me]
-        if seq == row[origin] + 1:
+        if seq != row[origin] + 1:
+            self.note(self.me, origin, seq)
+        else:
             row[origin] = seq
             kept = self.kept[origin].get(seq)
             if kept is not None:
@@ -202,8 +208,10 @@ class Progress:
                 if origin == self.me and seq > self.known[self.me][self.me]:
                     break  # not written yet
                 kept = self.kept[origin].get(seq)
-                if kept is not None and kept.packet is not None and room > 0:
-                    packets.setdefault(id(kept.packet), kept.packet)
+                if kept is None or kept.packet is None or id(kept.packet) in packets:
+                    continue
+                if room > 0:
+                    packets[id(kept.packet)] = kept.packet
                     room -= len(kept.packet)
         return list(packets.values())
 
