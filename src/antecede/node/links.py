@@ -55,8 +55,8 @@ _RESEND_SECONDS = 2.0
 _PARTING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_MOST_UNNAMED = 64
-"""Connections that have not greeted yet; more are not let in."""
+_MOST_STRANGERS = 64
+"""Connections that have not greeted yet; for one more, the oldest of them gives way."""
 _GREETINGS_A_SECOND = 50.0
 _SAY_AGAIN_SECONDS = 60.0
 _MOST_SAID = 1_000
@@ -107,7 +107,7 @@ class Links:
         if settings.web is not None and self._security.is_on and self._security.web is None:
             raise InputError("web: phones show a token; there is no token.key in the folder of keys")
         self._said: dict[tuple[str, str], float] = {}
-        self._unnamed = 0
+        self._strangers: dict[Wire, None] = {}
         self._turn = 0
         self._greetings = Greetings(settings, roster, core, self._security, memory)
         self._may, self._may_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
@@ -233,11 +233,11 @@ class Links:
         await self._let_in(WebWire(socket))
 
     def _may_greet(self) -> bool:
-        """Whether another stranger is listened to: so many at once, and so many a second."""
+        """Whether another stranger is listened to: so many a second."""
         now = time.monotonic()
         earned = (now - self._may_at) * _GREETINGS_A_SECOND
         self._may, self._may_at = min(self._may + earned, 2 * _GREETINGS_A_SECOND), now
-        if self._is_resting or self._unnamed >= _MOST_UNNAMED or self._may < 1:
+        if self._is_resting or self._may < 1:
             return False
         self._may -= 1
         return True
@@ -256,9 +256,15 @@ class Links:
     async def _let_in(self, wire: Wire) -> None:
         if not self._may_greet():
             self._counts["rejected too many"] += 1
-            log.info("a connection was not let in: too many at once")
+            log.info("a connection was not let in: too many a second")
             wire.abort()
             return
+        if len(self._strangers) >= _MOST_STRANGERS:
+            # A member greets at once, so it is not the one that has been silent for longest.
+            self._counts["rejected too many"] += 1
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.abort()
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
@@ -271,7 +277,8 @@ class Links:
         who = called.name if called else f"someone at {_place(wire.info('peername'))}"
         greeted = False
         try:
-            self._unnamed += called is None
+            if called is None:
+                self._strangers[wire] = None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
                     expected = called.peer if called else None
@@ -280,7 +287,7 @@ class Links:
                         who = theirs.me
                     link = self.links[await self._greetings.agree(wire, expected, theirs)]
             finally:
-                self._unnamed -= called is None
+                self._strangers.pop(wire, None)
             who, greeted = link.name, True
             if self._settings.rough is not None:
                 wire = RoughWire(wire, self._settings.rough, self._chance)
