@@ -159,6 +159,21 @@ def message(origin: str, seq: int, body: Any, *causes: str) -> dict[str, Any]:
     return {"origin": origin, "seq": seq, "body": body, "causes": list(causes), "redelivered": False}
 
 
+def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    subprocess.run([*ANTECEDE, "keys", str(keys), "ana", "bo", "--group", "room"], check=True)
+    options = ["--metrics", "127.0.0.1:0"]
+    with (
+        node(str(files[0]), "--keys", str(keys / "ana"), *options) as ana,
+        node(str(files[1]), "--keys", str(keys / "bo")) as bo,
+    ):
+        ana.says("behind locked doors")
+        assert bo.hears() == message("ana", 1, "behind locked doors")
+    with node(str(files[0]), "--secret", str(tmp_path / "none")) as ana:
+        assert "secret" in ana.err.get(timeout=30)
+        assert ana.process.wait(30) == 2
+
+
 def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
     with node(str(files[0])) as ana, node(str(files[1]), "--trace", str(tmp_path / "trace")) as bo:
         assert ana.err.get(timeout=30).startswith("ana of room at 127.0.0.1:")

@@ -243,8 +243,9 @@ def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
     run(test())
 
 
-def test_what_is_held_says_for_what_since_when_and_who_has_it() -> None:
+def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
     """Ana's message goes astray between her and Cleo; Bo's answer to it does not."""
+    caplog.set_level("INFO", "antecede.node")
 
     async def test() -> None:
         async with (
@@ -278,6 +279,10 @@ def test_what_is_held_says_for_what_since_when_and_who_has_it() -> None:
             await ana.broadcast("good")
             await ear.has(3)
             assert ear.said() == ["shall we?", "yes!", "good"]
+            astray = [record for record in caplog.records if "astray" in record.message]
+            assert [vars(each)["message_id"] for each in astray] == ["ana:1"]
+            about = [vars(astray[0])[name] for name in ("group", "member", "peer")]
+            assert about == ["room", "cleo", "bo"]
 
     run(test())
 

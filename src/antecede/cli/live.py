@@ -47,6 +47,10 @@ Store = Annotated[
     str | None,
     typer.Option(help="The file that keeps what was accepted; without it a member cannot come back."),
 ]
+Keys = Annotated[str | None, typer.Option(help="This member's folder of keys, as antecede keys makes it.")]
+Secret = Annotated[
+    str | None, typer.Option(help="The file of a shared key, as antecede keys --secret makes it.")
+]
 Trace = Annotated[str | None, typer.Option(help="A folder for a trace of what happens, for antecede audit.")]
 
 
@@ -75,7 +79,12 @@ def node(
     listen: Listen = None,
     web: Web = None,
     store: Store = None,
+    keys: Keys = None,
+    secret: Secret = None,
     trace: Trace = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="host:port for Prometheus: /metrics, and /health.")
+    ] = None,
     say: Annotated[
         bool, typer.Option("--say", help="Send each line of standard input as a message.")
     ] = False,
@@ -90,7 +99,7 @@ def node(
 
     settings = _settings(
         config, group=group, me=me, peers=peer, protocol=protocol, behind=behind, listen=listen, web=web,
-        store=store, trace=trace,
+        store=store, keys=keys, secret=secret, trace=trace, metrics=metrics,
     )  # fmt: skip
     if log:
         # Its own log and nobody else's: libraries below have much to say, too.
@@ -111,6 +120,8 @@ def chat(
     listen: Listen = None,
     web: Web = None,
     store: Store = None,
+    keys: Keys = None,
+    secret: Secret = None,
     trace: Trace = None,
 ) -> None:
     """Talk in a terminal. An answer never comes before what it answers; what must wait is shown as such.
@@ -124,7 +135,7 @@ def chat(
     require("prompt_toolkit", "live")
     settings = _settings(
         config, group=group, me=me, peers=peer, protocol=protocol, behind=behind, listen=listen, web=web,
-        store=store, trace=trace,
+        store=store, keys=keys, secret=secret, trace=trace,
     )  # fmt: skip
     logging.getLogger("antecede.node").setLevel(logging.CRITICAL)
     asyncio.run(run(settings))

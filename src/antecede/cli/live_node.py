@@ -40,6 +40,7 @@ class Lines(logging.Formatter):
             "group": self._group,
             "member": self._me,
             "peer": getattr(record, "peer", None),
+            "message_id": getattr(record, "message_id", None),
             "text": text,
         }
         return msgspec.json.encode(said).decode()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import sqlite3
 import time
@@ -30,6 +29,7 @@ from antecede.node.core import Core, Popped
 from antecede.node.greetings import Memory
 from antecede.node.journal import Journal
 from antecede.node.links import Links
+from antecede.node.logs import Log
 from antecede.node.messages import Held, Id, Message, Notice, Notices
 from antecede.node.metrics import serve
 from antecede.node.progress import Progress
@@ -37,8 +37,6 @@ from antecede.node.settings import Settings
 from antecede.node.trace import NodeTrace
 from antecede.order import MessageId
 from antecede.protocols.base import LocalError
-
-log = logging.getLogger("antecede.node")
 
 _TICK_SECONDS = 0.2
 _PATIENCE = 1_000_000_000
@@ -428,7 +426,7 @@ class Group:
 
     def _broken(self, error: StoreError) -> None:
         self._failure = error
-        log.error("%s", error)
+        Log(self.settings.group, self.me).error("%s", error)
         self._notify("store", self.me, str(error))
         self._state = "closed"
         self._something.set()

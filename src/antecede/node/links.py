@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import random
 import ssl
@@ -39,12 +38,11 @@ from antecede.node.frames import (
     encode,
 )
 from antecede.node.greetings import Greetings, Memory
+from antecede.node.logs import Log
 from antecede.node.security import Security
 from antecede.node.settings import Roster, Settings, address
 from antecede.node.wires import READ_AHEAD, RoughWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
-
-log = logging.getLogger("antecede.node")
 
 _GREETING_SECONDS = 10.0
 _BEAT_SECONDS = 3.0
@@ -97,6 +95,7 @@ class Links:
     ) -> None:
         self._settings, self._roster, self._core = settings, roster, core
         self._changed, self._notice, self._counts = changed, notice, counts
+        self._log = Log(settings.group, settings.me)
         self.links = {
             peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
         }
@@ -151,7 +150,7 @@ class Links:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a link's task failed", exc_info=error)
+            self._log.error("a link's task failed", exc_info=error)
 
     async def close(self) -> None:
         for server in self._servers:
@@ -250,13 +249,13 @@ class Links:
             if len(self._said) > _MOST_SAID:
                 self._said.clear()
             self._said[said] = time.monotonic()
-            log.warning("refused %s: %s", who, reason, extra={"peer": who})
+            self._log.warning("refused %s: %s", who, reason, extra={"peer": who})
         self._notice("refused", who, reason)
 
     async def _let_in(self, wire: Wire) -> None:
         if not self._may_greet():
             self._counts["rejected too many"] += 1
-            log.info("a connection was not let in: too many a second")
+            self._log.info("a connection was not let in: too many a second")
             wire.abort()
             return
         if len(self._strangers) >= _MOST_STRANGERS:
@@ -316,7 +315,7 @@ class Links:
         link.told, link.say, link.again, link.reason = {}, [], None, ""
         link.said_at = link.heard_at = time.monotonic()
         self._core.outboxes[link.peer].confirm(theirs.got)
-        log.info("connected to %s", link.name, extra={"peer": link.name})
+        self._log.info("connected to %s", link.name, extra={"peer": link.name})
         self._counts["connections"] += 1
         self._notice("joined", link.name, "")
         writer = asyncio.create_task(self._write(wire, link, theirs.got))
@@ -335,7 +334,7 @@ class Links:
             writer.cancel()
             if link.wire is wire:
                 link.wire, link.reason = None, reason
-                log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
+                self._log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
                 self._counts["lost"] += 1
                 self._notice("lost", link.name, reason)
             await asyncio.gather(writer, return_exceptions=True)
@@ -406,7 +405,10 @@ class Links:
                     for message in core.handed(body, now):
                         self._counts["recovered"] += 1
                         origin = self._roster.names[message.origin]
-                        self._notice("recovered", origin, f"{origin}:{message.seq} from {link.name}")
+                        which = f"{origin}:{message.seq}"
+                        about = {"peer": link.name, "message_id": which}
+                        self._log.info("%s had gone astray, and came from %s", which, link.name, extra=about)
+                        self._notice("recovered", origin, f"{which} from {link.name}")
                 self._changed()
             elif isinstance(frame, Refusal):
                 # The one who called greets first, so it is the last to find something wrong.
@@ -428,8 +430,10 @@ class Links:
         if wanted is not None:
             helper, spans = wanted
             for origin, first, last in spans:
-                name = self._roster.names[origin]
-                self._notice("gap", name, f"{name}:{first} to {last}, asked of {self.links[helper].name}")
+                name, asked = self._roster.names[origin], self.links[helper].name
+                text = f"{name}:{first} to {last}, asked of {asked}"
+                self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
+                self._notice("gap", name, text)
             self.links[helper].tell(Want(spans))
 
     def _keep_alive(self, link: Link, wire: Wire) -> None:

@@ -14,7 +14,6 @@ import datetime
 import hashlib
 import hmac
 import ipaddress
-import logging
 import ssl
 import tempfile
 from pathlib import Path
@@ -24,13 +23,13 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from antecede.errors import InputError, require
+from antecede.node.logs import Log
 from antecede.node.settings import Settings
 from antecede.protocols.base import RemoteError
 
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
 """What a member's folder of keys may hold."""
 _SCHEME = "antecede:"
-log = logging.getLogger("antecede.node")
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,6 +151,7 @@ class Security:
 
 def _doubt(certificate: Path, mine: Identity) -> None:
     """Say at once what others will refuse."""
+    told = Log(mine.group, mine.name)
     if not certificate.exists():
         return
     x509: Any = require("cryptography.x509", "live")
@@ -163,9 +163,9 @@ def _doubt(certificate: Path, mine: Identity) -> None:
         uris = []
     if mine.uri() not in uris:
         said = ", ".join(uris) or "nobody"
-        log.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, said, mine.uri())
+        told.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, said, mine.uri())
     if found.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
-        log.warning("keys: %s has expired: others will refuse it", certificate)
+        told.warning("keys: %s has expired: others will refuse it", certificate)
 
 
 def _client(ca: Path) -> ssl.SSLContext:
