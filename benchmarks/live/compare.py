@@ -1,6 +1,6 @@
 """Live groups beside what one would take instead, in one run on one machine.
 
-    PYTHONPATH=<nats-py and pyzmq> python benchmarks/live/compare.py [--messages 40000] [--turns 2]
+    PYTHONPATH=<nats-py and pyzmq> python benchmarks/live/compare.py [--messages 120000] [--turns 2]
 
 Needs Debian's nats-server and libjgroups-java with a JDK; what is not there is left out. All have as many
 members; each sends its share at full speed and gets what all others send. Antecede keeps causal order; the
@@ -175,7 +175,7 @@ def contenders() -> dict[str, Callable[[Plan], object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--messages", type=int, default=120_000)
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
