@@ -14,6 +14,7 @@ from live_groups import Ear, Relay, run, same, together, until
 
 import antecede
 from antecede.errors import InputError
+from antecede.node.core import Batch
 from antecede.node.group import Group
 from antecede.node.messages import Id
 from antecede.node.settings import Rough
@@ -332,11 +333,19 @@ def test_last_words_are_passed_on() -> None:
     run(test())
 
 
-def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path) -> None:
+def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with together("ana", "bo", trace=tmp_path / "trace") as (ana, bo):
             await until(lambda: ana.connected and bo.connected)
-            await asyncio.sleep(0.5)  # the trace is looked after every fifth of a second
+            looked_after, written = 0, bo._core.written
+
+            def count(batch: Batch) -> None:
+                nonlocal looked_after
+                looked_after += 1
+                written(batch)
+
+            monkeypatch.setattr(bo._core, "written", count)
+            await until(lambda: looked_after)
             message = await ana.broadcast("x")
             await until(lambda: bo._core.progress.arrived[0].base)
             assert bo._core.is_written(MessageId(0, message.seq))

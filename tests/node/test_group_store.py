@@ -130,7 +130,6 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
             with pytest.raises(StoreError, match="cannot be"):
                 while True:
                     await ana.broadcast("word")
-                    await asyncio.sleep(0.01)
 
     run(test())
 
@@ -138,9 +137,10 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
 def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may = threading.Event()
+    began, may = threading.Event(), threading.Event()
 
     def fail(*_: object) -> None:
+        began.set()
         may.wait(10)
         raise OSError("the disk is gone")
 
@@ -148,11 +148,11 @@ def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
         async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "a.db") as ana:
             monkeypatch.setattr(ana._journal, "write", fail)
             said = [asyncio.create_task(ana.broadcast("before"))]
-            await asyncio.sleep(0.1)
+            await until(began.is_set)
             said.append(asyncio.create_task(ana.broadcast("while it is written")))
-            await asyncio.sleep(0.1)
+            await until(lambda: ana._commits._waiters)
             leaving = asyncio.create_task(ana.aclose())
-            await asyncio.sleep(0.1)
+            await until(lambda: ana._commits._closing)
             may.set()
             await leaving
             errors = await asyncio.gather(*said, return_exceptions=True)

@@ -296,7 +296,8 @@ class Core:
 
     def given(self, message: MessageId) -> None:
         """The application has it in hand."""
-        self.progress.take(message)
+        origin, seq = message
+        self.progress.note(self.me, origin, seq)
 
     def final(self, place: int) -> None:
         """The application is done with everything up to that place."""

@@ -188,8 +188,7 @@ class Group:
         """Accept nothing more, and wait until every member has delivered all that was sent here."""
         self._check_open()
         self._state = "draining"
-        self._core.flush()
-        self._links.awaken()
+        self._flush()
         me = self._core.me
         while any(row[me] < self._core.progress.known[me][me] for row in self._core.progress.known):
             self._room.clear()

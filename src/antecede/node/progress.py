@@ -76,41 +76,26 @@ class Progress:
         numbers: Sequence[int] = range(first, last + 1)
         if not window.add_span(first, last):
             numbers = [seq for seq in numbers if window.add(seq)]
-        entries, stable, read = self.kept[origin], self.stable[origin], self.known[self.me][origin]
-        unstable = unread = numbers
-        if numbers and numbers[0] <= read:
-            # A partner that does not keep to the order: later ones were taken before these.
-            unstable = [seq for seq in numbers if seq > stable]
-            unread = [seq for seq in numbers if seq > read]
-        for seq in unstable:
-            entries[seq] = kept
-        self.unstable_bytes += kept.size * len(unstable)
-        self.unread_bytes += kept.size * len(unread)
+        self._keep(origin, numbers, kept)
         return numbers
 
     def restore(self, span: Span, packet: bytes) -> None:
         """A packet that was kept before a crash."""
         origin, first, last = span
-        kept = Kept(entry_bytes(packet, span), packet, 0, 0)
-        for seq in range(max(first, self.stable[origin] + 1), last + 1):
-            self.kept[origin][seq] = kept
-            self.unstable_bytes += kept.size
-            if seq > self.known[self.me][origin]:
-                self.unread_bytes += kept.size
+        self._keep(origin, range(first, last + 1), Kept(entry_bytes(packet, span), packet, 0, 0))
 
-    def take(self, message: MessageId) -> None:
-        """This member's application has been given a message, nearly always the next of its origin."""
-        origin, seq = message
-        row = self.known[self.me]
-        if seq != row[origin] + 1:
-            self.note(self.me, origin, seq)
-        else:
-            row[origin] = seq
-            kept = self.kept[origin].get(seq)
-            if kept is not None:
-                self.unread_bytes -= kept.size
-            if seq == self.stable[origin] + 1:
-                self._settle(origin)
+    def _keep(self, origin: int, numbers: Sequence[int], kept: Kept) -> None:
+        unread = numbers
+        read = self.known[self.me][origin]
+        if numbers and numbers[0] <= read:
+            # After a crash, or if a partner does not keep to the order and later ones were taken before.
+            numbers = [seq for seq in numbers if seq > self.stable[origin]]
+            unread = [seq for seq in numbers if seq > read]
+        entries = self.kept[origin]
+        for seq in numbers:
+            entries[seq] = kept
+        self.unstable_bytes += kept.size * len(numbers)
+        self.unread_bytes += kept.size * len(unread)
 
     def note(self, member: int, origin: int, count: int) -> None:
         """A member has delivered so many messages of an origin."""
@@ -122,8 +107,8 @@ class Progress:
         if member == self.me:
             kept = self.kept[origin]
             for seq in range(before + 1, count + 1):
-                if seq in kept:
-                    self.unread_bytes -= kept[seq].size
+                if (read := kept.get(seq)) is not None:
+                    self.unread_bytes -= read.size
         if before <= self.stable[origin]:
             self._settle(origin)
 
