@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from antecede.node import frames, security
-from antecede.node.bodies import Body, wrap
-from antecede.order import Window
-from antecede.order.bits import Bits
+from antecede.causality import Window
+from antecede.causality.bit_window import Bits
+from antecede.live.envelope import Body, wrap
+from antecede.live.security import identity
+from antecede.live.transport import frames
 from antecede.protocols.base import Protocol
 from antecede.protocols.flat import Clocked, Dependent, Run, Sequenced
 from antecede.protocols.flooding import Flooded
@@ -69,7 +70,7 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     for name, body in bodies.items():
         payload = wrap(body, True, None if name == "bytes" else {1: 4})
         found["payloads"].append(_vector(name, "Envelope", payload))
-    token = security.issue(KEY, "room", "phone", 2_000_000_000)
+    token = identity.issue(KEY, "room", "phone", 2_000_000_000)
     found["tokens"].append({"key": KEY.hex(), "token": token})
     return found
 

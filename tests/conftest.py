@@ -24,6 +24,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite", action="store_true", help="Regenerate expected outputs."
+    )
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether expected outputs are to be regenerated; look at the difference before you commit it."""
+    return bool(request.config.getoption("--rewrite"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share the one Spark run on one worker."""
@@ -43,7 +55,7 @@ def spark() -> Iterator[SparkSession]:
     from antecede.spark.session import connect
 
     # Workers load the tests' own protocols by name, and Antecede from where the tests do.
-    mine = str(Path(__file__).parent / "spark")
+    mine = str(Path(__file__).parent / "sweep")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (mine, os.environ.get("PYTHONPATH"))))
     with connect() as session:
         yield session

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Queue
 
 ROOT = Path(__file__).parent.parent
-ALL = "tests/properties/test_protocols.py"
+ALL = "tests/protocols/test_protocols.py"
 FILES: dict[str, tuple[list[str], list[str], list[str]]] = {
     # name: (protocols to verify, files, tests besides the common ones)
     "flat": (["timestamp", "mbcp", "timestamp-diff", "depseq", "vcube"],
@@ -31,18 +31,18 @@ FILES: dict[str, tuple[list[str], list[str], list[str]]] = {
              ["tests/sim/test_verify.py", "tests/stories/test_001_mbcp.py", "tests/test_repository.py"]),
     "base": (["mbcp", "freescale"], ["base"], ["tests/sim/test_verify.py"]),
     "multigroup": (["multigroup"], ["multigroup"],
-                   ["tests/properties/test_multigroup.py", "tests/stories/test_001_multigroup.py"]),
+                   ["tests/protocols/test_multigroup.py", "tests/stories/test_001_multigroup.py"]),
     "freescale": (["freescale"], ["freescale", "freescale_roles", "freescale_packets"],
-                  ["tests/properties/test_freescale.py", "tests/stories/test_000_freescale.py"]),
-    "flooding": (["flooding"], ["flooding"], ["tests/properties/test_overlays.py"]),
+                  ["tests/protocols/test_freescale.py", "tests/stories/test_000_freescale.py"]),
+    "flooding": (["flooding"], ["flooding"], ["tests/protocols/test_overlays.py"]),
     "vcube": (["vcube", "vcube-agg"], ["vcube"],
-              ["tests/properties/test_overlays.py", "tests/stories/test_004_vcube.py"]),
+              ["tests/protocols/test_overlays.py", "tests/stories/test_004_vcube.py"]),
     "pc": (["pc"], ["pc"],
-           ["tests/properties/test_pc_members.py", "tests/properties/test_pc_newcomers.py",
-            "tests/properties/test_pc.py"]),
+           ["tests/protocols/test_pc_members.py", "tests/protocols/test_pc_newcomers.py",
+            "tests/protocols/test_pc.py"]),
     "hcg": (["hcg", "basic"], ["hcg", "hcg_clocks"],
-            ["tests/properties/test_hcg_clocks.py", "tests/properties/test_hcg_packets.py",
-             "tests/properties/test_hcg.py"]),
+            ["tests/protocols/test_hcg_clocks.py", "tests/protocols/test_hcg_packets.py",
+             "tests/protocols/test_hcg.py"]),
 }  # fmt: skip
 
 _EDGES: dict[type[ast.cmpop], type[ast.cmpop]] = {

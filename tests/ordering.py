@@ -9,7 +9,7 @@ from typing import NamedTuple
 import networkx as nx
 import pyarrow as pa
 
-from antecede.trace.ordering.links import Columns, Form
+from antecede.causal_order.dependency_edges import Columns, Form
 
 
 class Row(NamedTuple):

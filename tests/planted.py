@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.trace.judge import Finding, judge_run
+from antecede.audit.core import Finding, judge_run
 from antecede.trace.schema import SCHEMA
 
 

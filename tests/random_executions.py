@@ -6,7 +6,7 @@ import random
 
 import pyarrow as pa
 
-from antecede.order import Execution, Kind, MessageId, Step
+from antecede.causality import Execution, Kind, MessageId, Step
 from antecede.trace.executions import Members
 from antecede.trace.schema import FIELDS
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import antecede
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Waiting
 
 ROOT = Path(__file__).parent.parent

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from antecede.advise import Advice, Request
+from antecede.advise.run import advise_path
+from antecede.advise.trial import on_schedule
 from antecede.sim import engines
-from antecede.sim.advice import Advice, Request
-from antecede.sim.advice.trial import on_schedule
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
-from antecede.studies.advising import advise_path
 from antecede.trace.reader import read_run
 
 WORKLOADS: dict[str, dict[str, object]] = {

@@ -20,8 +20,8 @@ PLAIN_ROWS = 300_000
 
 
 def on_spark(trace: Path) -> dict[str, Any]:
+    from antecede.audit.run import audit_path
     from antecede.spark import connect
-    from antecede.studies.auditing import audit_path
 
     with connect() as spark:
         # The session is active, so that the audit takes it, and what it moved can be asked afterwards.
@@ -34,13 +34,13 @@ def on_spark(trace: Path) -> dict[str, Any]:
 
 
 def here(trace: Path) -> dict[str, Any]:
-    from antecede.studies.auditing import audit_path
+    from antecede.audit.run import audit_path
 
     return asdict(audit_path(str(trace), "local", 10, None).verdict)
 
 
 def in_one_pass(trace: Path) -> dict[str, Any]:
-    from antecede.trace.in_order import clean_verdict
+    from antecede.audit.streaming import clean_verdict
     from antecede.trace.reader import metas, trace_files
 
     (meta,) = metas(trace)

@@ -20,9 +20,9 @@ from results import C_BARE, C_CAUSAL, C_RECURRENCE, EVENT, RECURRENCE, SIMPY, SI
 from rivals import Totals, heapq_bare, heapq_causal, in_c, sends, simpy_bare, simpy_cables, totals_of
 
 from antecede.errors import InputError
+from antecede.papers import p000, p004_runs
 from antecede.sim.engines import Engine, choose, simulate
 from antecede.sim.scenario import Scenario
-from antecede.studies.papers import p000, p004_runs
 
 Run = Callable[[], Totals]
 Say = Callable[[str], None]

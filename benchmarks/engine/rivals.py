@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from antecede.sim import chance
-from antecede.sim.kernels.chance import model
-from antecede.sim.kernels.recurrence import delays_of, link_keys
-from antecede.sim.kernels.schedule import schedule
+from antecede.sim import counter_rng
+from antecede.sim.kernels.flat.recurrence import delays_of, link_keys
+from antecede.sim.kernels.runtime.counter_rng import model
+from antecede.sim.kernels.runtime.send_schedule import schedule
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import LINK, Uniform, parse_delay
 from antecede.sim.scenario import Scenario
@@ -93,10 +93,10 @@ def sends(given: Scenario) -> Sends:
         [[] for _ in everybody],
     )
     plan = schedule(given)
-    keys = link_keys(np.uint64(chance.key(given.seed, LINK)), given.peers)
+    keys = link_keys(np.uint64(counter_rng.key(given.seed, LINK)), given.peers)
     near, row = model(parse_delay(given.delay)), np.empty(given.peers, np.int64)
     for time, me, number in zip(*(column.tolist() for column in plan[:3]), strict=True):
-        delays_of(near, keys[me], np.uint64((number - 1) * chance._STEP & chance._MASK), row)
+        delays_of(near, keys[me], np.uint64((number - 1) * counter_rng._STEP & counter_rng._MASK), row)
         made.times[me].append(time)
         made.delays[me].append(np.delete(row, me).tolist())
     return made
@@ -262,7 +262,7 @@ def _heapq(plan: Sends, causal: bool) -> Totals:
 
 
 class _Load(ctypes.Structure):
-    """As in chance.h."""
+    """As in counter_rng.h."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("peers", "until", "poisson", "interval", "jitter")),

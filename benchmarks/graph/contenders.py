@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import rustworkx
 
+from antecede.graph.core import graph_of_dependencies
 from antecede.trace.dependencies import Dependencies
-from antecede.trace.graph import graph_of_dependencies
 
 Pairs = np.ndarray
 """Two rows: causes and effects."""

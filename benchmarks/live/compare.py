@@ -27,8 +27,8 @@ from pathlib import Path
 
 import msgspec
 
-from antecede.node.cluster import Plan
-from antecede.node.load import Report, Result, drive, together
+from antecede.live.trial.cluster import Plan
+from antecede.live.trial.load import Report, Result, drive, together
 
 HERE = Path(__file__).parent
 JGROUPS = Path("/usr/share/java/jgroups.jar")

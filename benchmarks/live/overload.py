@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import antecede
-from antecede.node.cluster import Plan, configure
+from antecede.live.trial.cluster import Plan, configure
 
 HERE = Path(__file__).parent
 LIMIT = 8 * 1024 * 1024

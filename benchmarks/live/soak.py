@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from antecede.node.cluster import Plan, run
+from antecede.live.trial.cluster import Plan, run
 
 HERE = Path(__file__).parent
 _SAMPLE_SECONDS = 2.0

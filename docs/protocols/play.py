@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Protocol
 
 _STEP = re.compile(

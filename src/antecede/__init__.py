@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antecede.node.commits import StoreError as StoreError
-    from antecede.node.group import Group as Group
-    from antecede.node.joining import join as join
-    from antecede.node.messages import Held as Held
-    from antecede.node.messages import Id as Id
-    from antecede.node.messages import Message as Message
-    from antecede.node.messages import Notice as Notice
-    from antecede.node.settings import Member as Member
-    from antecede.node.settings import Rough as Rough
+    from antecede.live.group import Group as Group
+    from antecede.live.joining import join as join
+    from antecede.live.messages import Held as Held
+    from antecede.live.messages import Id as Id
+    from antecede.live.messages import Message as Message
+    from antecede.live.messages import Notice as Notice
+    from antecede.live.settings import Member as Member
+    from antecede.live.settings import Rough as Rough
+    from antecede.live.store.group_commit import StoreError as StoreError
 
 __version__ = "0.1.0"
 _LIVE = {
@@ -37,5 +37,5 @@ _LIVE = {
 
 def __getattr__(name: str) -> Any:
     if name in _LIVE:
-        return getattr(import_module(f"antecede.node.{_LIVE[name]}"), name)
+        return getattr(import_module(f"antecede.live.{_LIVE[name]}"), name)
     raise AttributeError(f"module 'antecede' has no attribute '{name}'")

@@ -1,9 +1,15 @@
-"""How kernels are compiled: by numba, once a machine, kept in the user's cache."""
+"""Compilation of kernels by numba, with machine code cached between processes.
+
+Numba keys its cache by the file that defines a function. A kernel also compiles in functions and constants of
+the modules it imports, so its machine code is stale once any of those changes. Here every module has a cache
+folder named by a digest of its own source and of every Antecede module that it imports, directly or not.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -15,61 +21,92 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _settings: Any = numba.config
-_ELSEWHERE = bool(_settings.CACHE_DIR)
-"""Whether the user wants machine code to be kept somewhere else."""
+_CACHE_DIR_IS_SET = bool(_settings.CACHE_DIR)
+"""The user set NUMBA_CACHE_DIR: leave the cache where they want it."""
 
-_CONSTANTS = ("chance.py", "workload.py")
-"""Beside a package of kernels: what else is compiled into them."""
+_SOURCE = Path(__file__).parent
+_PACKAGE = re.escape(_SOURCE.name)
+_IMPORT = re.compile(
+    rf"^[ \t]*(?:from ({_PACKAGE}[\w.]*) import (\([^)]*\)|[^\n]*)|import ({_PACKAGE}[\w.]*))", re.MULTILINE
+)
+
+
+def _file(module: str) -> Path | None:
+    """The source of a module of this package; None if there is no such module."""
+    path = _SOURCE.parent.joinpath(*module.split("."))
+    if path.is_dir():
+        return path / "__init__.py"
+    file = path.with_suffix(".py")
+    return file if file.exists() else None
 
 
 @cache
-def _folder(sources: str) -> str:
-    """A folder for machine code of these very sources, a file or a package: numba looks only at the file that
-    a function is in, and would go on with what it has when another that it calls was changed."""
-    here = Path(sources)
-    files = sorted(here.glob("*.py")) if here.is_dir() else [here]
-    files += [path for name in _CONSTANTS if (path := here.parent / name).exists()]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+def _imports(file: Path) -> frozenset[Path]:
+    """The sources that `file` imports by itself."""
+    found = set()
+    for package, names, module in _IMPORT.findall(file.read_text(encoding="utf-8")):
+        submodules = [f"{package}.{name}" for name in re.findall(r"\w+", names)] if package else []
+        found |= {_file(name) for name in (package or module, *submodules)}
+    return frozenset(path for path in found if path is not None)
+
+
+@cache
+def _digest(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()
+
+
+def sources(file: Path) -> set[Path]:
+    """`file` and every Antecede source that it imports, directly or not."""
+    found, pending = {file}, [file]
+    while pending:
+        new = _imports(pending.pop()) - found
+        found |= new
+        pending += new
+    return found
+
+
+@cache
+def cache_folder(file: Path) -> str:
+    """The folder for the machine code of `file`: a new one whenever any of its `sources` changes."""
+    digest = hashlib.sha256(b"".join(sorted(map(_digest, sources(file))))).hexdigest()[:12]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
         root = Path(tempfile.gettempdir())
-    return str(root / "antecede" / f"{here.stem}-{digest}")
+    return str(root / "antecede" / f"{file.stem}-{digest}")
 
 
 _PLAIN: dict[str, Any] = {"cache": True, "error_model": "numpy", "boundscheck": False}
 """C's arithmetic: integers wrap, and no index is checked."""
 _HOT: dict[str, Any] = {**_PLAIN, "_nrt": False}
-"""Without reference counts, which would take most of the time; so nothing there can make an array."""
-
+"""No reference counts, which would take most of the time; such functions cannot create arrays."""
 _INNER: dict[str, Any] = {**_HOT, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""What would let Python call it takes most of the time to compile."""
+"""No wrappers for calls from Python, which take most of the compile time."""
 
 
-def _made(function: Function, options: dict[str, Any]) -> Function:
-    if not _ELSEWHERE:
-        file = Path(function.__code__.co_filename)
-        _settings.CACHE_DIR = _folder(str(file.parent if file.parent.name == "kernels" else file))
-    made: Function = numba.njit(**options)(function)
-    return made
+def _compile(function: Function, options: dict[str, Any]) -> Function:
+    if not _CACHE_DIR_IS_SET:
+        _settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
+    compiled: Function = numba.njit(**options)(function)
+    return compiled
 
 
-def compiled(function: Function) -> Function:
-    """Machine code for `function`."""
-    return _made(function, _PLAIN)
+def njit_plain(function: Function) -> Function:
+    """Compile a function that Python calls and that may create arrays."""
+    return _compile(function, _PLAIN)
 
 
-def loop(function: Function) -> Function:
-    """The same for a hot loop over arrays that were made before."""
-    return _made(function, _HOT)
+def njit_hot(function: Function) -> Function:
+    """Compile a hot loop over arrays that its caller created."""
+    return _compile(function, _HOT)
 
 
-def part(function: Function) -> Function:
-    """A part of a hot loop that is seldom called, and never from Python."""
-    return _made(function, _INNER)
+def njit_inner(function: Function) -> Function:
+    """Compile a rarely called part of a hot loop; Python cannot call it."""
+    return _compile(function, _INNER)
 
 
-def step(function: Function) -> Function:
-    """A part of a hot loop, copied into whoever calls it: to hand over dozens of arrays would take longer."""
-    return _made(function, {**_INNER, "forceinline": True})
+def njit_inline(function: Function) -> Function:
+    """Compile a part of a hot loop and inline it: passing dozens of arrays would cost more."""
+    return _compile(function, {**_INNER, "forceinline": True})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antecede.sim.advice import Request
+from antecede.advise import Request
 from antecede.sim.scenario import scenario
 
 ADVISE = Path(__file__).parent.parent.parent / "benchmarks" / "advise"

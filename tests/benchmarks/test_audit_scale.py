@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from antecede.trace.judge import judge_files, judge_run
+from antecede.audit.core import judge_files, judge_run
 from antecede.trace.reader import trace_files
 from planted import chain, table
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-ORDER = Path(__file__).parent.parent.parent / "benchmarks" / "order"
+ORDER = Path(__file__).parent.parent.parent / "benchmarks" / "causal_order"
 
 
 @pytest.fixture

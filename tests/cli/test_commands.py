@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from antecede.order import CausalOrder
+from antecede.causality import CausalOrder
 from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.executions import execution
-from antecede.trace.waits import RunEvents
+from antecede.trace.explain import RunEvents
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
@@ -178,7 +178,7 @@ def test_graphs_of_several_runs_are_a_row_each(tmp_path: Path) -> None:
 
 
 def _id(row: dict[str, Any], names: Any) -> Any:
-    from antecede.order import MessageId
+    from antecede.causality import MessageId
 
     return MessageId(list(names).index(row["origin"]), row["seq"])
 
@@ -354,7 +354,7 @@ def test_alone_it_shows_its_help() -> None:
 
 def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
     script = (
-        "import sys, antecede.trace.judge as judge; judge.settle = None; sys.argv = ['antecede', 'audit', "
+        "import sys, antecede.audit.core as judge; judge.settle = None; sys.argv = ['antecede', 'audit', "
         f"{str(trace)!r}]; from antecede.cli.main import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

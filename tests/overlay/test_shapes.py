@@ -9,7 +9,7 @@ import pytest
 
 from antecede.overlay.hypercube import hypercube
 from antecede.overlay.vcube import children, cluster, first_in_cluster, height
-from antecede.sim.kernels.cubes import hypercube_links
+from antecede.sim.kernels.runtime.overlays import hypercube_links
 
 
 def distances(

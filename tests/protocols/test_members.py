@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.order import MessageId
 from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
 from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Run, Sequenced

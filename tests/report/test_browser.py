@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antecede.report.sweep import example_events, sweep_page
+from antecede.papers import contest, p000
+from antecede.papers.board import Done, Runs
+from antecede.papers.scoreboard import Part, Reproduction, document
 from antecede.sim.engines import simulate
-from antecede.sim.grid import expand
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.spark.results import summarise
-from antecede.studies.papers import contest, p000
-from antecede.studies.papers.board import Done, Runs
-from antecede.studies.scoreboard import Part, Reproduction, document
+from antecede.sweep.grid import expand
+from antecede.sweep.page import example_events, sweep_page
+from antecede.sweep.results import summarise
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.order import CausalOrder
+from antecede.causality import CausalOrder
 from antecede.report.charts import Series, line_chart, nice_ticks
 from antecede.report.page import Section, page, table
 from antecede.report.spacetime import excerpt, spacetime
-from antecede.report.sweep import example_events
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
+from antecede.sweep.page import example_events
 from antecede.trace.executions import execution
-from antecede.trace.waits import RunEvents, Wait
+from antecede.trace.explain import RunEvents, Wait
 
 
 def parse(svg: str) -> ET.Element:

@@ -13,18 +13,22 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as some
 
+from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.order import MessageId
+from antecede.papers import p004_runs
 from antecede.protocols import catalog
 from antecede.protocols.pc import Pc
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.engines import Engine, choose, compile_for, simulate
-from antecede.sim.kernels import chance as compiled
-from antecede.sim.kernels import flat, flat_events, flooding, hcg, pc
+from antecede.sim.kernels.flat import by_recurrence as flat
+from antecede.sim.kernels.flat import kernel as flat_events
+from antecede.sim.kernels.flooding import kernel as flooding
+from antecede.sim.kernels.hcg import kernel as hcg
+from antecede.sim.kernels.pc import kernel as pc
+from antecede.sim.kernels.runtime import counter_rng as compiled
 from antecede.sim.network import parse_delay
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
-from antecede.studies.papers import p004_runs
 from antecede.units import SECOND
 
 DELAYS = ("20ms", "0-1ms", "1-100ms", "normal:0-50ms", "wild:1us-1s", "0-20s", "gauss:10ms,9ms,1us")
@@ -37,13 +41,15 @@ words = some.integers(0, (1 << 64) - 1)
 @for_all(words, some.integers(0, 1 << 40), some.integers(1, 1 << 62))
 def test_compiled_chance_is_the_same_chance(bits: int, number: int, span: int) -> None:
     word = np.uint64(bits)
-    assert int(compiled.mix(word)) == chance.mix(bits)
-    assert int(compiled.draw(word, number)) == chance.draw(bits, number)
-    assert int(compiled.between(word, number, number + span)) == chance.between(bits, number, number + span)
-    assert compiled.normal(word) == chance.normal(bits)
-    assert int(compiled.exponential(word, number)) == chance.exponential(bits, number)
-    key = chance.key(bits, number)
-    assert int(compiled.extended(np.uint64(key), span)) == chance.key(bits, number, span)
+    assert int(compiled.mix(word)) == counter_rng.mix(bits)
+    assert int(compiled.draw(word, number)) == counter_rng.draw(bits, number)
+    assert int(compiled.between(word, number, number + span)) == counter_rng.between(
+        bits, number, number + span
+    )
+    assert compiled.normal(word) == counter_rng.normal(bits)
+    assert int(compiled.exponential(word, number)) == counter_rng.exponential(bits, number)
+    key = counter_rng.key(bits, number)
+    assert int(compiled.extended(np.uint64(key), span)) == counter_rng.key(bits, number, span)
 
 
 @pytest.mark.parametrize("text", [*DELAYS, "wild:0-10ms", "gauss:1ms,2ms,1us", "0-100s"])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.order import MessageId
 from antecede.sim.faults import Duplicate, Loss, Reorder, Spike, parse_fault
 from antecede.sim.network import ClippedNormal, Direct, Fixed, Uniform, Wild, parse_delay
 from antecede.sim.workload import Periodic, Poisson

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.order import MessageId
 from antecede.sim.engines import simulate
-from antecede.sim.grid import expand, read_grid
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
+from antecede.sweep.grid import expand, read_grid
 
 
 def digest(folder: Path) -> dict[str, str]:

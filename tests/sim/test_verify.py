@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Send
 from antecede.protocols.flat import Counts, Dependent, Filed, Flat, Stamped
 from antecede.protocols.mbcp import Mbcp

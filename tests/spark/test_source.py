@@ -23,11 +23,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles
 from pyspark.sql.streaming.query import StreamingQuery
 
+from antecede.audit.core import judge_files
 from antecede.errors import InputError
 from antecede.spark import audit, read_events, read_members, register
 from antecede.spark.session import first_line
 from antecede.spark.source import TraceSource, TraceStream, _listed
-from antecede.trace.judge import judge_files
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, SCHEMA, Meta
 from antecede.trace.writer import TraceWriter, part_name, part_number

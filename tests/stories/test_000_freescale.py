@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from antecede.order import MessageId, Window
+from antecede.causality import MessageId, Window
 from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale import FreeScale, Freescale
 from antecede.protocols.freescale_packets import Across, Down, Echo, Up

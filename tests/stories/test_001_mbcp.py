@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Waiting
 from antecede.protocols.mbcp import Mbcp
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.multigroup import Grouped, Multigroup
 
 P1, P2, P3, P4, P5 = range(5)

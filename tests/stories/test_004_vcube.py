@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Effects
 from antecede.protocols.flat import Dependent
 from antecede.protocols.vcube import Bundle, VcubeAgg

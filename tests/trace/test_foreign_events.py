@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from antecede.audit.run import audit_path
+from antecede.causality import Verdict
 from antecede.errors import InputError
-from antecede.order import Verdict
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.studies.auditing import audit_path
-from antecede.studies.foreign import refuse_without_deliveries, renamed
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.events import as_trace
 from antecede.trace.foreign.mapping import parse_map
+from antecede.trace.foreign.renamed import refuse_without_deliveries, renamed
 from antecede.trace.reader import trace_files
 
 THEIRS = "process=host,index=n,message=id,kind=what,kind.send=PUB,kind.deliver=SUB"

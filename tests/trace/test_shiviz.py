@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from importing import imported, wrote
 
+from antecede.causality import CausalOrder
 from antecede.errors import InputError
-from antecede.order import CausalOrder
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.executions import execution

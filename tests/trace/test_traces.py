@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from antecede.audit.core import judge_files, judge_run, total
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.judge import judge_files, judge_run, total
 from antecede.trace.reader import check_files, metas, read_batches, trace_files
 from antecede.trace.schema import REQUIRED, Meta
 from antecede.trace.writer import TraceWriter
@@ -271,14 +271,14 @@ def test_an_orphan_may_come_from_a_process_nobody_knows() -> None:
 
 
 def test_a_run_whose_pasts_would_take_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antecede.trace.judge.MOST_BYTES", 3)
+    monkeypatch.setattr("antecede.audit.core.MOST_BYTES", 3)
     with pytest.raises(InputError, match="has 2 messages in 1 streams"):
         judge_run("r", table_of(("a", 0, "send", "a", 1), ("a", 1, "send", "a", 2)), {})
 
 
 def test_pasts_go_into_a_file_if_they_are_many(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (before,) = judge_files(trace, trace_files(trace))
-    monkeypatch.setattr("antecede.trace.judge._IN_MEMORY", 0)
+    monkeypatch.setattr("antecede.audit.core._IN_MEMORY", 0)
     (after,) = judge_files(trace, trace_files(trace))
     assert before == after
 

@@ -12,7 +12,7 @@ from antecede.cli.options import Json, Master
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
-    from antecede.sim.advice import Advice, Cost
+    from antecede.advise import Advice, Cost
 
 _SHOWN_RUNS = 20
 _SHOWN_NAMES = 4
@@ -65,10 +65,10 @@ def advise(
     Control bytes follow from the log where they can; the rest is simulated on the log's own sends and delays.
     """
     require("antecede.trace", "sim")
-    from antecede.sim.advice import Request
-    from antecede.sim.advice.advise import ADVISED
-    from antecede.studies.advising import advise_path, names_of
-    from antecede.studies.foreign import renamed
+    from antecede.advise import Request
+    from antecede.advise.core import ADVISED
+    from antecede.advise.run import advise_path, names_of
+    from antecede.trace.foreign.renamed import renamed
 
     if deliveries > 100_000_000:
         raise InputError("deliveries: at most 100,000,000")

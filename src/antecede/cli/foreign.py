@@ -65,8 +65,8 @@ def export(
     """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
     require("antecede.trace", "sim")
     from antecede.errors import InputError
-    from antecede.studies.foreign import renamed
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.renamed import renamed
     from antecede.trace.foreign.shiviz_log import export_shiviz
 
     if form != "shiviz":

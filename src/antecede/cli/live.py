@@ -13,12 +13,12 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json, folder
 from antecede.errors import InputError, require
-from antecede.node.settings import check_name
+from antecede.live.settings import check_name
 from antecede.units import SECOND, duration, span
 
 if TYPE_CHECKING:
-    from antecede.node.cluster import Outcome, Plan
-    from antecede.node.settings import Settings
+    from antecede.live.settings import Settings
+    from antecede.live.trial.cluster import Outcome, Plan
 
 Config = Annotated[
     Path | None,
@@ -55,7 +55,7 @@ Trace = Annotated[str | None, typer.Option(help="A folder for a trace of what ha
 
 
 def _settings(config: Path | None, **given: object) -> Settings:
-    from antecede.node.settings import Settings
+    from antecede.live.settings import Settings
 
     named = {name: value for name, value in given.items() if value not in (None, [])}
     if config is None:
@@ -103,7 +103,7 @@ def node(
     )  # fmt: skip
     if log:
         # Its own log and nobody else's: libraries below have much to say, too.
-        told, ours = logging.StreamHandler(), logging.getLogger("antecede.node")
+        told, ours = logging.StreamHandler(), logging.getLogger("antecede.live")
         told.setFormatter(Lines(settings.group, settings.me, as_json))
         ours.addHandler(told)
         ours.setLevel(logging.INFO)
@@ -137,7 +137,7 @@ def chat(
         config, group=group, me=me, peers=peer, protocol=protocol, behind=behind, listen=listen, web=web,
         store=store, keys=keys, secret=secret, trace=trace,
     )  # fmt: skip
-    logging.getLogger("antecede.node").setLevel(logging.CRITICAL)
+    logging.getLogger("antecede.live").setLevel(logging.CRITICAL)
     asyncio.run(run(settings))
 
 
@@ -174,7 +174,7 @@ def keys(
     Each member needs its own folder and no other; authority.key stays with you. Run again, it adds members
     and leaves certificates that are there; tokens are made anew.
     """
-    making = require("antecede.node.keys", "live")
+    making = require("antecede.live.security.keys", "live")
     if secret:
         if servers or super_ or phone or host:
             raise typer.BadParameter("--secret makes one file for everybody; it takes no names")
@@ -243,7 +243,7 @@ def cluster(
 
     Exit code 0 only if every accepted message was delivered at every member, once and after its causes.
     """
-    from antecede.node.cluster import Plan
+    from antecede.live.trial.cluster import Plan
 
     require("antecede.trace.writer", "sim")
     if protocol == "freescale":
@@ -301,8 +301,8 @@ def load(
 
     Latency is from when a message was due, so that at a --rate a pause counts for all who waited through it.
     """
-    from antecede.node.cluster import Plan
-    from antecede.node.load import drive
+    from antecede.live.trial.cluster import Plan
+    from antecede.live.trial.load import drive
 
     senders = size if senders is None else senders
     if senders > size:
@@ -328,8 +328,8 @@ def load(
 
 
 def _run_cluster(plan: Plan, work: Path, trace: Path, engine: str, as_json: bool) -> bool:
-    from antecede.node import cluster as trial
-    from antecede.studies.auditing import audit_path
+    from antecede.audit.run import audit_path
+    from antecede.live.trial import cluster as trial
 
     with show.progress() as progress:
 

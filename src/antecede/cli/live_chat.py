@@ -15,10 +15,10 @@ from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from antecede.cli.live_node import lines_of_input
-from antecede.node.group import Group
-from antecede.node.joining import Joining
-from antecede.node.messages import Message, Notice
-from antecede.node.settings import Settings
+from antecede.live.group import Group
+from antecede.live.joining import Joining
+from antecede.live.messages import Message, Notice
+from antecede.live.settings import Settings
 
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
 _HELP = "/who shows who is connected, /held what waits, /cut 5 goes offline for 5 seconds, /quit leaves"

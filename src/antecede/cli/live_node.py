@@ -14,11 +14,11 @@ import msgspec
 
 from antecede.cli import show
 from antecede.errors import InputError
-from antecede.node.bodies import LONGEST_BODY
-from antecede.node.group import Group
-from antecede.node.joining import Joining
-from antecede.node.messages import Message
-from antecede.node.settings import Settings
+from antecede.live.envelope import LONGEST_BODY
+from antecede.live.group import Group
+from antecede.live.joining import Joining
+from antecede.live.messages import Message
+from antecede.live.settings import Settings
 
 
 class Lines(logging.Formatter):

@@ -114,9 +114,9 @@ def _reproduce(
 ) -> None:
     _need("antecede.spark", "spark")
     from antecede.cli.doctor import machine
-    from antecede.studies import reproduce as study
-    from antecede.studies.pipeline import REPORT
-    from antecede.studies.scoreboard import markdown as as_markdown
+    from antecede.papers import reproduce as study
+    from antecede.papers.scoreboard import markdown as as_markdown
+    from antecede.sweep.run import REPORT
 
     with show.progress() as progress:
         found, outcome = study.reproduce(out, papers, scale, master, finished, progress)
@@ -250,11 +250,11 @@ def sweep(
 
     Run again, it goes on where it was. A run that fails is reported; the others finish.
     """
-    from antecede.sim.grid import read_grid
+    from antecede.sweep.grid import read_grid
 
     scenarios = read_grid(grid)
     _need("antecede.spark", "spark")
-    from antecede.studies.pipeline import run_study, write_report
+    from antecede.sweep.run import run_study, write_report
 
     with show.progress() as progress:
         traced = (lambda _: False) if metrics_only else (lambda _: True)
@@ -297,10 +297,10 @@ def audit(
     Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
     """
     _need("antecede.trace", "sim")
-    from antecede.studies.audit_page import audit_to_page, check_page
-    from antecede.studies.auditing import audit_path
-    from antecede.studies.foreign import refuse_without_deliveries, renamed
+    from antecede.audit.page import audit_to_page, check_page
+    from antecede.audit.run import audit_path
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.renamed import refuse_without_deliveries, renamed
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
@@ -342,9 +342,9 @@ def graph(
 ) -> None:
     """What depends on what immediately: the edges, and how many, how deep, how wide; see docs/graph.md."""
     _need("antecede.trace", "sim")
-    from antecede.studies.foreign import renamed
-    from antecede.studies.graphing import graph_path
+    from antecede.graph.run import graph_path
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.renamed import renamed
 
     bad = BadRows(trace, strict)
     with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
@@ -429,8 +429,8 @@ def explain(
 ) -> None:
     """Show for one message its immediate causes, where it was held, for how long, and for which cause."""
     _need("antecede.trace", "sim")
+    from antecede.trace.explain import RunEvents
     from antecede.trace.reader import read_run
-    from antecede.trace.waits import RunEvents
 
     views.explanation(RunEvents(read_run(trace, run)).explain(message), as_json)
 
@@ -449,7 +449,7 @@ def report(
 ) -> None:
     """Write the HTML report of a finished sweep: one file, nothing to fetch."""
     _need("antecede.spark", "spark")
-    from antecede.studies.pipeline import write_report
+    from antecede.sweep.run import write_report
 
     path = write_report(folder, title)
     if as_json:

@@ -14,8 +14,8 @@ from antecede.cli.options import Json, Master, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.studies.ordering import Example, Outcome
-    from antecede.trace.ordering.rules import Counts
+    from antecede.causal_order.rules import Counts
+    from antecede.causal_order.run import Example, Outcome
 
 _SHOWN = 20
 _MOST = 1000
@@ -99,7 +99,7 @@ def order(
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
     require("antecede.spark", "spark")
-    from antecede.studies.ordering import CHECKPOINT, Asked, order_as_they_appear, order_files
+    from antecede.causal_order.run import CHECKPOINT, Asked, order_as_they_appear, order_files
 
     columns = {
         "group": group,
@@ -144,7 +144,7 @@ def held(
 ) -> None:
     """Show what a stream of antecede order holds, and what for, as of its last batch; it may be running."""
     require("antecede.spark", "spark")
-    from antecede.studies.ordering import held_by
+    from antecede.causal_order.run import held_by
 
     with show.progress() as progress:
         counts, rows = held_by(out, limit or (_MOST if as_json else _SHOWN), master, progress)

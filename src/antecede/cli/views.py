@@ -13,20 +13,20 @@ from rich.markup import escape
 from antecede.cli import show
 
 if TYPE_CHECKING:
+    from antecede.audit.run import Outcome as Audited
+    from antecede.graph.core import Figures
+    from antecede.papers.scoreboard import Reproduction
     from antecede.protocols.base import Protocol
     from antecede.sim.metrics import Metrics
     from antecede.sim.scenario import Scenario
     from antecede.sim.verify import Report
-    from antecede.studies.auditing import Outcome as Audited
-    from antecede.studies.pipeline import Outcome
-    from antecede.studies.scoreboard import Reproduction
+    from antecede.sweep.run import Outcome
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.graph import Figures
-    from antecede.trace.waits import Explanation
+    from antecede.trace.explain import Explanation
 
 
 def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
-    from antecede.report import sweep as view
+    from antecede.sweep import page as view
 
     summary = outcome.summary
     if as_json:
@@ -46,7 +46,7 @@ def study(outcome: Outcome, path: Path, title: str, as_json: bool) -> None:
 
 
 def reproduction(found: Reproduction, outcome: Outcome, report: Path, as_json: bool) -> None:
-    from antecede.studies.scoreboard import HEADER, cells, tally
+    from antecede.papers.scoreboard import HEADER, cells, tally
 
     if as_json:
         show.json({**msgspec.to_builtins(found), "failed": outcome.failed, "report": str(report)})

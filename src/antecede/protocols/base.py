@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
+from antecede.causality import MessageId, Window
 from antecede.errors import AntecedeError
-from antecede.order import MessageId, Window
 
 
 class LocalError(AntecedeError):

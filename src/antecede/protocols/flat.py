@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from antecede.order import MessageId, Window
-from antecede.order.clocks import lacking
+from antecede.causality import MessageId, Window
+from antecede.causality.vector_clock import lacking
 from antecede.protocols.base import (
     NOTHING,
     Delivery,

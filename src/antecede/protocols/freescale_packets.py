@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antecede.order import MessageId
-from antecede.order.bits import Bits
+from antecede.causality import MessageId
+from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import MOST_AHEAD, Message
 

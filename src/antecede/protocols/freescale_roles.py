@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from antecede.order import MessageId, Window
-from antecede.order.bits import Bits
+from antecede.causality import MessageId, Window
+from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Delivery, Effects, Holdback, Packet, RemoteError, Send, Waiting
 from antecede.protocols.flat import MOST_AHEAD
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Numbered, Up

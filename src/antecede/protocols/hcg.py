@@ -48,7 +48,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
-from antecede.order import MessageId, Window
+from antecede.causality import MessageId, Window
 from antecede.protocols.base import (
     Delivery,
     Effects,

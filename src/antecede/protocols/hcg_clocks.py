@@ -29,7 +29,7 @@ from typing import Self
 
 import msgspec
 
-from antecede.order import MessageId, Window
+from antecede.causality import MessageId, Window
 from antecede.protocols.base import Holdback, Packet, RemoteError
 from antecede.protocols.flat import MOST_AHEAD, Message
 

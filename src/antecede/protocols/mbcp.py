@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Send
 from antecede.protocols.flat import LONGEST_RUN, Dependent, Filed, Flat, Run, Stamped, by_peer, everyone_but
 

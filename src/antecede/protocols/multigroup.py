@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import (
     NOTHING,
     Delivery,

@@ -44,7 +44,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from antecede.order import MessageId, Window
+from antecede.causality import MessageId, Window
 from antecede.overlay.hypercube import hypercube
 from antecede.protocols.base import (
     NOTHING,

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.overlay.vcube import children, cluster, height, parent, partners
 from antecede.protocols.base import NOTHING, Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import Dependent

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antecede.report.svg import arrow, hover, tag, text
-from antecede.trace.waits import Wait, message_of
+from antecede.trace.explain import Wait, message_of
 
 WIDTH = 1000
 _LEFT, _RIGHT, _TOP, _ROW = 64, 24, 48, 84

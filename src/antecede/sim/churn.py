@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.world import LinkChange
 from antecede.units import SECOND
 
@@ -20,16 +20,16 @@ def link_changes(
     """
     if size < 2:
         return []
-    drawn = chance.key(seed, _CHURN)
+    drawn = counter_rng.key(seed, _CHURN)
     open_links: set[tuple[int, int]] = set()
     changes = []
     for number in range(round(rate * until / SECOND)):
-        bits = chance.draw(drawn, number)
-        one = chance.between(chance.mix(bits), 0, size)
-        other = (one + 1 + chance.between(chance.mix(bits + 1), 0, size - 1)) % size
+        bits = counter_rng.draw(drawn, number)
+        one = counter_rng.between(counter_rng.mix(bits), 0, size)
+        other = (one + 1 + counter_rng.between(counter_rng.mix(bits + 1), 0, size - 1)) % size
         link = (min(one, other), max(one, other))
         if link not in standing:
-            changes.append((chance.between(bits, 0, max(1, until)), link))
+            changes.append((counter_rng.between(bits, 0, max(1, until)), link))
     planned = []
     for time, link in sorted(changes):
         planned.append(LinkChange(time, *link, opens=link not in open_links))

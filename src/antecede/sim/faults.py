@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from antecede.errors import InputError
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.units import duration, span
 
 
@@ -48,9 +48,9 @@ class Duplicate(Fault):
     within: int
 
     def strike(self, times: list[int], now: int, bits: int) -> list[int]:
-        if not times or not chance.happens(bits, self.share):
+        if not times or not counter_rng.happens(bits, self.share):
             return times
-        return [*times, times[0] + chance.between(chance.mix(bits), 0, self.within + 1)]
+        return [*times, times[0] + counter_rng.between(counter_rng.mix(bits), 0, self.within + 1)]
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Reorder(Fault):
     by: int
 
     def strike(self, times: list[int], now: int, bits: int) -> list[int]:
-        if not chance.happens(bits, self.share):
+        if not counter_rng.happens(bits, self.share):
             return times
-        late = chance.between(chance.mix(bits), 0, self.by + 1)
+        late = counter_rng.between(counter_rng.mix(bits), 0, self.by + 1)
         return [t + late for t in times]
 
 
@@ -78,7 +78,7 @@ class Loss(Fault):
     share: float
 
     def strike(self, times: list[int], now: int, bits: int) -> list[int]:
-        return [] if chance.happens(bits, self.share) else times
+        return [] if counter_rng.happens(bits, self.share) else times
 
 
 def parse_fault(text: str) -> Fault:

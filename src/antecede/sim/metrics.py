@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 
 
 class Metrics(msgspec.Struct, frozen=True):

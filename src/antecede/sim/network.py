@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from antecede.errors import InputError
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.faults import Fault
 from antecede.units import duration, span
 
@@ -85,7 +85,7 @@ class Between(Delay):
 @dataclass(frozen=True)
 class Uniform(Between):
     def of(self, bits: int) -> int:
-        return chance.between(bits, self.low, self.high + 1)
+        return counter_rng.between(bits, self.low, self.high + 1)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ClippedNormal(Between):
 
     def of(self, bits: int) -> int:
         middle, quarter = (self.low + self.high) / 2, (self.high - self.low) / 4
-        return min(max(int(middle + quarter * chance.normal(bits)), self.low), self.high)
+        return min(max(int(middle + quarter * counter_rng.normal(bits)), self.low), self.high)
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Wild(Between):
 
     def of(self, bits: int) -> int:
         doublings = max(1, (self.high // max(1, self.low)).bit_length())
-        floor = max(1, self.low) << chance.between(bits, 0, doublings)
-        return min(floor + chance.between(chance.mix(bits), 0, floor), self.high)
+        floor = max(1, self.low) << counter_rng.between(bits, 0, doublings)
+        return min(floor + counter_rng.between(counter_rng.mix(bits), 0, floor), self.high)
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,10 @@ class Normal(Delay):
     unit: int
 
     def of(self, bits: int) -> int:
-        while (value := int(self.mean + self.deviation * chance.normal(bits)) // self.unit * self.unit) < 0:
-            bits = chance.mix(bits + 1)
+        while (
+            value := int(self.mean + self.deviation * counter_rng.normal(bits)) // self.unit * self.unit
+        ) < 0:
+            bits = counter_rng.mix(bits + 1)
         return value
 
     @property
@@ -133,8 +135,8 @@ class Quantiles(Delay):
     values: tuple[int, ...]
 
     def of(self, bits: int) -> int:
-        place = chance.between(bits, 0, len(self.values) - 1)
-        return chance.between(chance.mix(bits), self.values[place], self.values[place + 1] + 1)
+        place = counter_rng.between(bits, 0, len(self.values) - 1)
+        return counter_rng.between(counter_rng.mix(bits), self.values[place], self.values[place + 1] + 1)
 
     @property
     def longest(self) -> int:
@@ -216,10 +218,11 @@ class Direct(Network):
             if link is None:
                 near = bool(self._sites) and self._sites[source] == self._sites[destination]
                 link = _Link(
-                    chance.key(self._seed, LINK, source, destination), self._local if near else self._delay
+                    counter_rng.key(self._seed, LINK, source, destination),
+                    self._local if near else self._delay,
                 )
                 self._links[source, destination] = link
-            times = [now + link.delay(chance.draw(link.key, link.sent))]
+            times = [now + link.delay(counter_rng.draw(link.key, link.sent))]
             times = self._strike(times, now, link, breaking=False)
             if self._fifo and times:
                 times = [max(time, link.last) for time in times]
@@ -233,7 +236,7 @@ class Direct(Network):
     def _strike(self, times: list[int], now: int, link: _Link, breaking: bool) -> list[int]:
         for fault, number in self._faults:
             if fault.breaks_order is breaking:
-                bits = chance.draw(chance.key(link.key, number), link.sent)
+                bits = counter_rng.draw(counter_rng.key(link.key, number), link.sent)
                 times = fault.strike(times, now, bits)
         return times
 
@@ -246,7 +249,7 @@ class Relayed(Network):
 
     def __init__(self, seed: int, delay: Delay, behind: int) -> None:
         self._near = Direct(seed, delay, fifo=False)
-        self._far = Direct(chance.mix(seed), delay, fifo=False)
+        self._far = Direct(counter_rng.mix(seed), delay, fifo=False)
         self._behind = behind
 
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.network import Arrival, Delay, Network, parse_delay
 from antecede.units import duration
 
@@ -33,7 +33,7 @@ class Nodes(Network):
         self._processing = processing
         self._transmission = transmission
         self._room = mtu - header
-        self._drawn = chance.key(seed, _PROPAGATION)
+        self._drawn = counter_rng.key(seed, _PROPAGATION)
         self._free = [0] * size
         """When each node's queue will be empty."""
         self._copies = 0
@@ -48,7 +48,7 @@ class Nodes(Network):
             start = max(now, self._free[source])
             self._free[source] = start + turns * self._transmission
             self._copies += 1
-            bits = chance.draw(self._drawn, self._copies)
+            bits = counter_rng.draw(self._drawn, self._copies)
             time = self._free[source] + self._propagation(bits) + self._processing
             arrivals.append(Arrival(time, peer, self._copies))
             self.packets += turns

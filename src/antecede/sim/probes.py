@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
 from antecede.protocols.flat import Dependent
 from antecede.protocols.hcg import Global, Hcg

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.sim.engines import Engine, Progress, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario

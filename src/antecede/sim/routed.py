@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.network import Arrival, Delay, Network, parse_delay
 
 _GRAPH, _LENGTH = 8, 9
@@ -26,13 +26,13 @@ Graph = list[list[int]]
 def random_graph(size: int, degree: float, seed: int) -> Graph:
     """Every two nodes are joined with the same chance, `degree` neighbours each on average; what is not
     connected then is joined to the rest by one link more."""
-    drawn = chance.key(seed, _GRAPH)
+    drawn = counter_rng.key(seed, _GRAPH)
     share = min(1.0, degree / max(1, size - 1))
     joined = [
         (one, other)
         for one in range(size)
         for other in range(one + 1, size)
-        if chance.happens(chance.draw(drawn, one * size + other), share)
+        if counter_rng.happens(counter_rng.draw(drawn, one * size + other), share)
     ]
     graph: Graph = [[] for _ in range(size)]
     for one, other in joined:
@@ -41,8 +41,8 @@ def random_graph(size: int, degree: float, seed: int) -> Graph:
     reached = set(_distances(graph, 0)) if size else set()
     for node in range(size):
         if node not in reached:
-            bits = chance.draw(drawn, size * size + node)
-            other = sorted(reached)[chance.between(bits, 0, len(reached))]
+            bits = counter_rng.draw(drawn, size * size + node)
+            other = sorted(reached)[counter_rng.between(bits, 0, len(reached))]
             graph[node].append(other)
             graph[other].append(node)
             reached |= set(_distances(graph, node))
@@ -111,12 +111,12 @@ class Routed(Network):
         self._header = header
         self._room = mtu - header
         self._multicast = multicast
-        lengths = chance.key(seed, _LENGTH)
+        lengths = counter_rng.key(seed, _LENGTH)
         self._lines: dict[tuple[int, int], _Line] = {}
         for one, neighbours in enumerate(graph):
             for other in neighbours:
                 low, high = sorted((one, other))
-                length = delay.of(chance.draw(lengths, low * len(graph) + high))
+                length = delay.of(counter_rng.draw(lengths, low * len(graph) + high))
                 self._lines[one, other] = _Line(one, length)
         self._next: dict[int, list[int]] = {}
         self._trees: dict[tuple[int, tuple[int, ...]], tuple[_Branch, ...]] = {}

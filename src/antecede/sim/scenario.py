@@ -12,7 +12,7 @@ from antecede import __version__
 from antecede.errors import InputError
 from antecede.protocols import catalog
 from antecede.protocols.base import Layout, LocalError, Protocol
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.churn import link_changes
 from antecede.sim.faults import parse_fault
 from antecede.sim.network import Delay, Direct, Network, RelayedModel, parse_delay
@@ -243,8 +243,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ahead(self) -> list[int]:
         """How far each peer's clock is ahead of the true time."""
         most = duration(self.skew or "0")
-        drawn = chance.key(self.seed, _CLOCK)
-        return [chance.between(chance.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
+        drawn = counter_rng.key(self.seed, _CLOCK)
+        return [counter_rng.between(counter_rng.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
 
     def load(self) -> Workload:
         interval = max(1, round(SECOND / self.rate))

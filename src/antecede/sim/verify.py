@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from antecede.causality import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.errors import ProtocolError
-from antecede.order import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
-from antecede.sim import chance
+from antecede.sim import counter_rng
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario
 
@@ -97,10 +97,10 @@ class Report(msgspec.Struct):
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
     """The `run`-th of an endless supply of nasty little scenarios."""
-    sequence = chance.key(seed, _SCENARIO, run)
+    sequence = counter_rng.key(seed, _SCENARIO, run)
 
     def pick(number: int, choices: list[Any]) -> Any:
-        return choices[chance.between(chance.draw(sequence, number), 0, len(choices))]
+        return choices[counter_rng.between(counter_rng.draw(sequence, number), 0, len(choices))]
 
     faults = [
         *pick(0, [[], ["duplicate:20%:300ms"]]),
@@ -115,10 +115,10 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
     size = peers or pick(3, [1, 2, 3, 4, 5, 6, 6, 7, 8, 8, 10, 12])
     groups = None
     if make.many_groups and pick(10, [True, True, True, False]):
-        groups = _random_groups(chance.draw(sequence, 11), size)
+        groups = _random_groups(counter_rng.draw(sequence, 11), size)
     layout = None
     if make.layout is not None:
-        arranged = chance.Source(chance.draw(sequence, 15))
+        arranged = counter_rng.Source(counter_rng.draw(sequence, 15))
         layout = msgspec.to_builtins(make.layout.random(size, arranged.below))
     return Scenario(
         protocol=protocol,
@@ -129,7 +129,7 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         skew=pick(13, [None, "1ms", "50ms"]) if make.links.bounded else None,
         churn=pick(14, [None, 10.0, 40.0, 120.0]) if make.moving_links else None,
         seconds=0.5,
-        seed=chance.draw(sequence, 4),
+        seed=counter_rng.draw(sequence, 4),
         workload=pick(5, ["periodic", "poisson"]),
         rate=pick(6, [4.0, 10.0, 10.0, 25.0]),
         jitter=pick(7, [0.0, 0.5, 3.0]),
@@ -143,12 +143,12 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
 
 def _random_groups(bits: int, size: int) -> dict[str, tuple[int, ...]]:
     """One to five groups: random ones, and rings in which each shares a member with the next."""
-    names = [f"g{number}" for number in range(1 + chance.between(bits, 0, 5))]
-    if len(names) <= size and chance.mix(bits + 1) % 3 == 0:
+    names = [f"g{number}" for number in range(1 + counter_rng.between(bits, 0, 5))]
+    if len(names) <= size and counter_rng.mix(bits + 1) % 3 == 0:
         return {name: tuple({n, (n + 1) % len(names)}) for n, name in enumerate(names)}
     groups = {}
     for number, name in enumerate(names):
-        drawn = chance.draw(bits, number)
+        drawn = counter_rng.draw(bits, number)
         members = tuple(peer for peer in range(size) if drawn >> peer & 1)
         groups[name] = members or (number % size,)
     return groups

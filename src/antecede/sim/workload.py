@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from antecede.order import MessageId
-from antecede.sim import chance
+from antecede.causality import MessageId
+from antecede.sim import counter_rng
 from antecede.sim.network import Delay
 
 PHASE, SEND, REPLY, GROUP = 2, 3, 4, 6
@@ -28,15 +28,15 @@ class Workload(abc.ABC):
         """To which of its groups `peer` sends its `number`-th message (from 0), answers included."""
         if len(groups) == 1:
             return groups[0]
-        bits = chance.draw(chance.key(self.seed, GROUP, peer), number)
-        return groups[chance.between(bits, 0, len(groups))]
+        bits = counter_rng.draw(counter_rng.key(self.seed, GROUP, peer), number)
+        return groups[counter_rng.between(bits, 0, len(groups))]
 
     def replies(self, peer: int, message: MessageId) -> bool:
         """Whether `peer` answers `message` in the moment of its delivery."""
         if not self._reply:
             return False
-        answers = chance.key(self.seed, REPLY, peer, message.origin)
-        return chance.happens(chance.draw(answers, message.seq), self._reply)
+        answers = counter_rng.key(self.seed, REPLY, peer, message.origin)
+        return counter_rng.happens(counter_rng.draw(answers, message.seq), self._reply)
 
 
 class Periodic(Workload):
@@ -48,9 +48,9 @@ class Periodic(Workload):
         self.jitter = jitter
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        phase = chance.between(chance.key(self.seed, PHASE, peer), 0, self.interval)
-        late = chance.draw(chance.key(self.seed, SEND, peer), number)
-        planned = phase + number * self.interval + chance.between(late, 0, self.jitter + 1)
+        phase = counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, self.interval)
+        late = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
+        planned = phase + number * self.interval + counter_rng.between(late, 0, self.jitter + 1)
         return max(planned, previous)
 
 
@@ -62,8 +62,8 @@ class Poisson(Workload):
         self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        bits = chance.draw(chance.key(self.seed, SEND, peer), number)
-        return previous + chance.exponential(bits, self.interval)
+        bits = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
+        return previous + counter_rng.exponential(bits, self.interval)
 
 
 class Drawn(Workload):
@@ -74,10 +74,10 @@ class Drawn(Workload):
         self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        drawn = max(1, self.interval.of(chance.draw(chance.key(self.seed, SEND, peer), number)))
+        drawn = max(1, self.interval.of(counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)))
         if number:
             return previous + drawn
-        return chance.between(chance.key(self.seed, PHASE, peer), 0, drawn)
+        return counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, drawn)
 
 
 class Once(Workload):
@@ -90,7 +90,7 @@ class Once(Workload):
     def next_send(self, peer: int, number: int, previous: int) -> int:
         if number:
             return NEVER
-        return chance.between(chance.key(self.seed, PHASE, peer), 0, max(1, self.until))
+        return counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, max(1, self.until))
 
 
 class Rounds(Workload):
@@ -126,5 +126,5 @@ class Windows(Workload):
         self.spread = spread
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        late = chance.draw(chance.key(self.seed, SEND, peer), number)
-        return max(number * self.interval + chance.between(late, 0, self.spread + 1), previous)
+        late = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
+        return max(number * self.interval + counter_rng.between(late, 0, self.spread + 1), previous)

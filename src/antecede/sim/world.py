@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from antecede.order import MessageId
+from antecede.causality import MessageId
 from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
 from antecede.sim.network import Arrival, Network

@@ -12,11 +12,11 @@ from antecede.errors import require
 
 require("pyspark", "spark")
 
-from antecede.spark.advise import advise  # noqa: E402
-from antecede.spark.audit import Audit, audit, read_events, read_members  # noqa: E402
-from antecede.spark.graph import DependencyGraphs, graph  # noqa: E402
-from antecede.spark.order import causal_order  # noqa: E402
-from antecede.spark.order_state import accounts, explain  # noqa: E402
+from antecede.advise.on_spark import advise  # noqa: E402
+from antecede.audit.on_spark import Audit, audit, read_events, read_members  # noqa: E402
+from antecede.causal_order.inspect import accounts, explain  # noqa: E402
+from antecede.causal_order.on_spark import causal_order  # noqa: E402
+from antecede.graph.on_spark import DependencyGraphs, graph  # noqa: E402
 from antecede.spark.session import connect  # noqa: E402
 from antecede.spark.source import register  # noqa: E402
 

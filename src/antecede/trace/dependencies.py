@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from antecede.errors import InputError
-from antecede.jit import compiled
+from antecede.jit import njit_plain
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.reader import any_parquet, csv_rows, first_line, refuse_twice
 from antecede.trace.schema import read_meta
@@ -266,7 +266,7 @@ def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str)
     raise InputError(f"{where}: {_cycle(nodes, start, cause, order[:placed])}")
 
 
-@compiled
+@njit_plain
 def causes_first(start: Any, after: Any, effects: Any) -> Any:
     """Messages whose causes are all placed, in turn; and how many could be placed."""
     size = len(start) - 1

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antecede.causality import Execution, Kind, MessageId, Step
 from antecede.errors import InputError
-from antecede.order import Execution, Kind, MessageId, Step
 from antecede.trace.schema import KINDS, REQUIRED
 
 Members = Mapping[str, list[str]]

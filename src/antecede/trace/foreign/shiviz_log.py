@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
+from antecede.trace.explain import message_of
 from antecede.trace.reader import read_run
-from antecede.trace.waits import message_of
 from antecede.trace.writer import write_whole
 
 REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"

@@ -1,0 +1,1 @@
+"""Audit: did any process deliver an effect before its cause?"""

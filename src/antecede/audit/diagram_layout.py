@@ -1,0 +1,166 @@
+"""Where the events of a violation stand from left to right: by the clocks, if they agree with the order.
+
+Every process's events go to the right in its own order, and every delivery is right of its send. Where the
+clocks say otherwise, or nothing, that order alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from antecede.audit.excerpt import Event, Excerpt, Hop
+
+Clock = Literal["time", "none", "skewed"]
+_ON, _OVER, _BESIDE = 54.0, 84.0, 17.0
+"""At least so far from one event of the path to the next: of one process, of another; and to others."""
+_AFTER_FAULT = 150.0
+_ELLIPSIS = 150.0
+_TIGHTEST = 0.5
+"""How much of these is left at least, where a path is long."""
+MOST_HOPS, _ENDS = 13, 6
+
+
+class Placed(NamedTuple):
+    """A violation that is ready to be drawn."""
+
+    first: list[Hop]
+    last: list[Hop]
+    """The path; if it is long, its beginning and its end."""
+    left_out: int
+    lanes: list[str]
+    """The processes, from top to bottom as the path goes."""
+    x: Mapping[Event, float]
+    width: float
+    clock: Clock
+
+    @property
+    def hops(self) -> list[Hop]:
+        return [*self.first, *self.last]
+
+
+def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
+    """Events from 0 to the right, over `room` or, if they need it, more; `names` says how wide names are."""
+    whole = shown.hops
+    first, last = (whole, []) if len(whole) <= MOST_HOPS else (whole[:_ENDS], whole[-_ENDS:])
+    hops = [*first, *last]
+    core = [event for hop in hops for event in (hop.sent, hop.got)]
+    if shown.late:
+        core.append(shown.late)
+    lanes = list(dict.fromkeys(event.process for event in core))
+    others = [event for event in shown.others if event.process in lanes]
+    events = list(dict.fromkeys([*core, *others]))
+    tight = max(_TIGHTEST, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_ON + _OVER))))
+    before = _before(events, {*core}, tight)
+    for hop in hops:
+        if hop.stays and hop.sent.place < hop.got.place:
+            before[hop.got][hop.sent] = max(_ON, names[hop.message])
+    if shown.late:
+        before[shown.late][shown.fault] = _AFTER_FAULT
+    if last:
+        before[last[0].sent][first[-1].got] = _ELLIPSIS
+    order = _topological(events, before)
+    for kept in ({*core}, set[Event]()):
+        # A delivery before its own send makes a circle: then its arrow goes to the left.
+        if order is None:
+            before = _on_lines(before, kept)
+            order = _topological(events, before)
+    if order is None:
+        raise AssertionError("a process's own order has no circles")
+    clock = _clock(order, before)
+    if clock == "time":
+        x = _by_time(order, before, core, room)
+    else:
+        x = _by_order(order, before, {*core})
+        stretch = room / max(max(x.values()), 1.0)
+        if stretch > 1:
+            x = {event: at * min(stretch, 1.6) for event, at in x.items()}
+    return Placed(first, last, len(whole) - len(hops), lanes, x, max(x.values()), clock)
+
+
+Before = dict[Event, dict[Event, float]]
+"""For each event those that come before it, and how far left they are at least."""
+
+
+def _before(events: Sequence[Event], core: set[Event], tight: float) -> Before:
+    before: Before = {event: {} for event in events}
+    sends = {event.message: event for event in events if event.kind == "send"}
+    last: dict[str, Event] = {}
+    for event in sorted(events, key=lambda event: (event.process, event.place)):
+        if event.process in last:
+            both = event in core and last[event.process] in core
+            before[event][last[event.process]] = _ON * tight if both else _BESIDE
+        last[event.process] = event
+        sent = sends.get(event.message)
+        if event.kind == "deliver" and sent is not None and sent.process != event.process:
+            before[event][sent] = _OVER * tight if event in core else _BESIDE
+    return before
+
+
+def _on_lines(before: Before, kept: set[Event]) -> Before:
+    """Only what comes before on the same line, except for events that are kept as they are."""
+    return {
+        event: {
+            cause: gap for cause, gap in causes.items() if event in kept or cause.process == event.process
+        }
+        for event, causes in before.items()
+    }
+
+
+def _topological(events: Sequence[Event], before: Before) -> list[Event] | None:
+    """The events, each after those before it and otherwise by time; None if they are in a circle."""
+    waiting = {event: len(causes) for event, causes in before.items()}
+    after: dict[Event, list[Event]] = {event: [] for event in events}
+    for event, causes in before.items():
+        for cause in causes:
+            after[cause].append(event)
+    ready = [event for event in events if not waiting[event]]
+    order = []
+    while ready:
+        ready.sort(key=lambda event: event.time, reverse=True)
+        order.append(ready.pop())
+        for event in after[order[-1]]:
+            waiting[event] -= 1
+            if not waiting[event]:
+                ready.append(event)
+    return order if len(order) == len(events) else None
+
+
+def _clock(order: Sequence[Event], before: Before) -> Clock:
+    if len({event.time for event in order}) == 1 or all(event.time == event.index for event in order):
+        return "none"
+    wrong = any(cause.time > event.time for event in order for cause in before[event])
+    return "skewed" if wrong else "time"
+
+
+def _by_time(
+    order: Sequence[Event], before: Before, core: Sequence[Event], room: float
+) -> dict[Event, float]:
+    """As close as they may be, and what room is left is shared out by time."""
+    start, end = min(event.time for event in core), max(event.time for event in core)
+    x: dict[Event, float] = {}
+    furthest = 0.0
+    for event in order:
+        x[event] = max([furthest, *(x[cause] + gap for cause, gap in before[event].items())])
+        furthest = x[event]
+    spare = max(0.0, room - furthest)
+
+    def share(event: Event) -> float:
+        return min(1.0, max(0.0, (event.time - start) / max(end - start, 1)))
+
+    return {event: at + spare * share(event) for event, at in x.items()}
+
+
+def _by_order(order: Sequence[Event], before: Before, core: set[Event]) -> dict[Event, float]:
+    """As far left as may be; events beside the path close to what follows them."""
+    x: dict[Event, float] = {}
+    for event in order:
+        x[event] = max([0.0, *(x[cause] + gap for cause, gap in before[event].items())])
+    after: dict[Event, list[tuple[Event, float]]] = {event: [] for event in order}
+    for event in order:
+        for cause, gap in before[event].items():
+            after[cause].append((event, gap))
+    for event in reversed(order):
+        if event not in core and after[event]:
+            x[event] = min(x[later] - gap for later, gap in after[event])
+    return x

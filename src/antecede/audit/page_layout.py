@@ -1,0 +1,266 @@
+"""The page of an audit: what was found, where, when, and every violation with its path drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import msgspec
+
+from antecede import __version__
+from antecede.audit.core import Finding
+from antecede.audit.diagram import diagram, printable, span
+from antecede.audit.excerpt import Excerpt
+from antecede.audit.tally import OverTime, Tally
+from antecede.causality import Verdict
+from antecede.report.charts import compact
+from antecede.report.page import Section, figure, page, table
+from antecede.report.svg import hover, tag, text
+
+MOST_ROWS = 20
+_MOST_STEPS = 24
+
+_COUNTS = {
+    "causal_deliveries": (
+        "deliveries before a cause",
+        "a process got a message while something that led to it was still missing there",
+    ),
+    "causal_late_deliveries": ("of which the cause came later", "the two came in the wrong order"),
+    "fifo_deliveries": (
+        "of which out of one sender's order",
+        "cause and effect were sent by the same process",
+    ),
+    "causal_pairs_late": ("pairs with the cause late", "a delivery may lack several causes; each is a pair"),
+    "causal_pairs_never": ("pairs with the cause never delivered", "the cause was lost for that process"),
+    "missing": ("missing", "a message was meant for a process that never delivered it"),
+    "duplicates": ("delivered twice", "a process got what it had already"),
+    "orphans": ("delivered, though nobody sent it", "the trace has no send of that message"),
+    "impossible": (
+        "delivered before it was sent",
+        "directly or around a circle; the trace contradicts itself",
+    ),
+}
+
+
+class Audited(msgspec.Struct, frozen=True):
+    """All that the page of an audit shows."""
+
+    trace: str
+    verdict: Verdict
+    findings: list[Finding]
+    """The first violations, the worst first."""
+    excerpts: dict[int, Excerpt]
+    """Those that are drawn, by their places among the findings."""
+    chosen: int = 0
+    tally: Tally | None = None
+    tally_of: str | None = None
+    """The run that the tally counts, if there are several."""
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one sentence."""
+    much = (
+        f"{verdict.deliveries:,} deliver{'y' if verdict.deliveries == 1 else 'ies'} of {verdict.messages:,} "
+        f"message{'' if verdict.messages == 1 else 's'} at {verdict.processes:,} processes"
+    )
+    if verdict.clean:
+        return f"Clean: {much}, each once and after all its causes."
+    if verdict.causal_deliveries:
+        wrong = verdict.causal_deliveries
+        return (
+            f"Not in causal order: of {much}, {wrong:,} came before {'its' if wrong == 1 else 'their'} cause."
+        )
+    faults = [
+        f"{getattr(verdict, name):,} {_COUNTS[name][0]}" for name in Verdict.FAULTS if getattr(verdict, name)
+    ]
+    return f"Nothing came before its cause, but not all is well with {much}: {', '.join(faults)}."
+
+
+def audit_page(audited: Audited) -> str:
+    """The page as HTML: one file, nothing to fetch, no scripts."""
+    verdict, findings = audited.verdict, audited.findings
+    sections = []
+    if findings:
+        sections.append(_chosen(audited))
+    if len(findings) > 1:
+        sections.append(_all(audited))
+    sections.append(_counts(verdict))
+    if audited.tally is not None:
+        sections += _tallied(audited.tally, audited.tally_of)
+    return page(
+        f"Audit of {printable(audited.trace)}", headline(verdict), sections, f"Antecede {__version__}"
+    )
+
+
+def _chosen(audited: Audited) -> Section:
+    finding = audited.findings[audited.chosen]
+    which = (
+        f"Violation {audited.chosen + 1:,} of {len(audited.findings):,}"
+        if len(audited.findings) > 1
+        else "The violation"
+    )
+    return Section(which, f"{_short(finding)} {_more(finding)}".strip(), _drawn(audited, audited.chosen))
+
+
+def _all(audited: Audited) -> Section:
+    many = len({finding.run for finding in audited.findings}) > 1
+    items = []
+    for number, finding in enumerate(audited.findings):
+        run = f" in run {escape(printable(finding.run))}" if many else ""
+        more = f" <small>{escape(_more(finding))}</small>" if _more(finding) else ""
+        told = f"<summary><b>{number + 1:,}.</b> {escape(_short(finding))}{run}{more}</summary>"
+        shown = (
+            '<p class="quiet">It is drawn above.</p>' if number == audited.chosen else _drawn(audited, number)
+        )
+        items.append(f'<details id="violation-{number + 1}">{told}{shown}</details>')
+    lead = (
+        "Each is a root: a message that a process did not have in time, the first delivery that needed it, "
+        "and how many more did. Click on one to see its path."
+    )
+    return Section("All violations" if _whole(audited) else "The first violations", lead, "".join(items))
+
+
+def _whole(audited: Audited) -> bool:
+    told = sum(finding.consequences for finding in audited.findings)
+    return told >= audited.verdict.causal_pairs_late + audited.verdict.causal_pairs_never
+
+
+def _short(finding: Finding) -> str:
+    fault = "before its cause" if finding.late else "and never its cause"
+    return printable(f"{finding.process} delivered {finding.effect} {fault} {finding.cause}.")
+
+
+def _more(finding: Finding) -> str:
+    more = finding.consequences - 1
+    if not more:
+        return ""
+    return (
+        f"{more:,} more of its deliveries needed it." if more > 1 else "One more of its deliveries needed it."
+    )
+
+
+def _drawn(audited: Audited, number: int) -> str:
+    shown = audited.excerpts.get(number)
+    if shown is None:
+        told = f"--violation {number + 1} draws this one. {printable(audited.findings[number].text[:2000])}"
+        return f'<p class="quiet">{escape(told)}</p>'
+    finding = shown.finding
+    picture, about = diagram(shown, _short(finding))
+    where = "where it is delivered" if finding.late else "which it never reached"
+    caption = (
+        f"{about} The numbered arrows are the path from the cause (blue) to the effect (orange); the crossed "
+        "ring is the delivery that came too early, and the red band the time without the cause. Dashed: the "
+        f"cause's own way to this process, {where}. Small dots are what else these processes did. Rest the "
+        "pointer on anything to read it."
+    )
+    return f'<div class="scroll">{figure(picture, caption)}</div>{_steps(shown)}'
+
+
+def _steps(shown: Excerpt) -> str:
+    """The path in words, numbered as in the picture."""
+    items = []
+    hops = shown.hops
+    for number, hop in enumerate(hops, start=1):
+        if len(hops) > _MOST_STEPS and _MOST_STEPS // 2 < number <= len(hops) - _MOST_STEPS // 2:
+            if number == _MOST_STEPS // 2 + 1:
+                items.append(f"<li class=more>… {len(hops) - _MOST_STEPS:,} more messages …</li>")
+            continue
+        sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
+        to = escape(printable(hop.got.process))
+        then = "" if hop.stays else f", and {to} delivered it"
+        if hop.got is shown.fault:
+            then += f" <b class=bad>without {escape(printable(shown.finding.cause))}</b>"
+        after = "then " if number > 1 else ""
+        items.append(f'<li value="{number}">{after}{sender} sent <b>{message}</b>{then}</li>')
+    return f'<ol class="steps">{"".join(items)}</ol>'
+
+
+def _counts(verdict: Verdict) -> Section:
+    rows = [
+        [label, f"{getattr(verdict, name):,}", what]
+        for name, (label, what) in _COUNTS.items()
+        if getattr(verdict, name) or name in Verdict.FAULTS
+    ]
+    lead = "What must be 0 in a trace that is in order, and what it is made of."
+    return Section("Counts", lead, table(["", "count", "what it means"], rows, words=(2,)))
+
+
+def _tallied(tally: Tally, run: str | None) -> list[Section]:
+    of = f" In run {printable(run)}." if run else ""
+    sections = []
+    if tally.over_time and tally.over_time.deliveries:
+        about = f"Deliveries before a cause, and all deliveries, from the first to the last.{of}"
+        sections.append(
+            Section("Over time", about, figure(_over_time(tally.over_time), _bucket(tally.over_time)))
+        )
+    if tally.by_process:
+        rows = [
+            [
+                printable(p.process),
+                f"{p.causal_deliveries:,}",
+                f"{p.missing:,}",
+                f"{p.duplicates:,}",
+                f"{p.deliveries:,}",
+            ]
+            for p in tally.by_process
+        ]
+        header = ["process", "before a cause", "missing", "twice", "deliveries"]
+        about = f"Who delivered before a cause, who misses what, the worst first.{of}"
+        sections.append(Section("By process", about, _few(header, rows)))
+    if tally.by_origin:
+        rows = [
+            [printable(o.origin), f"{o.late:,}", f"{o.never:,}", f"{o.messages:,}"] for o in tally.by_origin
+        ]
+        about = f"Whose messages were causes that came late or never, once a delivery that needed one.{of}"
+        sections.append(Section("By origin", about, _few(["origin", "late", "never", "messages"], rows)))
+    return sections
+
+
+def _few(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    more = len(rows) - MOST_ROWS
+    rest = f'<p class="quiet">and {more:,} more</p>' if more > 0 else ""
+    return table(header, rows[:MOST_ROWS]) + rest
+
+
+def _bucket(counted: OverTime) -> str:
+    return f"A bar is {span(counted.width)}. Rest the pointer on one to read it."
+
+
+_CHART, _LEFT, _HIGH = 1000, 70, 74
+
+
+def _over_time(counted: OverTime) -> str:
+    """Two rows of bars, each on a scale of its own: a few violations are seen among many deliveries."""
+    step = (_CHART - _LEFT - 12) / len(counted.deliveries)
+    body = []
+    rows = (("wrong", "before a cause", counted.causal_deliveries), ("", "deliveries", counted.deliveries))
+    for row, (kind, name, values) in enumerate(rows):
+        base = 22 + _HIGH + row * (_HIGH + 34)
+        top = max([1, *values])
+        bars = []
+        for place, value in enumerate(values):
+            high = max(2.0, _HIGH * value / top) if value else 0.0
+            when = span(place * counted.width)
+            title = hover(f"{value:,} {name}, from {when} after the first event")
+            bars.append(
+                tag(
+                    "rect",
+                    title,
+                    x=_LEFT + place * step,
+                    y=base - high,
+                    width=max(step - 1, 0.6),
+                    height=high,
+                )
+            )
+        body.append(tag("g", *bars, class_=f"bars {kind}".strip()))
+        body.append(tag("g", tag("line", x1=_LEFT, x2=_CHART - 12, y1=base, y2=base), class_="grid"))
+        body.append(tag("text", text(compact(top)), x=_LEFT - 8, y=base - _HIGH + 10, text_anchor="end"))
+        body.append(tag("text", text(name), x=_LEFT, y=base - _HIGH - 6))
+    foot = 22 + 2 * _HIGH + 34 + 18
+    body.append(tag("text", text("0"), x=_LEFT, y=foot))
+    whole = span(counted.width * len(counted.deliveries))
+    body.append(tag("text", text(f"+{whole}"), x=_CHART - 12, y=foot, text_anchor="end"))
+    label = "deliveries before a cause, and all deliveries, over time"
+    return tag(
+        "svg", *body, class_="overtime", viewBox=f"0 0 {_CHART} {foot + 8}", role="img", aria_label=label
+    )

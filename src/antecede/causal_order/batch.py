@@ -1,0 +1,120 @@
+"""A whole table into causal order. Nothing more will come: what is not there is missing for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antecede.causal_order.dependency_edges import FAULTS, Columns, Links, group_codes, read_links, rows_of
+from antecede.causal_order.disposition import (
+    ABSENT,
+    CIRCLE,
+    DEAD,
+    DUPLICATE,
+    ORDERED,
+    OVERDUE,
+    QUARANTINED,
+    RELEASED,
+    TAINTED,
+    UNREADABLE,
+    WAITING,
+    match,
+    settle,
+)
+from antecede.causal_order.rules import OnMissing
+
+STATUS = np.array(
+    ["held", "ordered", "released", *["quarantined"] * 3, "duplicate", "quarantined"], dtype=object
+)
+"""What a row's lot is called, by its number."""
+
+
+def order_table(
+    table: pa.Table, columns: Columns, on_missing: OnMissing
+) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """In which order rows come out, each after its causes, and what is added to them.
+
+    Groups are whole and lie together, rows in the order wanted otherwise. Those that are put aside or held
+    follow at their group's end, without an index; duplicates are left out.
+    """
+    releases = on_missing is OnMissing.RELEASE
+    links = read_links(table, columns, group_codes(table, columns)[0], over_gaps=releases)
+    first, target = match(links.owner, links.number, links.dep_owner, links.dep_number)
+    target[target < 0] = ABSENT
+    lot = np.where(links.faults > 0, UNREADABLE, WAITING).astype(np.int8)
+    lot[first != np.arange(lot.size)] = DUPLICATE
+    bounds = np.flatnonzero(np.diff(links.groups, prepend=-1, append=-1))
+    order = settle(
+        bounds,
+        links.offsets,
+        target,
+        lot,
+        np.ones(lot.size, np.bool_),
+        releases,
+        on_missing is OnMissing.QUARANTINE,
+    )
+    rest = np.flatnonzero((lot != ORDERED) & (lot != RELEASED) & (lot != DUPLICATE))
+    rows = np.concatenate((order, rest))
+    sizes = np.bincount(links.groups[order])
+    index = np.arange(order.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    added = {
+        "causal_index": pa.concat_arrays([pa.array(index), pa.nulls(rest.size, pa.int64())]),
+        "status": pa.array(STATUS[lot[rows]], pa.string()),
+        "reason": reasons(links, target, lot, rows),
+    }
+    together = pa.array(np.argsort(links.groups[rows], kind="stable"))
+    return pa.array(rows).take(together), {name: values.take(together) for name, values in added.items()}
+
+
+def gathered(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of these rows: where their dependencies begin, and the places of these among all."""
+    counts = np.diff(offsets)[rows]
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    return begins, np.arange(begins[-1]) + np.repeat(offsets[rows] - begins[:-1], counts)
+
+
+_TOLD = {
+    WAITING: "waits for ",
+    RELEASED: "came without its cause ",
+    CIRCLE: "depends on itself through ",
+    TAINTED: "its cause was put aside: ",
+    OVERDUE: "its cause did not come: ",
+}
+_MOST_NAMED = 5
+
+
+def reasons(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray) -> pa.Array:
+    """Why rows did not simply come in order, with the names of the dependencies that are behind it."""
+    told = np.full(rows.size, None, object)
+    for code in np.unique(lot[rows]):
+        mine = np.flatnonzero(lot[rows] == code)
+        if code == UNREADABLE:
+            told[mine] = np.array(FAULTS, object)[links.faults[rows[mine]]]
+        elif code in _TOLD:
+            told[mine] = _named(links, target, lot, rows[mine], int(code))
+    return pa.array(told, pa.string())
+
+
+def _named(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray, code: int) -> Any:
+    begins, places = gathered(links.offsets, rows)
+    of = rows_of(begins)
+    goal = target[places]
+    lots = np.where(goal >= 0, lot[np.maximum(goal, 0)], ORDERED)
+    aside = (goal == DEAD) | np.isin(lots, QUARANTINED)
+    meant = {
+        WAITING: (goal == ABSENT) | (lots == WAITING),
+        RELEASED: (goal == ABSENT) | aside,
+        CIRCLE: lots == CIRCLE,
+        TAINTED: aside,
+        OVERDUE: goal == ABSENT,
+    }[code]
+    places, of = places[meant], of[meant]
+    begins = np.searchsorted(of, np.arange(rows.size + 1))
+    lists = pa.ListArray.from_arrays(pa.array(begins, pa.int32()), links.dep_names(places))
+    text = pc.binary_join(pc.list_slice(lists, 0, _MOST_NAMED), ", ").to_numpy(zero_copy_only=False)
+    more = np.diff(begins) - _MOST_NAMED
+    ends_with = np.where(more > 0, [f" and {count} more" for count in more], "").astype(object)
+    return _TOLD[code] + text + ends_with

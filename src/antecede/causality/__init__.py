@@ -1,0 +1,23 @@
+"""The mathematics of causal order, and the oracle that judges a finished execution.
+
+Nothing here knows a protocol, a clock or a file: from who sent and delivered what, in which order,
+it derives what happened before what.
+"""
+
+from antecede.causality.bit_window import Window
+from antecede.causality.execution import Execution, Kind, MessageId, Step
+from antecede.causality.happened_before import CausalOrder
+from antecede.causality.oracle import Judgement, Verdict, Violation, judge
+
+__all__ = [
+    "CausalOrder",
+    "Execution",
+    "Judgement",
+    "Kind",
+    "MessageId",
+    "Step",
+    "Verdict",
+    "Violation",
+    "Window",
+    "judge",
+]

@@ -1,0 +1,206 @@
+"""Happened-before on messages, derived from a finished execution and from nothing else.
+
+Every message gets a position such that causes come before their effects, and its causal past as a
+bit set over positions (a Python integer). Plain, and obviously right: time and memory grow as
+deliveries x messages / 64 words and messages^2 / 8 bytes. Everything faster is judged by this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from antecede.causality.execution import Execution, Kind, MessageId, Step
+
+Place = tuple[int, int]
+"""A step of the execution: the process and the step's place in its history."""
+
+
+class CausalOrder:
+    """What happened before what.
+
+    `impossible` holds the (process, message) whose delivery lies before its own send, directly or
+    around a cycle; such a delivery passes on no causality. Deliveries of messages that nobody sent
+    pass on none either. Only the first delivery of a message at a process counts.
+    """
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.histories = [_first_only(history) for history in execution.histories]
+        self._sends = _send_places(execution, self.histories)
+        self.impossible: set[tuple[int, MessageId]] = set()
+        if stuck := self._replay():
+            self.impossible = self._deliveries_on_cycles(stuck)
+            self._replay()
+
+    def _replay(self) -> list[Place]:
+        """Let every process run until it needs a message that is not sent yet; say who is stuck."""
+        self.messages: list[MessageId] = []
+        self.position: dict[MessageId, int] = {}
+        self.past: list[int] = []
+        self.direct: list[int] = []
+        knows = [0] * len(self.histories)
+        touched = [0] * len(self.histories)
+        cursor = [0] * len(self.histories)
+        waiting: defaultdict[MessageId, list[int]] = defaultdict(list)
+        runnable = list(reversed(range(len(self.histories))))
+        while runnable:
+            process = runnable.pop()
+            history = self.histories[process]
+            while cursor[process] < len(history):
+                kind, message = history[cursor[process]]
+                if kind is Kind.SEND:
+                    self.position[message] = len(self.messages)
+                    self.messages.append(message)
+                    self.past.append(knows[process])
+                    self.direct.append(touched[process])
+                    runnable.extend(waiting.pop(message, ()))
+                elif message not in self._sends or (process, message) in self.impossible:
+                    cursor[process] += 1
+                    continue
+                elif message not in self.position:
+                    waiting[message].append(process)
+                    break
+                place = self.position[message]
+                knows[process] |= self.past[place] | 1 << place
+                touched[process] |= 1 << place
+                cursor[process] += 1
+        return [(p, at) for p, at in enumerate(cursor) if at < len(self.histories[p])]
+
+    def _deliveries_on_cycles(self, stuck: list[Place]) -> set[tuple[int, MessageId]]:
+        """Deliveries from which their own send can be reached: both lie in one component."""
+        deliveries: defaultdict[MessageId, list[Place]] = defaultdict(list)
+        for process, start in stuck:
+            for at in range(start, len(self.histories[process])):
+                kind, message = self.histories[process][at]
+                if kind is Kind.DELIVER:
+                    deliveries[message].append((process, at))
+
+        def after(place: Place) -> list[Place]:
+            process, at = place
+            following = [(process, at + 1)] if at + 1 < len(self.histories[process]) else []
+            kind, message = self.histories[process][at]
+            return following + (deliveries[message] if kind is Kind.SEND else [])
+
+        component = _components(stuck, after)
+        return {
+            (place[0], message)
+            for message, places in deliveries.items()
+            for place in places
+            if message in self._sends and component.get(self._sends[message]) == component[place]
+        }
+
+    def happened_before(self, earlier: MessageId, later: MessageId) -> bool:
+        return bool(self.past[self.position[later]] >> self.position[earlier] & 1)
+
+    def immediate(self, message: MessageId) -> list[MessageId]:
+        """The immediate dependencies: causes with nothing between them and `message`.
+
+        Positions put causes first, so the highest cause left is covered by no other; its own past
+        is covered by it. Costs one step a dependency.
+        """
+        found = []
+        rest = self.past[self.position[message]]
+        while rest:
+            highest = rest.bit_length() - 1
+            found.append(self.messages[highest])
+            rest &= ~(self.past[highest] | 1 << highest)
+        return found[::-1]
+
+    def dependency_graph(self) -> dict[MessageId, list[MessageId]]:
+        """Every message with its immediate dependencies: the Hasse diagram of the order."""
+        return {message: self.immediate(message) for message in self.messages}
+
+    def path(self, earlier: MessageId, later: MessageId) -> list[MessageId]:
+        """A shortest chain from cause to effect, each sent by a process that had the one before."""
+        goal = self.position[earlier]
+        came_from = {self.position[later]: -1}
+        frontier = [self.position[later]]
+        while goal not in came_from:
+            following = []
+            for place in frontier:
+                for cause in _bits(self.direct[place]):
+                    between = cause == goal or self.past[cause] >> goal & 1
+                    if between and cause not in came_from:
+                        came_from[cause] = place
+                        following.append(cause)
+            frontier = following
+        chain = [goal]
+        while (place := came_from[chain[-1]]) >= 0:
+            chain.append(place)
+        return [self.messages[place] for place in chain]
+
+    def bits(self, history: Sequence[Step]) -> int:
+        """The messages of a history as a bit set of positions."""
+        bits = 0
+        for _, message in history:
+            if message in self.position:
+                bits |= 1 << self.position[message]
+        return bits
+
+    def members(self, bits: int) -> list[MessageId]:
+        """The messages in a bit set of positions."""
+        return [self.messages[place] for place in _bits(bits)]
+
+
+def _bits(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _first_only(history: Sequence[Step]) -> list[Step]:
+    """Without repeated deliveries, and without the sender's delivery of what it has sent."""
+    seen: set[MessageId] = set()
+    kept = []
+    for step in history:
+        if step.kind is Kind.SEND or step.message not in seen:
+            kept.append(step)
+        seen.add(step.message)
+    return kept
+
+
+def _send_places(execution: Execution, histories: list[list[Step]]) -> dict[MessageId, Place]:
+    sends: dict[MessageId, Place] = {}
+    for process, history in enumerate(histories):
+        for at, (kind, message) in enumerate(history):
+            if kind is not Kind.SEND:
+                continue
+            if message.origin != process:
+                raise ValueError(f"{execution.show(message)} is sent by {execution.name(process)}")
+            if sends.setdefault(message, (process, at)) != (process, at):
+                raise ValueError(f"{execution.show(message)} is sent twice")
+    return sends
+
+
+def _components(roots: list[Place], after: Callable[[Place], list[Place]]) -> dict[Place, int]:
+    """Strongly connected components (Tarjan), without recursion."""
+    index: dict[Place, int] = {}
+    low: dict[Place, int] = {}
+    component: dict[Place, int] = {}
+    stack: list[Place] = []
+    for root in roots:
+        if root in index:
+            continue
+        work = [(root, iter(after(root)))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        while work:
+            place, successors = work[-1]
+            for successor in successors:
+                if successor not in index:
+                    index[successor] = low[successor] = len(index)
+                    stack.append(successor)
+                    work.append((successor, iter(after(successor))))
+                    break
+                if successor not in component:
+                    low[place] = min(low[place], index[successor])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[place])
+                if low[place] == index[place]:
+                    while place not in component:
+                        component[stack.pop()] = index[place]
+    return component

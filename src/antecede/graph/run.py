@@ -1,0 +1,133 @@
+"""The dependency graph of a trace wherever it lies, into a folder: a table of edges and a summary."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+
+from antecede.audit.run import Progress, events_on_spark, local_path, readable, wants_spark
+from antecede.errors import InputError
+from antecede.graph.core import (
+    EDGES,
+    EXACT_WIDTH,
+    Figures,
+    Graph,
+    edges,
+    figures,
+    graph_files,
+    graph_of_dependencies,
+)
+from antecede.trace.bad_rows import BadRows
+from antecede.trace.dependencies import dependency_file, read_dependencies
+from antecede.trace.reader import check_files, trace_files
+from antecede.trace.writer import write_whole
+
+EDGES_FILE, SUMMARY = "edges.parquet", "summary.json"
+_ASIDE = f".{EDGES_FILE}.writing"
+
+
+def graph_path(
+    path: str,
+    out: Path | None,
+    engine: str = "auto",
+    master: str | None = None,
+    progress: Progress = lambda *_: None,
+    exact_width: int = EXACT_WIDTH,
+    bad: BadRows | None = None,
+) -> tuple[list[Figures], str]:
+    """The figures of a trace or of a table of dependencies, run by run, and the engine that gave them.
+
+    Edges and figures go into the folder `out`, if there is one. `bad` counts what is wrong in a table of
+    dependencies; without it that raises an error.
+    """
+    local = local_path(path, engine)
+    if out is not None:
+        _make_room(out)
+    if local is not None:
+        graphs = _here(local, engine, master, progress, bad)
+        if graphs is not None:
+            found = [figures(each, exact_width) for each in _written(graphs, out)]
+            _tell(found, out, bad)
+            return found, "local"
+    with events_on_spark(path, local, "reducing", master, progress) as (events, _):
+        from antecede.graph.on_spark import graph
+        from antecede.spark.session import refuse_unshared
+
+        if out is not None:
+            refuse_unshared(events.sparkSession, out)
+        made = graph(events, exact_width=exact_width, files=readable(local))
+        found = list(made.by_run())
+        if out is not None:
+            made.edges.write.parquet(str((out / _ASIDE).resolve()))
+            _put_in_place(out)
+        made.release()
+    _tell(found, out, bad)
+    return found, "spark"
+
+
+def _here(
+    local: Path, engine: str, master: str | None, progress: Progress, bad: BadRows | None
+) -> Iterator[Graph] | None:
+    """The graphs of what can be done in this process; None if it is for Spark."""
+    table = dependency_file(local)
+    if table is not None:
+        progress("reducing", 0, 0)
+        given = read_dependencies(table, bad)
+        if not len(given.names):
+            raise InputError(f"{table} has no row that could be taken{bad.first() if bad else ''}")
+        return iter([graph_of_dependencies(given)])
+    files = trace_files(local)
+    check_files(files)
+    if wants_spark(files, engine, master):
+        return None
+    progress("reducing", 0, 0)
+    return graph_files(local, files)
+
+
+def _written(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
+    """The graphs as they come; their edges are in the folder when all have come."""
+    if out is None:
+        yield from graphs
+        return
+    try:
+        with pq.ParquetWriter(out / _ASIDE, EDGES, compression="zstd") as writer:
+            for graph in graphs:
+                writer.write_table(edges(graph))
+                yield graph
+        _put_in_place(out)
+    finally:
+        _remove(out / _ASIDE)
+
+
+def _put_in_place(out: Path) -> None:
+    # The summary of another graph must not stand beside edges that it does not tell of.
+    _remove(out / SUMMARY)
+    _remove(out / EDGES_FILE)
+    (out / _ASIDE).rename(out / EDGES_FILE)
+
+
+def _tell(found: list[Figures], out: Path | None, bad: BadRows | None) -> None:
+    if out is not None:
+        told = {"runs": found, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
+        document = msgspec.json.format(msgspec.json.encode(told), indent=2)
+        write_whole(out / SUMMARY, document + b"\n")
+
+
+def _make_room(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; a graph goes into a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    if {each.name for each in out.iterdir()} - {EDGES_FILE, SUMMARY, _ASIDE}:
+        raise InputError(f"{out} has something else in it; a graph goes into a folder of its own")
+    _remove(out / _ASIDE)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

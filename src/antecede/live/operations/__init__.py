@@ -1,0 +1,1 @@
+"""What operators see of a live member: metrics, logs, trace."""

@@ -1,0 +1,136 @@
+"""What a member tells those who watch over it: Prometheus metrics at /metrics, and /health."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antecede.errors import InputError, require
+from antecede.live.settings import address
+
+if TYPE_CHECKING:
+    from antecede.live.group import Group
+
+_MOST_HEAD = 8192
+_PATIENCE_SECONDS = 5.0
+
+
+def render(group: Group) -> bytes:
+    """All metrics of one member, in Prometheus's text format."""
+    client: Any = require("prometheus_client", "live")
+    registry = client.CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(group))
+    text: bytes = client.generate_latest(registry)
+    return text
+
+
+class _Collector:
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def collect(self) -> Iterator[Any]:
+        core: Any = require("prometheus_client.core", "live")
+        group = self._group
+        labels = {"group": group.settings.group, "member": group.me}
+        held = group.waiting()
+        oldest = max((time.time() - each.since for each in held), default=0.0)
+        gauges = [
+            ("held_messages", "messages that have arrived and wait for a cause", float(len(held))),
+            ("held_oldest_seconds", "how long the oldest of them has waited", max(0.0, oldest)),
+            (
+                "unstable_bytes",
+                "bytes of messages that not every member is known to have",
+                group.unstable_bytes,
+            ),
+            ("limit_bytes", "unstable bytes at which broadcast waits", group.settings.limit),
+            ("connected_partners", "partners that there is a connection to", len(group.connected)),
+            ("store_bytes", "size of the store", group.store_bytes),
+        ]
+        for name, text, value in gauges:
+            family = core.GaugeMetricFamily(f"antecede_{name}", text, labels=list(labels))
+            family.add_metric(list(labels.values()), value)
+            yield family
+        delivered = group.delivered()
+        sent = delivered.pop(group.me)
+        counters = [
+            ("delivered", "messages of others that the application was given", sum(delivered.values())),
+            ("sent", "messages that were accepted", sent),
+            ("connections", "connections that were made", group.counts["connections"]),
+            ("lost_connections", "connections that ended", group.counts["lost"]),
+            ("resent_packets", "packets that were sent again", group.counts["resent"]),
+            ("recovered", "messages that another member handed on", group.counts["recovered"]),
+        ]
+        for name, text, value in counters:
+            family = core.CounterMetricFamily(f"antecede_{name}", text, labels=list(labels))
+            family.add_metric(list(labels.values()), value)
+            yield family
+        rejected = core.CounterMetricFamily(
+            "antecede_rejected", "connections that were refused or cut off", labels=[*labels, "reason"]
+        )
+        for name, value in sorted(group.counts.items()):
+            if name.startswith("rejected "):
+                rejected.add_metric([*labels.values(), name.removeprefix("rejected ")], value)
+        yield rejected
+
+
+def health(group: Group) -> tuple[int, bytes]:
+    """A status code and a sentence for whoever decides whether this process should live."""
+    said = {
+        "state": group.state,
+        "group": group.settings.group,
+        "member": group.me,
+        "connected": list(group.connected),
+        "members": list(group.members),
+        "held": len(group.waiting()),
+        "unstable_bytes": group.unstable_bytes,
+    }
+    return (200 if group.state == "open" else 503), msgspec.json.encode(said) + b"\n"
+
+
+async def serve(group: Group, where: str) -> asyncio.Server:
+    """Answer GET /metrics and GET /health, and nothing else."""
+    host, port = address(where, "metrics")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                code, kind, body = _answer(group, head.split(b"\r\n", 1)[0].decode("latin-1"))
+                writer.write(
+                    f"HTTP/1.1 {code} {_SAID[code]}\r\nContent-Type: {kind}\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    + body
+                )
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # a client that goes away, or was never one
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(answer, host, port, limit=_MOST_HEAD)
+    except OSError as error:
+        raise InputError(f"metrics: cannot listen at {where}: {error.strerror or error}") from error
+
+
+_SAID = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def _answer(group: Group, line: str) -> tuple[int, str, bytes]:
+    method, _, rest = line.partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+        "/metrics": lambda: (200, _TEXT, render(group)),
+        "/health": lambda: (health(group)[0], "application/json", health(group)[1]),
+    }
+    if path not in pages:
+        return 404, _TEXT, b"there are /metrics and /health\n"
+    if method not in ("GET", "HEAD"):
+        return 405, _TEXT, b"GET only\n"
+    code, kind, body = pages[path]()
+    return code, kind, body if method == "GET" else b""

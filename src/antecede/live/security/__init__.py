@@ -1,0 +1,1 @@
+"""Authentication of members: certificates, tokens and shared secrets."""

@@ -1,0 +1,1 @@
+"""Durable state of a live member: the journal and its group commit."""

@@ -1,0 +1,1 @@
+"""Links between live members: frames, connections, handshake, retransmission."""

@@ -1,0 +1,177 @@
+"""Connections that carry whole frames: TCP between servers, WebSocket to those behind a super peer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+from typing import Any, Protocol
+
+from antecede.errors import require
+from antecede.live.settings import Rough, address
+from antecede.live.transport.frames import MOST_BYTES, Packets, encode, framed, length
+from antecede.units import SECOND, duration, span
+
+_PACKETS = encode(Packets(1, []))[1]
+"""How a frame with packets begins, after its first byte."""
+
+
+READ_AHEAD = 1 << 17
+"""Bytes of frames that are taken in before they are asked for."""
+
+
+class Wire(Protocol):
+    """One connection. Reading or writing after its end raises `ConnectionError`."""
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, frames: list[bytes]) -> None: ...
+
+    async def finish(self) -> None:
+        """Say nothing more; what was said still arrives."""
+        ...
+
+    def abort(self) -> None:
+        """End it at once."""
+        ...
+
+    def info(self, what: str) -> Any:
+        """What the transport knows: `peercert`, `peername`."""
+        ...
+
+
+class TcpWire:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def dial(cls, where: str, context: ssl.SSLContext | None) -> TcpWire:
+        host, port = address(where, "peers")
+        try:
+            return cls(*await asyncio.open_connection(host, port, ssl=context, limit=READ_AHEAD))
+        except UnicodeError as error:
+            raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
+
+    async def secure(self, context: ssl.SSLContext) -> None:
+        """Ask whoever called for a certificate; a server that does so itself keeps its reasons to itself."""
+        await self._writer.start_tls(context)
+
+    def info(self, what: str) -> Any:
+        return self._writer.get_extra_info(what)
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.readexactly(length(await self._reader.readexactly(4)))
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the other side closed the connection") from error
+
+    async def write(self, frames: list[bytes]) -> None:
+        self._writer.write(framed(frames))
+        await self._writer.drain()
+
+    async def finish(self) -> None:
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        else:
+            self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
+class WebWire:
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def info(self, what: str) -> Any:
+        return self._socket.transport.get_extra_info(what)
+
+    @classmethod
+    async def dial(cls, where: str, context: ssl.SSLContext | None) -> WebWire:
+        client = require("websockets.asyncio.client", "live")
+        exceptions = require("websockets.exceptions", "live")
+        try:
+            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            socket = await client.connect(where, ssl=context, **options)
+        except ssl.SSLError:
+            raise  # which may be a ValueError, too
+        except (exceptions.WebSocketException, ValueError) as error:
+            raise ConnectionRefusedError(str(error)) from error
+        return cls(socket)
+
+    async def read(self) -> bytes:
+        exceptions = require("websockets.exceptions", "live")
+        try:
+            data = await self._socket.recv()
+        except exceptions.ConnectionClosed as error:
+            raise ConnectionResetError("the other side closed the connection") from error
+        return data if isinstance(data, bytes) else data.encode()
+
+    async def write(self, frames: list[bytes]) -> None:
+        exceptions = require("websockets.exceptions", "live")
+        try:
+            for frame in frames:
+                await self._socket.send(frame)
+        except exceptions.ConnectionClosed as error:
+            raise ConnectionResetError("the other side closed the connection") from error
+
+    async def finish(self) -> None:
+        await self._socket.close()
+
+    def abort(self) -> None:
+        self._socket.transport.abort()
+
+
+async def dial(where: str, context: ssl.SSLContext | None) -> Wire:
+    """Call a member at its address."""
+    if not where.startswith(("ws://", "wss://")):
+        return await TcpWire.dial(where, context)
+    if where.startswith("wss://") != (context is not None):
+        raise ConnectionRefusedError("ws:// is plain and wss:// is not: one of address and keys is wrong")
+    return await WebWire.dial(where, context)
+
+
+class RoughWire:
+    """A connection that is slow, loses frames with packets and breaks, for trials. Frames stay in order."""
+
+    def __init__(self, inner: Wire, rough: Rough, chance: random.Random) -> None:
+        self._inner, self._chance, self._loss = inner, chance, rough.loss
+        self._delay = span(rough.delay)
+        self._due: asyncio.Queue[tuple[float, list[bytes]]] = asyncio.Queue(1000)
+        self._last = 0.0
+        self._carrier = asyncio.create_task(self._carry())
+        if rough.cut_every is not None:
+            mean = duration(rough.cut_every) / SECOND
+            asyncio.get_running_loop().call_later(chance.expovariate(1 / mean), inner.abort)
+
+    async def read(self) -> bytes:
+        return await self._inner.read()
+
+    def info(self, what: str) -> Any:
+        return self._inner.info(what)
+
+    async def write(self, frames: list[bytes]) -> None:
+        if self._carrier.done():
+            raise ConnectionResetError("the connection broke")
+        kept = [each for each in frames if each[1] != _PACKETS or self._chance.random() >= self._loss]
+        wait = self._chance.uniform(*self._delay) / SECOND
+        self._last = max(self._last, asyncio.get_running_loop().time() + wait)
+        await self._due.put((self._last, kept))
+
+    async def _carry(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                due, frames = await self._due.get()
+                await asyncio.sleep(due - asyncio.get_running_loop().time())
+                await self._inner.write(frames)
+        self._inner.abort()
+
+    async def finish(self) -> None:
+        while not self._due.empty() and not self._carrier.done():
+            await asyncio.sleep(0.01)
+        await self._inner.finish()
+
+    def abort(self) -> None:
+        self._carrier.cancel()
+        self._inner.abort()

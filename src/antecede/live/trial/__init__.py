@@ -1,0 +1,1 @@
+"""Groups of real processes under faults and load, for trials and benchmarks."""

@@ -1,0 +1,71 @@
+"""All protocols against each other, on the networks of all papers: who is cheapest where."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from antecede.papers.board import Runs, Scale
+from antecede.protocols.catalog import PROTOCOLS
+from antecede.sim.scenario import Scenario, scenario
+
+NETWORKS: dict[str, dict[str, object]] = {
+    "one hop, 0–50 ms": {"delay": "normal:0-50ms"},
+    "one hop, 50–550 ms": {"delay": "normal:50-550ms"},
+    "routed, 10 Mbit/s": {"network": {"model": "routed"}},
+    "nodes that take time": {"network": {"model": "nodes"}},
+}
+MEASURES = {
+    "delay": ("latency_mean_ns", 1e-6, "ms"),
+    "packets": ("packets", 1.0, ""),
+    "control bytes": ("link_bytes", 1.0, "B"),
+}
+"""What is compared; packets and bytes on links are taken for each delivery."""
+
+
+def grid(scale: Scale) -> list[Scenario]:
+    return [
+        scenario(
+            protocol=protocol, peers=16 if scale == "quick" else 48, seed=seed, seconds=1.5, rate=8,
+            payload=50, workload="poisson", **fields,
+        )
+        for fields in NETWORKS.values()
+        for protocol in PROTOCOLS
+        if _can_run(protocol, fields)
+        for seed in ((1,) if scale == "quick" else (1, 2, 3))
+    ]  # fmt: skip
+
+
+def _can_run(protocol: str, fields: dict[str, object]) -> bool:
+    """Nodes that take time do not keep order on a link; clocks that wait need a bound that only plain
+    delays have."""
+    links = PROTOCOLS[protocol].links
+    if "network" not in fields:
+        return True
+    return not links.bounded and not (links.fifo and fields["network"] == {"model": "nodes"})
+
+
+def table(runs: Runs) -> list[dict[str, str]]:
+    """A row for each measure and protocol, with its mean on every network; the cheapest have a star."""
+    rows = []
+    for measure, (figure, factor, unit) in MEASURES.items():
+        columns: dict[str, dict[str, str]] = {}
+        for name, fields in NETWORKS.items():
+            example = scenario(protocol="mbcp", **fields)
+            columns[name] = _column(runs.where(delay=example.delay, network=example.network), figure, factor)
+        for protocol in PROTOCOLS:
+            cells = {name: column.get(protocol, "–") for name, column in columns.items()}
+            rows.append({"measure": f"{measure}, {unit}" if unit else measure, "protocol": protocol, **cells})
+    return rows
+
+
+def _column(runs: Runs, figure: str, factor: float) -> dict[str, str]:
+    """Every protocol's mean on one network."""
+    means = {}
+    for protocol in PROTOCOLS:
+        done = runs.where(protocol=protocol).done
+        if done:
+            each = (1 if figure == "latency_mean_ns" else run.metrics.deliveries for run in done)
+            pairs = zip(done, each, strict=True)
+            means[protocol] = fmean(factor * run.value(figure) / many for run, many in pairs)
+    least = min(means.values(), default=0.0)
+    return {name: f"{mean:.3g}{' ★' if mean <= least * 1.01 else ''}" for name, mean in means.items()}

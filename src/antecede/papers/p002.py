@@ -1,0 +1,86 @@
+"""Paper 002: flooding a hypercube (Overlay) against vector timestamps (Timestamp) on a routed network.
+
+Ten senders, ten messages each every millisecond, ten times; 0, 100 or 1000 bytes of data; 100 to 600 nodes on
+a random graph of 10 Mbit/s links. The paper prints no numbers, so what is checked is what it says in words:
+where its own sizes were run at each of them, else at the largest. Timestamp runs on a multicast tree, and a
+second time with a packet for each node. What the paper left open, links that come and go, is `pc`'s.
+
+The runs are in `p002_runs`, the rows in `p002_scores` and `p002_overlays`, what was left open in `p002_open`.
+"""
+
+from __future__ import annotations
+
+from antecede.papers.board import Figure, Paper, Reading, Runs, wire_figure
+from antecede.papers.p002_open import OPEN_QUESTION, open_figures, open_grid, open_score
+from antecede.papers.p002_runs import DATA, MB, MS, PAPER, grid, of
+from antecede.papers.p002_scores import score
+
+_FIGURES = (
+    # the first of three numbers, one for each size of data; (part, figure, title, unit, scale)
+    (3, (("a", "latency_mean_ns", "Mean delay", "ms", MS),
+         ("b", "latency_max_ns", "Maximum delay", "ms", MS))),
+    (6, (("a", "fragments", "Fragments sent", "fragments", 1.0),
+         ("b", "sent_bytes", "Bytes sent", "MB", MB))),
+    (9, (("", "hops", "Physical hops", "hops", 1.0),)),
+    (12, (("a", "delivery_queue_mean", "Mean delivery queue", "messages", 1.0),
+          ("b", "delivery_queue_most", "Longest delivery queue", "messages", 1.0))),
+    (15, (("a", "mean_link_queue", "Mean link queue", "fragments", 1.0),
+          ("b", "longest_link_queue", "Longest link queue", "fragments", 1.0))),
+)  # fmt: skip
+_LINES = {"Overlay": "Overlay", "Timestamp": "Timestamp", "unicast": "Timestamp, unicast"}
+
+
+def figures(runs: Runs) -> list[Figure]:
+    """The paper's Figures 3 to 17; it prints no numbers."""
+    made = []
+    for first, parts in _FIGURES:
+        for place, data in enumerate(DATA):
+            for part, figure, title, unit, scale in parts:
+                lines = {
+                    shown: [(x, y / scale) for x, y in of(runs, name, data).line(figure)]
+                    for name, shown in _LINES.items()
+                }
+                title = f"{title}, {data} bytes of data"
+                made.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
+    both = {}
+    for name in ("Overlay", "Timestamp"):
+        there = of(runs, name, 0)
+        both[name] = there.line("paper_bytes_mean"), there.line("control_bytes_mean")
+    return made + wire_figure(both, "nodes")
+
+
+READINGS = [
+    Reading("how long a run is", "10 rounds, and until all has arrived",
+            "not printed; the rate is far above what the links carry, so delays and queues grow with it"),
+    Reading("“10 new messages every 1 milliseconds”", "10 at once, at the start of each millisecond",
+            "it speaks of short loads on the senders' links; a round a second was run besides, at 0 bytes"),
+    Reading("GT-ITM with edge probability 0.01 to 0.04",
+            "a random graph with probability 4/n, at least 0.01, and links added until it is connected",
+            "that is 0.04 at 100 and 0.01 from 400 nodes on; 0.01 at 100 would be one neighbour each"),
+    Reading("how Timestamp reaches all", "a multicast tree of shortest paths; a second time as unicasts",
+            "“net_multicast”; as unicasts it would not be faster at 1000 bytes (Figure 5)"),
+    Reading("routes", "fewest hops, always the same of several", "the links must be FIFO from end to end"),
+    Reading("what a fragment is", "what exceeds 1500 bytes is cut, each part with a header of 32",
+            "“a real IP network”; the MTU is not printed"),
+    Reading("control information", "4 bytes a sequence number: one for Overlay, n for Timestamp", "5.1"),
+    Reading("which log", "to base 2", "the dimension of a hypercube"),
+    Reading("incomplete hypercubes", "a missing corner is played by the one half the cube below",
+            "the paper's construction is in other papers; degrees and disjoint paths are as it says"),
+    Reading("messages and bytes sent", "each fragment once a destination, whatever its way",
+            "“once for each logical arc it traverses”"),
+    Reading("mean network load", "fragments in or before a link, averaged over links and the run",
+            "“average number of messages on all links”"),
+    Reading("“high maximum queue size and low mean queue size”",
+            "above Timestamp's; and a smaller part of that maximum than Timestamp's is of its own",
+            "chosen after the first runs: the mean is not below Timestamp's, which is a row of its own, and "
+            "against unicasts neither holds at this rate"),
+    Reading("“much faster”, “the difference decreases”", "which is less; Timestamp's delay over Overlay's",
+            "no factor is printed; where the order turns over is a row of its own"),
+    Reading("delivery queue", "messages that arrived and wait, averaged over nodes and the run", "5.1"),
+    Reading("who sends", "10 nodes, evenly spread over the ranks", "not printed"),
+]  # fmt: skip
+
+STUDY = Paper(
+    PAPER, "Flooding a hypercube, against vector timestamps", grid, score, figures, READINGS,
+    OPEN_QUESTION, open_grid, open_score, open_figures,
+)  # fmt: skip

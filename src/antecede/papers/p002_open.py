@@ -1,0 +1,117 @@
+"""What paper 002 left open: flooding while links come and go, which is `pc`'s, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from antecede.errors import InputError
+from antecede.papers.board import Figure, Row, Runs, Scale, claim
+from antecede.papers.p002_overlays import PRINTED, TRIALS, broken, in_words
+from antecede.papers.p002_runs import MS, PAPER
+from antecede.sim.scenario import Scenario, scenario
+
+OPEN_QUESTION = (
+    "“Generalizing the algorithm to overcome dynamic changes directly is an important open problem.” `pc` "
+    "floods over links that open and close: the order is kept, a message still carries nothing but its "
+    "identity, and what a change costs is a ping over every link, and a pong."
+)
+CHURN = (0, 20, 100)
+"""Links that open or close a second."""
+OPEN_SIZES: dict[Scale, list[int]] = {"quick": [32], "full": [32, 64, 128]}
+
+
+def open_grid(scale: Scale) -> list[Scenario]:
+    """Flooding a hypercube that stays, and `pc` on one where links come and go besides."""
+    return [
+        scenario(
+            protocol=protocol, peers=peers, seed=seed, seconds=2, rate=5, delay="1-50ms", churn=churn,
+        )
+        for peers in OPEN_SIZES[scale]
+        for protocol, changes in (("flooding", (None,)), ("pc", CHURN))
+        for churn in changes
+        for seed in ((1, 2) if scale == "quick" else (1, 2, 3))
+    ]  # fmt: skip
+
+
+def _per_delivery(runs: Runs, figure: str) -> float:
+    return fmean(run.value(figure) / run.metrics.deliveries for run in runs.done)
+
+
+def open_score(runs: Runs) -> list[Row]:
+    return [*_moving_rows(), *_cost_rows(runs)]
+
+
+def _moving_rows() -> list[Row]:
+    try:
+        scenario(protocol="flooding", churn=20)
+        refused = False
+    except InputError:
+        refused = True
+    naive, ours = broken(f"{PRINTED}:FloodingWithMovingLinks", churn=50.0), broken("pc", churn=50.0)
+    shown = f"{'refused' if refused else 'let run'}; using new links at once, {in_words(*naive)}"
+    says = "flooding cannot run while links change"
+    fixed = claim(PAPER, says, refused and naive[0] > 0, shown, TRIALS)
+    says = "open: causal order by flooding while links change (pc)"
+    return [fixed, claim(PAPER, says, ours == (0, 0), in_words(*ours), TRIALS)]
+
+
+def _cost_rows(runs: Runs) -> list[Row]:
+    """What changes cost at the largest size, against flooding an overlay that stays."""
+    largest = max((run.scenario.peers for run in runs.done), default=0)
+    there = runs.where(peers=largest)
+    parts = [there.where(protocol="flooding")]
+    parts += [there.where(protocol="pc", churn=float(churn)) for churn in CHURN]
+    known = all(len(part) for part in parts)
+
+    def row(says: str, values: list[float], unit: str, holds: bool) -> Row:
+        pairs = zip(CHURN, values[1:], strict=False)
+        moving = ", ".join(f"{value:.3g} with {churn}" for churn, value in pairs)
+        shown = (
+            f"flooding {values[0]:.3g}{unit}; pc {moving} changes a second, n = {largest}" if known else ""
+        )
+        return claim(PAPER, says, holds if known else None, shown, len(there) if known else 0)
+
+    parts = parts if known else []
+    delays = [fmean(part.values("latency_mean_ns")) / MS for part in parts]
+    carried = [fmean(part.values("control_bytes_mean")) for part in parts]
+    packets = [_per_delivery(part, "packets") for part in parts]
+    control = [_per_delivery(part, "link_bytes") for part in parts]
+    same, more = "as flooding without changes, more with each", "a delivery"
+    return [
+        row("open: changes do not slow messages down (pc)", delays, " ms", _at_most(delays, 1.1)),
+        row(
+            "open: a message carries no more when links change (pc)", carried, " bytes", _at_most(carried, 1)
+        ),
+        row(f"open: packets {more}: {same} (pc)", packets, "", _rises(packets)),
+        row(f"open: control bytes {more}: {same} (pc)", control, " bytes", _rises(control)),
+    ]
+
+
+def _at_most(values: Sequence[float], factor: float) -> bool:
+    """Of the first."""
+    return all(value <= factor * values[0] for value in values)
+
+
+def _rises(values: Sequence[float]) -> bool:
+    """From what the first two have in common."""
+    return values[:1] == values[1:2] and list(values[1:]) == sorted(set(values[1:]))
+
+
+def open_figures(runs: Runs) -> list[Figure]:
+    made = []
+    for place, (figure, title, unit, scale) in enumerate(
+        (("latency_mean_ns", "Mean delay", "ms", MS), ("packets", "Packets a delivery", "packets", 0.0),
+         ("link_bytes", "Control bytes a delivery", "bytes", 0.0)), 1,
+    ):  # fmt: skip
+        lines = {}
+        for name, part in (("pc", runs.where(protocol="pc")), ("flooding", runs.where(protocol="flooding"))):
+            for peers, sized in part.by(lambda run: run.peers).items():
+                by_churn = sized.by(lambda run: run.churn or 0.0)
+                points = [
+                    (churn, fmean(each.values(figure)) / scale if scale else _per_delivery(each, figure))
+                    for churn, each in by_churn.items()
+                ]
+                lines[f"{name}, {peers} nodes"] = points
+        made.append(Figure(f"beyond {place}", title, "link changes a second", unit, lines))
+    return made

@@ -1,0 +1,134 @@
+"""What paper 002 says of hypercubes and of flooding, tried out: no run of its experiment is needed for it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations
+from statistics import fmean
+
+from antecede.causality import judge
+from antecede.overlay.hypercube import hypercube
+from antecede.papers.board import Row, claim
+from antecede.papers.p002_runs import PAPER
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import scenario
+from antecede.sim.verify import Histories
+
+_CUBES = (64, 100, 300)
+_SMALL = (8, 9, 12, 16)
+
+TRIALS = 25
+PRINTED = "antecede.papers.as_printed"
+
+
+def _reached(overlay: Sequence[Sequence[int]], start: int, lost: frozenset[int] = frozenset()) -> list[int]:
+    """The distances of all that can be reached, the furthest last."""
+    found = {start: 0}
+    todo = deque([start])
+    while todo:
+        peer = todo.popleft()
+        for other in overlay[peer]:
+            if other not in found and other not in lost:
+                found[other] = found[peer] + 1
+                todo.append(other)
+    return list(found.values())
+
+
+@cache
+def diameter(size: int) -> int:
+    overlay = hypercube(size)
+    return max(_reached(overlay, peer)[-1] for peer in range(size))
+
+
+@cache
+def survives(size: int, failures: int) -> bool:
+    """Whether a hypercube holds together whoever of that many fail: every choice is tried."""
+    overlay = hypercube(size)
+    for gone in combinations(range(size), failures):
+        lost = frozenset(gone)
+        start = next((peer for peer in range(size) if peer not in lost), None)
+        if start is not None and len(_reached(overlay, start, lost)) < size - failures:
+            return False
+    return True
+
+
+def endured(size: int) -> int:
+    """How many failures a hypercube survives whoever they are."""
+    return next(count for count in range(size) if not survives(size, count + 1))
+
+
+def shape_rows() -> list[Row]:
+    degrees = {n: [len(neighbours) for neighbours in hypercube(n)] for n in (*_CUBES, 600)}
+    misprint = "a misprint: O(log n)"
+    shown = "; ".join(f"n = {n}: {fmean(d):.1f} on average, at most {max(d)}" for n, d in degrees.items())
+    rows = [claim(PAPER, "in a hypercube the degree of a node is O(n)", False, shown, 0, misprint)]
+    shown = "; ".join(f"n = {n}: {diameter(n)}" for n in _CUBES)
+    rows.append(claim(PAPER, "in a hypercube the diameter is O(n)", False, shown, 0, misprint))
+    paths = {n: endured(n) + 1 for n in _SMALL}
+    shown = "; ".join(f"n = {n}: {count}" for n, count in paths.items())
+    says = "in a hypercube the node-disjoint paths between two nodes are O(n)"
+    rows.append(claim(PAPER, says, False, shown, 0, misprint))
+    roughly = all(math.log2(n) - 1 <= count <= math.log2(n) + 1 for n, count in paths.items())
+    says = "in incomplete hypercubes the node-independent paths are roughly log n"
+    rows.append(claim(PAPER, says, roughly, shown, 0))
+    roughly = all(math.log2(n) - 1 <= min(d) and max(d) <= 2 * math.log2(n) for n, d in degrees.items())
+    shown = "; ".join(
+        f"n = {n}: {min(d)} to {max(d)}, log n = {math.log2(n):.1f}" for n, d in degrees.items()
+    )
+    says = "in incomplete hypercubes the degree of each node is roughly log n"
+    rows.append(claim(PAPER, says, roughly, shown, 0))
+    full = {n: endured(n) for n in (8, 16)}
+    shown = "; ".join(f"n = {n}: any {count}, not any {count + 1}" for n, count in full.items())
+    holds = all(count >= math.log2(n) for n, count in full.items())
+    why = "who loses all log n neighbours is cut off: at most log n − 1"
+    rows.append(claim(PAPER, "a hypercube overcomes log n failures", holds, shown, 0, why))
+    sure = {n: endured(n) for n in _SMALL}
+    shown = "; ".join(f"n = {n}: any {count}, log n = {math.log2(n):.1f}" for n, count in sure.items())
+    holds = all(count + 1 >= math.log2(n) for n, count in sure.items())
+    why = "holds for full cubes; of our incomplete ones some are sure of one less"
+    rows.append(claim(PAPER, "it runs well as long as fewer than log n nodes fail", holds, shown, 0, why))
+    return rows
+
+
+@cache
+def broken(protocol: str, fifo: bool | None = None, churn: float | None = None) -> tuple[int, int]:
+    """In how many of `TRIALS` small runs, with answers and wild delays, the oracle finds a message delivered
+    before its cause; and in how many one is missing."""
+    late = lost = 0
+    for seed in range(TRIALS):
+        made = scenario(
+            protocol=protocol, peers=9, seconds=0.5, seed=seed, reply=0.1, delay="wild:1ms-1s", fifo=fifo,
+            churn=churn,
+        )  # fmt: skip
+        histories = Histories(made)
+        simulate(made, [histories])
+        verdict = judge(histories.execution()).verdict
+        late += verdict.causal_late_deliveries > 0
+        lost += verdict.missing > 0
+    return late, lost
+
+
+def in_words(late: int, lost: int) -> str:
+    return f"out of order in {late}, incomplete in {lost} of {TRIALS} runs with answers and wild delays"
+
+
+def order_rows() -> list[Row]:
+    """Theorem 3.1, and what it needs."""
+    rows = []
+    for says, protocol, why in (
+        ("flooding keeps causal order: forward, then deliver, as the text says", "flooding", ""),
+        ("flooding keeps causal order: deliver, then forward, as Figure 2 says",
+         f"{PRINTED}:FloodingThatDeliversFirst", "an answer inside the delivery overtakes what it answers"),
+        ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{PRINTED}:FloodingThatCounts", ""),
+    ):  # fmt: skip
+        late, lost = broken(protocol)
+        rows.append(claim(PAPER, says, not (late or lost), in_words(late, lost), TRIALS, why))
+    (loose, _), (_, lost) = broken("flooding", False), broken(f"{PRINTED}:FloodingThatCounts", False)
+    shown = (
+        f"without it, out of order in {loose} of {TRIALS} runs; numbers as duplicate test then lose in {lost}"
+    )
+    rows.append(claim(PAPER, "flooding needs FIFO links (assumed)", loose > 0, shown, TRIALS))
+    return rows

@@ -1,0 +1,191 @@
+"""Paper 004's scoreboard, Figures 1 and 8 to 11: packets of two, single nodes, and one tree for all."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from antecede.papers.board import Done, Row, Runs
+from antecede.papers.p004_runs import (
+    AGG,
+    HUGE,
+    MESSAGE,
+    NONE,
+    SINGLE,
+    SMALL_MESSAGE,
+    UNIT,
+    aggregated,
+    changes,
+    claim_row,
+    listed,
+    mean_of,
+    more,
+    number_row,
+    of,
+    per_run,
+    sizes_run,
+    value_of,
+)
+
+_WHY_PAIR = (
+    "peers wait less for company here, as fewer messages overtake each other; and the comparison is within "
+    "one run (see readings)"
+)
+_WHY_MARGIN = "how a message gets to the root of the one tree is not printed (see readings)"
+
+
+def pair_rows(runs: Runs) -> list[Row]:
+    eight = of(runs, AGG, 8)
+    several = sum(per_run(eight, aggregated))
+    shown = f"{several:.0f} of {sum(eight.values('packets_sized')):.0f} packets"
+    rows = [
+        claim_row(
+            "Figure 8: nothing is aggregated with 8 nodes", several == 0 if len(eight) else None, shown,
+            eight, "rare, but some runs have it",
+        )
+    ]  # fmt: skip
+    pairs = {nodes: _with_pairs(runs, nodes) for nodes in sizes_run(runs) if nodes > 8}
+    later = {nodes: [_later(run) for run in those] for nodes, those in pairs.items() if those}
+    most = max(later, key=lambda nodes: fmean(later[nodes]), default=0)
+    what = "Figure 8, two messages in a packet: reception latency, % above that of each alone"
+    rows.append(number_row(f"{what}, the largest of the sizes run", 13.6, later.get(most, []), _WHY_PAIR))
+    for nodes, printed in ((64, 74), (512, 59)):
+        what = f"Figure 8, two messages in a packet: time held, % below that of each alone, {nodes} nodes"
+        those = [_sooner(run) for run in pairs.get(nodes, [])]
+        rows.append(number_row(what, printed, those, _WHY_PAIR))
+    return rows
+
+
+def _later(run: Done) -> float:
+    """Of messages that came two in a packet: how much later, in %, than if nobody had waited."""
+    late = run.value("pair_late_mean_ns")
+    return 100 * late / (run.value("pair_reception_mean_ns") - late)
+
+
+def _sooner(run: Done) -> float:
+    """Of the same: how much less they were then held."""
+    late = run.value("pair_late_mean_ns")
+    return 100 * late / max(1.0, run.value("pair_held_mean_ns") + late)
+
+
+def _with_pairs(runs: Runs, peers: int) -> list[Done]:
+    return [run for run in of(runs, AGG, peers).done if run.value("pair_messages")]
+
+
+def node_rows(runs: Runs) -> list[Row]:
+    rows = []
+    agg, plain = of(runs, AGG, HUGE), of(runs, NONE, HUGE)
+    at = f"Figure 9, {HUGE} nodes: nodes that hold"
+    rows += [
+        number_row(f"{at} at most 50 messages, aggregation", 569, agg.values("nodes_holding_to_50")),
+        claim_row(
+            f"{at} at most 50 messages, no aggregation: less than a quarter",
+            fmean(plain.values("nodes_holding_to_50")) < HUGE / 4 if len(plain) else None,
+            f"{fmean(plain.values('nodes_holding_to_50') or [0]):.0f}", plain,
+        ),
+        number_row(f"{at} more than 250 messages, aggregation", 24, agg.values("nodes_holding_over_250")),
+        number_row(
+            f"{at} more than 250 messages, no aggregation", 212, plain.values("nodes_holding_over_250"),
+        ),
+    ]  # fmt: skip
+    small = of(runs, AGG, HUGE, SMALL_MESSAGE)
+    at = f"Figure 10, {HUGE} nodes"
+    rows += [
+        number_row(
+            f"{at}, 50 bytes: nodes whose fullest packet has 7 to 11 messages, %", 95.5,
+            per_run(agg, lambda run: _packing(run, 7, 11)),
+        ),
+        number_row(
+            f"{at}, 50 bytes: messages in the fullest packet of all", 14, agg.values("packets_of_max"),
+        ),
+        number_row(
+            f"{at}, 5 bytes: nodes whose fullest packet has 8 to 12 messages, %", 81.3,
+            per_run(small, lambda run: _packing(run, 8, 12)),
+        ),
+        number_row(
+            f"{at}, 5 bytes: nodes whose fullest packet has 8 to 12 messages", 833,
+            per_run(small, lambda run: _packing(run, 8, 12) * run.scenario.peers / 100),
+        ),
+    ]  # fmt: skip
+    idle = sum(agg.values("nodes_packing_to_1"))
+    rows.append(
+        claim_row(
+            f"{at}: every node aggregates", idle == 0 if len(agg) else None, f"{idle:.0f} never do", agg
+        )
+    )
+    counts = [sum(agg.values(f"nodes_packing_to_{messages}")) for messages in range(1, 21)]
+    peak = counts.index(max(counts))
+    one_peak = counts[: peak + 1] == sorted(counts[: peak + 1]) and counts[peak:] == sorted(
+        counts[peak:], reverse=True
+    )
+    says = f"{at}: the fullest packets of nodes are spread like a normal distribution (about one peak)"
+    rows.append(claim_row(says, one_peak if len(agg) else None, f"peak at {peak + 1} messages", agg))
+    sizes = [nodes for nodes in sizes_run(runs) if len(of(runs, AGG, nodes, SMALL_MESSAGE))]
+    means = {
+        payload: fmean(per_run(of(runs, AGG, sizes[-1], payload), _mean_packing))
+        for payload in (SMALL_MESSAGE, MESSAGE)
+        if sizes
+    }
+    holds = means[SMALL_MESSAGE] > means[MESSAGE] if means else None
+    shown = " and ".join(f"{mean:.2f} for {payload} bytes" for payload, mean in means.items())
+    says = "Figure 10: smaller messages, fuller fullest packets (largest size run)"
+    why = "packets that full are rare below 256 nodes, so that the MTU does not yet matter"
+    return [*rows, claim_row(says, holds, shown, runs, why)]
+
+
+def _packing(run: Done, low: int, high: int) -> float:
+    """% of nodes whose fullest packet has so many messages."""
+    those = sum(run.value(f"nodes_packing_to_{messages}") for messages in range(low, high + 1))
+    return 100 * those / run.scenario.peers
+
+
+def _mean_packing(run: Done) -> float:
+    counted = sum(messages * run.value(f"nodes_packing_to_{messages}") for messages in range(1, 21))
+    return (counted + 21 * run.value("nodes_packing_over_20")) / run.scenario.peers
+
+
+def tree_rows(runs: Runs) -> list[Row]:
+    rows = []
+    sizes = [nodes for nodes in sizes_run(runs, SINGLE) if nodes > 8]
+    for figure, what, nodes, printed in (
+        (aggregated, "aggregations", 32, 86), (value_of("held"), "delayed messages", 128, 84),
+    ):  # fmt: skip
+        says = f"Figure 11: % fewer {what} with one tree for all"
+        samples = [-change for change in more(runs, nodes, figure, SINGLE, AGG)]
+        rows.append(number_row(f"{says}, {nodes} nodes", printed, samples, _WHY_MARGIN))
+        fewer = {size: -change for size, change in changes(runs, figure, sizes, SINGLE, AGG).items()}
+        least = min(fewer.values()) >= printed if fewer else None
+        why = "not with the fewest nodes: one tree then loses less than the paper says, with more nodes more"
+        rows.append(claim_row(f"{says}: at least {printed}", least, f"{listed(fewer)} %", runs, why))
+    before, after = (per_run(of(runs, SINGLE, nodes), aggregated) for nodes in (HUGE // 2, HUGE))
+    known = before and after
+    rows.append(
+        claim_row(
+            f"Figure 11: with one tree there are fewer aggregations at {HUGE} nodes than at {HUGE // 2}",
+            fmean(after) < fmean(before) if known else None,
+            f"{fmean(after):,.0f} and {fmean(before):,.0f}" if known else "", after,
+        )
+    )  # fmt: skip
+    slower = changes(runs, value_of("reception_mean_ns"), sizes, SINGLE, AGG)
+    rows.append(
+        claim_row(
+            "Figure 1: reception takes longer with one tree than with one a source, whatever the size",
+            all(change > 0 for change in slower.values()) if slower else None,
+            f"longer by {listed(slower)} %", runs,
+        )
+    )  # fmt: skip
+    largest = max((nodes for nodes in sizes if nodes >= 128), default=0)
+    first, last = (
+        [mean_of(of(runs, protocol, largest).values(f"reception_ns_sent_in_{part}")) / UNIT
+         for protocol in (SINGLE, AGG)]
+        for part in (0, 9)
+    )  # fmt: skip
+    rows.append(
+        claim_row(
+            "Figure 1: with one tree its root queues ever longer, with one a source nobody does "
+            "(128 nodes and more; with fewer the root keeps up)",
+            last[0] > 1.5 * first[0] and last[1] < 1.1 * first[1] if largest else None,
+            f"from {first[0]:.0f} to {last[0]:.0f} units; from {first[1]:.0f} to {last[1]:.0f}",
+            of(runs, SINGLE, largest),
+        )
+    )  # fmt: skip
+    return rows

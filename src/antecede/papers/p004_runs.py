@@ -1,0 +1,189 @@
+"""Paper 004's runs and printed tables: which are made, how they are asked and compared. See `p004`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from antecede.papers.board import Done, Row, Runs, Scale, claim, number
+from antecede.sim.scenario import Scenario, scenario
+
+PAPER = "004"
+NONE = "vcube"
+AGG = "antecede.papers.single_tree:Counted"
+SINGLE = "antecede.papers.single_tree:SingleTree"
+NAMES = {NONE: "no aggregation", AGG: "aggregation", SINGLE: "one tree for all"}
+
+SIZES: dict[Scale, list[int]] = {"quick": [8, 16, 32, 64], "full": [8, 16, 32, 64, 128, 256, 512, 1024]}
+SEEDS: dict[Scale, int] = {"quick": 5, "full": 30}
+SMALL_SEEDS: dict[Scale, int] = {"quick": 3, "full": 10}
+"""Runs with messages of 5 bytes; a run has as many samples as nodes."""
+MESSAGE, SMALL_MESSAGE = 50, 5
+WINDOW = 0.5
+"""Seconds within which everybody sends once."""
+
+UNIT = 1e6
+"""Nanoseconds."""
+
+TABLE_1 = {
+    # nodes: packets without and with aggregation, % fewer, % of packets with more than one message
+    16: (240, 232, 3.33, 3.02),
+    32: (992, 919, 7.36, 5.77),
+    64: (4032, 3513, 12.87, 9.05),
+    128: (16256, 13759, 15.36, 11.04),
+    256: (65280, 49262, 24.54, 15.41),
+    512: (261632, 191528, 26.79, 16.70),
+    1024: (1047552, 745943, 28.79, 19.14),
+}
+TABLE_2 = {
+    # messages: the probe's name for it, % of all packets, % of packets with more than one message
+    "1": ("packets_of_to_1", 84.59, None),
+    "2": ("packets_of_to_2", 9.16, 59.46),
+    "3": ("packets_of_to_3", 3.12, 20.25),
+    "4": ("packets_of_to_4", 1.26, 8.18),
+    "5": ("packets_of_to_5", 0.66, 4.31),
+    "more than 5": ("", 1.2, 7.8),
+}
+TABLE_3 = {
+    # bytes: the probe's name for it, % of packets without and with aggregation: the columns are swapped in
+    # the paper, whose text says that nothing without aggregation is as large as 8.45 % of packets with it
+    "up to 100": ("packet_bytes_to_100", 63.67, 52.66),
+    "100–200": ("packet_bytes_to_200", 30.30, 31.28),
+    "200–300": ("packet_bytes_to_300", 6.03, 7.62),
+    "300–400": ("packet_bytes_to_400", 0.0, 3.91),
+    "more than 400": ("packet_bytes_over_400", 0.0, 4.54),
+}
+FIGURE_6 = {
+    "no": ("causes_to_0", 27.0),
+    "1 to 4": ("causes_to_4", 28.5),
+    "5 to 9": ("causes_to_9", 18.4),
+    "more than 12": ("causes_over_12", 23.0),
+}
+CAUSES = (0, 4, 9, 14, 19, 24, 29, 34, 39, 44, 49, 54)
+DETAILED = 256
+"""Tables 2 and 3 and Figure 6 are of this size; Figures 9 and 10 of 1024."""
+HUGE = 1024
+
+Figured = Callable[[Done], float]
+"""What a run has of something."""
+
+
+def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE) -> Scenario:
+    return scenario(
+        protocol=protocol, peers=peers, seed=seed, payload=payload, workload="once", seconds=WINDOW,
+        network={"model": "nodes"}, count="paper", probes=("bundles",),
+    )  # fmt: skip
+
+
+def grid(scale: Scale) -> list[Scenario]:
+    sizes = SIZES[scale]
+    runs = [
+        run(protocol, peers, seed)
+        for peers in sizes
+        for protocol in NAMES
+        for seed in range(1, SEEDS[scale] + 1)
+    ]
+    return runs + [run(AGG, sizes[-1], seed, SMALL_MESSAGE) for seed in range(1, SMALL_SEEDS[scale] + 1)]
+
+
+def of(runs: Runs, protocol: str, peers: int | None = None, payload: int = MESSAGE) -> Runs:
+    return runs.where(lambda made: peers is None or made.peers == peers, protocol=protocol, payload=payload)
+
+
+def sizes_run(runs: Runs, protocol: str = AGG) -> list[int]:
+    """Those that were run."""
+    return sorted({run.scenario.peers for run in of(runs, protocol).done})
+
+
+def per_run(runs: Runs, figure: Figured) -> list[float]:
+    return [figure(run) for run in runs.done]
+
+
+def line_of(runs: Runs, figure: Figured) -> list[tuple[float, float]]:
+    """A figure's mean at each size: points to draw."""
+    by_size = runs.by(lambda made: made.peers)
+    return [(float(nodes), fmean(per_run(those, figure))) for nodes, those in by_size.items()]
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """0 if there are none."""
+    return fmean(values) if values else 0.0
+
+
+def value_of(name: str) -> Figured:
+    return lambda run: run.value(name)
+
+
+def percent(name: str, of: str = "packets_sized") -> Figured:
+    return lambda run: 100 * run.value(name) / run.value(of)
+
+
+def aggregated(run: Done) -> float:
+    """Packets with more than one message."""
+    return run.value("packets_sized") - run.value("packets_of_to_1")
+
+
+def packets_of(run: Done, name: str) -> float:
+    """How many packets have so many messages, by a row of Table 2."""
+    if name:
+        return run.value(name)
+    return run.value("packets_sized") - sum(run.value(each) for each, _, _ in TABLE_2.values() if each)
+
+
+def percent_saved(run: Done) -> float:
+    """% fewer packets than a tree for each message has."""
+    nodes = run.scenario.peers
+    return 100 - 100 * run.value("packets") / (nodes * (nodes - 1))
+
+
+def _pairs(runs: Runs, peers: int, one: str = AGG, other: str = NONE) -> Iterator[tuple[Done, Done]]:
+    """Runs of two protocols with the same seed."""
+    seeds = {run.scenario.seed: run for run in of(runs, other, peers).done}
+    for run in of(runs, one, peers).done:
+        if run.scenario.seed in seeds:
+            yield run, seeds[run.scenario.seed]
+
+
+def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """The ratio of two sums as samples, one a pair, whose spread is its own (a jackknife's pseudo-values).
+
+    A ratio for each pair would not do: at small sizes hardly anything is held or aggregated.
+
+    >>> _ratios([(1.0, 2.0), (2.0, 4.0)]), _ratios([(1.0, 0.0)])
+    ([0.5, 0.5], [])
+    """
+    above, below = sum(a for a, _ in pairs), sum(b for _, b in pairs)
+    if not below:
+        return []
+    if any(b == below for _, b in pairs):
+        return [above / below]
+    count = len(pairs)
+    return [count * above / below - (count - 1) * (above - a) / (below - b) for a, b in pairs]
+
+
+def more(runs: Runs, peers: int, figure: Figured, one: str = AGG, other: str = NONE) -> list[float]:
+    """By how many % a figure is larger with one protocol than with another."""
+    pairs = [(figure(a), figure(b)) for a, b in _pairs(runs, peers, one, other)]
+    return [100 * ratio - 100 for ratio in _ratios(pairs)]
+
+
+def changes(
+    runs: Runs, figure: Figured, sizes: Sequence[int], one: str = AGG, other: str = NONE
+) -> dict[int, float]:
+    """The same at each size, on average."""
+    found = {nodes: more(runs, nodes, figure, one, other) for nodes in sizes}
+    return {nodes: fmean(samples) for nodes, samples in found.items() if samples}
+
+
+def number_row(quantity: str, published: float, samples: Sequence[float], why: str = "") -> Row:
+    return number(PAPER, quantity, published, samples, why)
+
+
+def claim_row(
+    says: str, holds: bool | None, measured: str, runs: Runs | Sequence[object], why: str = ""
+) -> Row:
+    return claim(PAPER, says, holds, measured, len(runs), why)
+
+
+def listed(values: dict[int, float]) -> str:
+    return ", ".join(f"{nodes}: {value:.1f}" for nodes, value in values.items())

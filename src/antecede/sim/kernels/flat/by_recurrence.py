@@ -1,0 +1,169 @@
+"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays.
+
+`flat_events` makes its figures of probes in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+
+from antecede.protocols import catalog
+from antecede.protocols.flat import Dependent, Flat
+from antecede.sim import counter_rng
+from antecede.sim.kernels.flat import recurrence
+from antecede.sim.kernels.flat.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, State
+from antecede.sim.kernels.runtime.counter_rng import Model, model
+from antecede.sim.kernels.runtime.send_schedule import Schedule, schedule
+from antecede.sim.metrics import Metrics, mean
+from antecede.sim.network import LINK, RelayedModel, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.sim.world import Observer
+from antecede.units import SECOND
+
+PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
+PROBES = {"costs", "immediate"}
+MOST_PEERS = 5_000
+"""Tables of peers² are 28 bytes a pair."""
+_ROWS = 64
+_CHUNK = 20_000_000
+"""Deliveries between two reports of progress: about a second."""
+
+
+def unfit(given: Scenario) -> str:
+    """Why a run cannot be done so; nothing if it can."""
+    if given.reply:
+        return "peers answer what they deliver"
+    if given.faults:
+        return "the network has faults"
+    if not isinstance(given.network, RelayedModel | None):
+        return "delays depend on what else is sent"
+    if given.peers > MOST_PEERS:
+        return f"there are more than {MOST_PEERS:,} peers"
+    others = set(given.probes) - PROBES
+    if others:
+        return f"probe {min(others)} looks at events one by one"
+    return ""
+
+
+def run(given: Scenario, _: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+    """The figures of a run; there are no events to show."""
+    plan = schedule(given)
+    samples = given.samples() if given.probes else range(0)
+    looks = np.array(samples, np.int64)
+    try:
+        state = _run(given, plan, looks, progress, wide=False)
+    except OverflowError:
+        state = _run(given, plan, looks, progress, wide=True)
+    return _figures(given, plan, state, samples)
+
+
+def _run(
+    given: Scenario, plan: Schedule, samples: np.ndarray, progress: Callable[[float], None] | None, wide: bool
+) -> State:
+    """The end of a run; an `OverflowError` if times do not fit into 32 bits, and `wide` is not asked for."""
+    near: Model
+    far: Model
+    if isinstance(given.network, RelayedModel):
+        near = far = model(parse_delay(given.network.delay))
+        behind, relays, fifo = given.network.behind, counter_rng.key(counter_rng.mix(given.seed), LINK), False
+    else:
+        near = far = model(parse_delay(given.delay))
+        behind, relays, fifo = 0, None, bool(given.fifo)
+    links = counter_rng.key(given.seed, LINK)
+    state = recurrence.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
+    total, done, sampled = len(plan.times), 0, 0
+    chunk = max(1, _CHUNK // given.peers)
+    protocol = PROTOCOLS[given.protocol]
+    while True:
+        end = min(total, done + chunk)
+        done, sampled = recurrence.advance(
+            done, end, protocol, given.payload, plan, state, near, far, behind, samples, sampled
+        )
+        if done < 0:
+            raise OverflowError
+        if done < end:
+            state = recurrence.with_more_rows(state, done)
+        elif done == total:
+            return state
+        elif progress is not None:
+            progress(done / total)
+
+
+def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> Metrics:
+    others = given.peers - 1
+    messages, sums = len(plan.times), [int(value) for value in state.sums]
+    deliveries, held = messages * others, sums[recurrence.HELD]
+    measured: dict[str, float] = {}
+    heard = plan.times >= round(given.warmup * SECOND)
+    if "costs" in given.probes:
+        paper, wire = int(state.paper[heard].sum()), int(state.control[heard].sum())
+        packets = int(heard.sum()) if given.peers > 1 else 0
+        measured |= costs(
+            given, packets, paper, wire, sums[recurrence.SAMPLES], sums[recurrence.NAMED_AT_SAMPLES]
+        )
+    if "immediate" in given.probes:
+        measured |= _immediate(given, plan, state, heard)
+    return Metrics(
+        messages=messages,
+        deliveries=deliveries,
+        packets=deliveries,
+        link_bytes=int(state.control.sum()) * others,
+        control_bytes_mean=mean(int(state.control.sum()), messages),
+        control_bytes_max=int(state.control.max(initial=0)),
+        paper_bytes_mean=mean(int(state.paper.sum()), messages),
+        paper_bytes_max=int(state.paper.max(initial=0)),
+        latency_mean_ns=mean(sums[recurrence.LATENCY], deliveries),
+        latency_max_ns=sums[recurrence.LATEST],
+        held=held,
+        hold_mean_ns=mean(sums[recurrence.HOLD], held),
+        stuck=0,
+        simulated_ns=max(sums[recurrence.END], plan.end, samples[-1] if samples else 0),
+        measured=measured,
+    )
+
+
+def stamps(given: Scenario) -> type[object]:
+    """How the messages of one of the flat protocols are stamped."""
+    kind = cast(type[Flat], catalog.find(given.protocol))
+    return kind.stamps[0]
+
+
+def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, named: int) -> dict[str, float]:
+    """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
+    next messages named then."""
+    found: dict[str, float] = {}
+    name = stamps(given).__name__.lower()
+    if packets:
+        found[f"{name}_packets"] = packets
+        found[f"{name}_paper_bytes"] = paper / packets
+        found[f"{name}_wire_bytes"] = wire / packets
+    if samples:
+        looked = samples * given.peers
+        kept = 4 * given.peers * looked + 8 * named
+        found["member_storage"] = kept / looked if given.protocol == "mbcp" else 0.0
+    return found
+
+
+def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
+    seen = heard if stamps(given) is Dependent and given.peers > 1 else heard & False
+    named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
+    found = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
+    total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())
+    worst, everyone = int((found == given.peers).sum()), int((named == given.peers - 1).sum())
+    return immediate(len(named), total, most, causes, worst, everyone)
+
+
+def immediate(
+    messages: int, total: int, most: int, named: int, worst: int, everyone: int
+) -> dict[str, float]:
+    """The twin of `probes.Immediate`: sums over messages, and how many had as many as can be."""
+    messages = max(1, messages)
+    return {
+        "immediate_mean": total / messages,
+        "immediate_most": most,
+        "named_mean": named / messages,
+        "worst_share": worst / messages,
+        "named_all_share": everyone / messages,
+    }

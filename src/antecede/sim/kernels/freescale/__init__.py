@@ -1,0 +1,1 @@
+"""Compiled twin of `protocols/freescale.py` and its roles."""

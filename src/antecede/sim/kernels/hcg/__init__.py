@@ -1,0 +1,1 @@
+"""Compiled twin of `protocols/hcg.py` and its clocks."""

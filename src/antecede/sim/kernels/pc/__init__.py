@@ -1,0 +1,1 @@
+"""Compiled twin of `protocols/pc.py`."""

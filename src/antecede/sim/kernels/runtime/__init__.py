@@ -1,0 +1,1 @@
+"""Data structures that all event kernels share."""

@@ -1,0 +1,155 @@
+"""The twin of `sim/counter_rng.py` and of the delays in `sim/network.py`: the same bits, compiled.
+
+All of it is integers and exactly rounded operations, so it agrees to the last bit. Sequences of random values
+are 64-bit words; a number that is mixed with one must be unsigned too, or numba makes both of them floats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from antecede.jit import njit_plain
+from antecede.sim import counter_rng
+from antecede.sim.network import ClippedNormal, Delay, Fixed, Normal, Uniform, Wild
+
+_STEP = np.uint64(counter_rng._STEP)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_1, _12, _27, _30, _31, _32 = (np.uint64(value) for value in (1, 12, 27, 30, 31, 32))
+_LOW = np.uint64(0xFFFFFFFF)
+
+FIXED, UNIFORM, CLIPPED, WILD, GAUSS = range(5)
+Model = tuple[int, int, int, int]
+"""A distribution of delays: which one, and its three parameters."""
+
+
+def model(delay: Delay) -> Model:
+    """A delay as kernels take it."""
+    match delay:
+        case Fixed(value):
+            return FIXED, value, 0, 0
+        case Uniform(low, high):
+            return UNIFORM, low, high, 0
+        case ClippedNormal(low, high):
+            return CLIPPED, low, high, 0
+        case Wild(low, high):
+            return WILD, low, high, 0
+        case Normal(mean, deviation, unit):
+            return GAUSS, mean, deviation, unit
+    raise TypeError(f"a delay of no known kind: {delay}")
+
+
+@njit_plain
+def mix(value: Any) -> Any:
+    value = (value ^ value >> _30) * _FIRST
+    value = (value ^ value >> _27) * _SECOND
+    return value ^ value >> _31
+
+
+@njit_plain
+def extended(key: Any, part: Any) -> Any:
+    """`counter_rng.key` of what made `key`, and of `part`."""
+    return mix((key + _STEP) ^ mix(np.uint64(part) + _STEP))
+
+
+@njit_plain
+def draw(sequence: Any, number: Any) -> Any:
+    return mix(sequence + np.uint64(number) * _STEP)
+
+
+@njit_plain
+def between(bits: Any, low: Any, high: Any) -> Any:
+    """The upper half of a product of 128 bits, from halves of its factors."""
+    span = np.uint64(high - low)
+    upper, lower = bits >> _32, bits & _LOW
+    above, below = span >> _32, span & _LOW
+    middle = (lower * below >> _32) + upper * below
+    carried = (middle & _LOW) + lower * above
+    return low + np.int64(upper * above + (middle >> _32) + (carried >> _32))
+
+
+@njit_plain
+def unit(bits: Any) -> Any:
+    return (np.float64(np.int64(bits >> _12)) + 0.5) * 2.0**-52
+
+
+@njit_plain
+def happens(bits: Any, share: Any) -> Any:
+    return unit(bits) < share
+
+
+_LN2 = counter_rng._LN2
+_ATANH = tuple(counter_rng._ATANH)
+_CENTRE_ABOVE, _CENTRE_BELOW = counter_rng._CENTRE
+_TAIL_ABOVE, _TAIL_BELOW = counter_rng._TAIL
+_FAR_ABOVE, _FAR_BELOW = counter_rng._FAR_TAIL
+
+
+@njit_plain
+def log(x: Any) -> Any:
+    m, exponent = math.frexp(x)
+    if m < 0.7071067811865476:
+        m, exponent = m * 2.0, exponent - 1
+    s = (m - 1.0) / (m + 1.0)
+    square = s * s
+    series = 0.0
+    for coefficient in _ATANH:
+        series = series * square + coefficient
+    return exponent * _LN2 + 2.0 * s * series
+
+
+@njit_plain
+def exponential(bits: Any, mean: Any) -> Any:
+    return np.int64(-log(unit(bits)) * mean)
+
+
+@njit_plain
+def normal(bits: Any) -> Any:
+    p = unit(bits)
+    q = p - 0.5
+    above, below = 0.0, 0.0
+    if abs(q) <= 0.425:
+        x = 0.180625 - q * q
+        for place in range(8):
+            above = above * x + _CENTRE_ABOVE[place]
+            below = below * x + _CENTRE_BELOW[place]
+        return above / below * q
+    r = math.sqrt(-log(min(p, 1.0 - p)))
+    if r <= 5.0:
+        r -= 1.6
+        for place in range(8):
+            above = above * r + _TAIL_ABOVE[place]
+            below = below * r + _TAIL_BELOW[place]
+    else:
+        r -= 5.0
+        for place in range(8):
+            above = above * r + _FAR_ABOVE[place]
+            below = below * r + _FAR_BELOW[place]
+    tail = above / below
+    return -tail if q < 0.0 else tail
+
+
+@njit_plain
+def delay_of(kind: Any, one: Any, two: Any, three: Any, bits: Any) -> Any:
+    """Nanoseconds: the twin of every `Delay.of`."""
+    if kind == FIXED:
+        return one
+    if kind == UNIFORM:
+        return between(bits, one, two + 1)
+    if kind == CLIPPED:
+        middle, quarter = (one + two) / 2, (two - one) / 4
+        return min(max(np.int64(middle + quarter * normal(bits)), one), two)
+    if kind == WILD:
+        least = max(1, one)
+        ratio, doublings = two // least, 0
+        while ratio:
+            ratio, doublings = ratio >> 1, doublings + 1
+        floor = least << between(bits, 0, max(1, doublings))
+        return min(floor + between(mix(bits), 0, floor), two)
+    while True:
+        value = np.int64(one + two * normal(bits)) // three * three
+        if value >= 0:
+            return value
+        bits = mix(bits + _1)

@@ -1,0 +1,53 @@
+"""The twins of `overlay/vcube.py`, every peer's spanning tree computed where it is asked for, and of
+`overlay/hypercube.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from antecede.jit import njit_inline
+
+
+def hypercube_links(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """`hypercube` in two arrays: where each peer's neighbours begin, and the neighbours."""
+    dimension = (size - 1).bit_length()
+    half = 1 << dimension >> 1
+    corners = np.arange(1 << dimension, dtype=np.int64)
+    played = np.where(corners < size, corners, corners - half)
+    pairs = np.concatenate([played * size + played[corners ^ 1 << bit] for bit in range(dimension)] or [[]])
+    pairs = np.sort(pairs[pairs % (size + 1) != 0].astype(np.int64))  # one and the same: p * size + p
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    first = np.searchsorted(pairs, np.arange(size + 1) * size)
+    return first, (pairs % size).astype(np.int32)
+
+
+@njit_inline
+def cluster(peer: Any, other: Any) -> Any:
+    differing, bit = peer ^ other, -1
+    while differing:
+        differing >>= 1
+        bit += 1
+    return bit
+
+
+@njit_inline
+def first_in_cluster(peer: Any, bit: Any, size: Any) -> Any:
+    """-1 if nobody is in it."""
+    wanted = peer ^ 1 << bit
+    for kept in range(bit + 1):
+        candidate = wanted >> kept << kept
+        if candidate < size:
+            return candidate
+    return -1
+
+
+@njit_inline
+def height(peer: Any, root: Any, size: Any, whole: Any) -> Any:
+    """How many of the clusters below `whole` a peer serves in the tree of `root`."""
+    served = whole
+    while root != peer:
+        served = cluster(root, peer)
+        root = first_in_cluster(root, served, size)
+    return served

@@ -1,1 +1,0 @@
-"""Studies: what to run, and how to show it."""

@@ -1,0 +1,277 @@
+"""Sweeps: many simulations as Spark tasks, one run a task.
+
+A run is made in a folder of its own attempt, which is renamed to the run's key when it is whole. So a
+sweep that was stopped goes on where it was, attempts at one run do not disturb each other, and nothing
+else has to be remembered. A run that fails is reported with its error; the others finish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from antecede.audit.core import members_of
+from antecede.audit.on_spark import audit, read_events, read_members
+from antecede.audit.streaming import clean_verdict
+from antecede.causality import Verdict
+from antecede.errors import AntecedeError, InputError
+from antecede.sim.engines import compile_for, simulate
+from antecede.sim.metrics import Metrics
+from antecede.sim.record import simulate_to
+from antecede.sim.scenario import Scenario
+from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
+from antecede.trace.reader import metas, trace_files
+from antecede.trace.writer import META, write_whole
+
+T = TypeVar("T")
+
+_OUTCOME = pa.schema([("key", pa.string()), ("error", pa.string())])
+
+Progress = Callable[[int], None]
+"""Told how many are finished, now and then."""
+
+_RUN, _VERDICT, _ERROR = "run.json", "verdict.json", "error.txt"
+_POLL_SECONDS = 0.2
+_LOOKED_AT = 500_000
+"""Deliveries, up to which a trace also says when messages were received."""
+_ABANDONED_SECONDS = 3600
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A finished run: what was asked, what it cost, and how long it took here."""
+
+    scenario: Scenario
+    metrics: Metrics
+    cpu_seconds: float
+
+
+class Sweep:
+    """The runs of some scenarios, in a folder: which are finished, judged, failed."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        scenarios: Sequence[Scenario],
+        *,
+        traced: Callable[[Scenario], bool] = lambda _: True,
+    ) -> None:
+        """Runs that are not `traced` leave figures only, and so are not audited."""
+        self.folder = Path(folder)
+        self.scenarios = {scenario.key(): scenario for scenario in scenarios}
+        self.traced = {key: traced(scenario) for key, scenario in self.scenarios.items()}
+
+    def run_folder(self, key: str) -> Path:
+        return self.folder / "runs" / key
+
+    def _has(self, key: str, *files: str) -> bool:
+        return all((self.run_folder(key) / file).exists() for file in files)
+
+    def unfinished(self) -> list[str]:
+        """Runs that are still to be made: those without a result, or without a wanted trace."""
+        return [
+            key
+            for key, traced in self.traced.items()
+            if not self._has(key, _RUN, *([META] if traced else []))
+        ]
+
+    def unjudged(self) -> list[str]:
+        """Finished runs whose trace has not been audited."""
+        return [key for key in self.scenarios if self._has(key, _RUN, META) and not self._has(key, _VERDICT)]
+
+    def simulate(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
+        """Run what is not finished yet; the errors of runs that failed, by key."""
+        todo = self.unfinished()
+        if not todo:
+            return {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        refuse_unshared(spark, self.folder)
+        _clear_abandoned(self.folder / "runs")
+        long: dict[str, bool] = {}
+        for traced in (False, True):
+            keys = [key for key in todo if self.traced[key] is traced]
+            found = compile_for([self.scenarios[key] for key in keys], traced)
+            long |= dict(zip(keys, found, strict=True))
+        specs = [
+            (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo
+        ]
+        task = _task(str((self.folder / "runs").resolve()), specs)
+        # A partition a run, so a task a run; the specifications travel with the task's code.
+        numbers = spark.range(0, len(todo), 1, len(todo))
+        results = numbers.mapInArrow(task, "key string, error string")
+
+        def failed() -> dict[str, str]:
+            return {row.key: row.error for row in results.where("error is not null").collect()}
+
+        return _watched(spark, failed, lambda: progress(len(todo) - len(self.unfinished())))
+
+    def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
+        """Audit, on Spark, the traces that have not been; why some could not be, by key.
+
+        A task reads a run's rows in their order and says that it is clean; what is left is looked at closely.
+        """
+        todo = self.unjudged()
+        if not todo:
+            return {}
+        refuse_unshared(spark, self.folder)
+        before = len(todo)
+        checks = _checks(str((self.folder / "runs").resolve()), todo)
+        numbers = spark.range(0, len(todo), 1, len(todo))
+        _watched(
+            spark,
+            lambda: numbers.mapInArrow(checks, "key string, error string").count(),
+            lambda: progress(before - len(self.unjudged())),
+        )
+        todo = self.unjudged()
+        if not todo:
+            return {}
+        wanted = F.broadcast(spark.createDataFrame([(key,) for key in todo], "run string"))
+        runs = spark_path(self.folder / "runs")
+        events = read_events(spark, runs).join(wanted, "run", "left_semi")
+        audited = audit(events, read_members(spark, runs), strict=False)
+        verdicts, errors = dict(audited.by_run()), audited.errors()
+        audited.release()
+        for done, key in enumerate(todo, start=before - len(todo) + 1):
+            if key not in errors:
+                # A run in which nothing happened has no rows, so Spark says nothing of it.
+                verdict = verdicts.get(key) or Verdict.spotless(self.scenarios[key].peers, 0, 0)
+                write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
+            progress(done)
+        return errors
+
+    def errors(self) -> dict[str, str]:
+        """What stopped the runs that failed, by key."""
+        failed = [key for key in self.scenarios if self._has(key, _ERROR)]
+        return {key: (self.run_folder(key) / _ERROR).read_text() for key in failed}
+
+    def runs(self) -> Iterator[tuple[str, Run, Verdict | None]]:
+        """Every finished run with its verdict, in the order of the scenarios."""
+        for key in self.scenarios:
+            if not self._has(key, _RUN):
+                continue
+            folder = self.run_folder(key)
+            verdict = _read(folder / _VERDICT, Verdict) if self._has(key, _VERDICT) else None
+            yield key, _read(folder / _RUN, Run), verdict
+
+
+def _watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
+    """What Spark works out, looking at it now and then; an interruption cancels it."""
+    pool = ThreadPoolExecutor(1)
+    job = pool.submit(work)
+    with uninterrupted() as interrupted:
+        while not job.done() and not interrupted:
+            wait([job], _POLL_SECONDS)
+            look()
+    pool.shutdown(wait=False)
+    if interrupted:
+        cancel_jobs(spark)
+        raise KeyboardInterrupt
+    return job.result()
+
+
+def _read(file: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({error}); delete it and run the sweep again") from error
+
+
+def _task(
+    runs: str, specs: list[tuple[str, bool, bool]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            made = [_run(Path(runs), *specs[number]) for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_pylist(made, schema=_OUTCOME)
+
+    return task
+
+
+def _checks(runs: str, keys: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            done = [_check(Path(runs) / keys[number]) for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_pylist(done, schema=_OUTCOME)
+
+    return task
+
+
+def _check(folder: Path) -> dict[str, str | None]:
+    """Leave a verdict on a run that is clean."""
+    try:
+        found = clean_verdict(trace_files(folder), folder.name, members_of(metas(folder))[folder.name])
+    except InputError:
+        found = None  # the audit says what is wrong
+    if found is not None:
+        write_whole(folder / _VERDICT, msgspec.json.encode(found))
+    return {"key": folder.name, "error": None}
+
+
+def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
+    """One run, made in a folder of its own attempt and put in place when it is whole."""
+    scenario = msgspec.json.decode(text, type=Scenario)
+    key = scenario.key()
+    aside = runs / f".{key}.{uuid.uuid4().hex}"
+    aside.mkdir(parents=True)
+    try:
+        start = time.process_time()
+        if traced:
+            metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario))
+        else:
+            metrics = simulate(scenario, long=long)
+        run = Run(scenario, metrics, time.process_time() - start)
+        write_whole(aside / _RUN, msgspec.json.encode(run))
+    except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
+        known = isinstance(error, AntecedeError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        _empty(aside)
+        write_whole(aside / _ERROR, reason.encode())
+        _put_in_place(aside, runs / key)
+        return {"key": key, "error": reason}
+    _put_in_place(aside, runs / key)
+    return {"key": key, "error": None}
+
+
+def _small(scenario: Scenario) -> bool:
+    """Whether a trace is one that people look at, and not only auditors."""
+    return scenario.messages_expected() * scenario.peers <= _LOOKED_AT
+
+
+def _put_in_place(aside: Path, place: Path) -> None:
+    """Whichever attempt comes last stays: attempts at one run leave the same bytes."""
+    older = aside.with_name(f"{aside.name}.older")
+    while True:
+        try:
+            aside.rename(place)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        # Another attempt may be moving the same folder out of the way at this moment.
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(older)
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _clear_abandoned(runs: Path) -> None:
+    """Attempts that nobody has touched for an hour were killed."""
+    for aside in runs.glob(".*.*"):
+        with contextlib.suppress(OSError):
+            if time.time() - aside.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(aside)

@@ -1,0 +1,149 @@
+"""The report of a sweep: its table, control bytes against group size, and one run drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antecede import __version__
+from antecede.causality import Verdict
+from antecede.report.charts import Series, line_chart
+from antecede.report.page import Section, figure, page, table
+from antecede.report.spacetime import excerpt, spacetime
+from antecede.trace.explain import RunEvents
+
+
+def columns(summary: pa.Table) -> list[str]:
+    """The heading of the table, for a page or a terminal."""
+    measures = ["runs", "deliveries", "wire B", "paper B", "held", "wait", "violations"]
+    return ["protocol", "peers", *settings(summary), *measures]
+
+
+def cells(summary: pa.Table) -> list[list[str]]:
+    """The rows of the table as people read them."""
+    return [
+        [
+            row["protocol"],
+            f"{row['peers']:,}",
+            *(str(row[name]) for name in settings(summary)),
+            *_measures(row),
+        ]
+        for row in summary.to_pylist()
+    ]
+
+
+def _measures(row: dict[str, Any]) -> list[str]:
+    found = f"{faults([row]):,}" if row["audited_runs"] else "not audited"
+    if 0 < row["audited_runs"] < row["runs"]:
+        found += f" in {row['audited_runs']:,}"
+    return [
+        f"{row['runs']:,}",
+        f"{row['deliveries']:,}",
+        f"{row['control_bytes_mean']:.1f}",
+        f"{row['paper_bytes_mean']:.1f}",
+        f"{row['held'] / row['deliveries']:.1%}" if row["deliveries"] else "–",
+        f"{row['hold_mean_ns'] / 1e6:.0f} ms",
+        found,
+    ]
+
+
+def settings(summary: pa.Table) -> list[str]:
+    """The columns that tell one setting from another, besides the protocol and the peers."""
+    names: list[str] = summary.column_names
+    return names[2 : names.index("runs")]
+
+
+def faults(rows: Sequence[dict[str, Any]]) -> int:
+    """Everything that an audit found wrong."""
+    return sum(row[name] or 0 for row in rows for name in Verdict.FAULTS)
+
+
+def lead(summary: pa.Table, failed: int = 0) -> str:
+    """The first line: how much was audited, and what was found."""
+    rows = summary.to_pylist()
+    runs = sum(row["runs"] for row in rows)
+    audited = sum(row["audited"] or 0 for row in rows)
+    made = f"{runs:,} run{'' if runs == 1 else 's'}" + (f" ({failed:,} more failed)" if failed else "")
+    if not audited:
+        return f"{made}; nothing was audited."
+    found = f"{faults(rows):,} violations" if faults(rows) else "every one after its causes"
+    others = runs - sum(row["audited_runs"] for row in rows)
+    untraced = f" {others:,} runs left figures only and were not audited." if others else ""
+    return f"{made}, {audited:,} deliveries audited on Spark: {found}.{untraced}"
+
+
+def sweep_page(
+    summary: pa.Table,
+    example: Sequence[dict[str, Any]] | None,
+    title: str,
+    failed: Mapping[str, str] | None = None,
+) -> str:
+    """The report as HTML. `example` holds the events of one run to be drawn, `failed` errors by run."""
+    extra = settings(summary)
+    rows = summary.to_pylist()
+    charts = (
+        figure(
+            _chart(rows, extra, "control_bytes_mean"),
+            "Bytes on our wire that are not payload, the message's identity included.",
+        ),
+        figure(
+            _chart(rows, extra, "paper_bytes_mean"),
+            "The same messages, counted as the papers count: 4 bytes a clock entry, 8 a dependency.",
+        ),
+    )
+    sections = [
+        Section(
+            "What causal order costs",
+            "Control bytes a message against the size of the group. A vector clock names every "
+            "peer on every message; immediate dependencies name only what nothing else implies.",
+            f'<div class="panels">{"".join(charts)}</div>',
+        ),
+        *([_example(example)] if example else []),
+        Section(
+            "Every setting",
+            "Means over seeds. Wire and paper B: bytes of control information a message, as we send it and "
+            "as the papers count it. Held: deliveries that had to wait for a cause, and how long.",
+            table(columns(summary), cells(summary)),
+        ),
+    ]
+    if failed:
+        errors = [[run, error] for run, error in failed.items()]
+        text = "They are no part of the figures above; the same command tries them again."
+        sections.append(Section(f"Runs that failed: {len(failed):,}", text, table(["run", "error"], errors)))
+    return page(title, lead(summary, len(failed or ())), sections, f"Antecede {__version__}")
+
+
+def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -> str:
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in sorted(rows, key=lambda row: row["peers"]):
+        name = ", ".join([row["protocol"], *(f"{name} {row[name]}" for name in extra)])
+        lines.setdefault(name, []).append((row["peers"], row[measure]))
+    series = [Series(name, points) for name, points in lines.items()]
+    return line_chart(series, "peers", "bytes a message", f"{measure} against peers, a line a protocol")
+
+
+def _example(run: Sequence[dict[str, Any]]) -> Section:
+    events, waits = excerpt(run, RunEvents(run).waits())
+    wait = waits[0] if waits else None
+    what = "One small run" if len(events) == len(run) else "A few messages of one run"
+    text = f"{what}, drawn from its trace. Rest the pointer on anything to read it."
+    if wait and wait.cause:
+        text = (
+            f"{what}, drawn from its trace: {wait.message} reaches {wait.process} before its "
+            f"cause {wait.cause} does, so it is held (thick bar) until {wait.cause} has been "
+            "delivered. Rest the pointer on anything to read it."
+        )
+    caption = (
+        "Ringed dots are sends, solid dots deliveries; arrows end where a packet arrives. Bars are "
+        "messages that wait at a process for a cause; the longest wait is the bright one."
+    )
+    return Section("A message waits for its cause", text, figure(spacetime(events, waits, text), caption))
+
+
+def example_events(folder: Path) -> list[dict[str, Any]]:
+    """The events of a small trace, for drawing."""
+    return [row for part in sorted(folder.glob("*.parquet")) for row in pq.read_table(part).to_pylist()]

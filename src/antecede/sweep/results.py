@@ -1,0 +1,71 @@
+"""The tables of a sweep: a row a run, and the runs that differ only by their seed taken together."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antecede.audit.core import COUNTS
+from antecede.errors import InputError
+from antecede.sim.metrics import Metrics
+from antecede.sim.scenario import Scenario
+from antecede.sweep.on_spark import Sweep
+
+RESULTS, SUMMARY = "results.parquet", "summary.parquet"
+
+_METRICS = Metrics.__struct_fields__
+_VERDICT = tuple(name for name in COUNTS if name not in (*_METRICS, "processes"))
+_FIELDS = Scenario.__struct_fields__
+
+
+def write_results(sweep: Sweep) -> pa.Table:
+    """Write both tables into the sweep's folder; the summary is given back."""
+    rows = [
+        {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
+        | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
+        | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent", "probes")}
+        | {"measured": _as_json(run.metrics.measured)}
+        | {name: getattr(verdict, name, None) for name in _VERDICT}
+        | {"audited": getattr(verdict, "deliveries", None)}
+        for key, run, verdict in sweep.runs()
+    ]
+    if not rows:
+        raise InputError(f"{sweep.folder} has no finished run to report")
+    results = pa.Table.from_pylist(rows)
+    summary = summarise(results)
+    for name, table in ((RESULTS, results), (SUMMARY, summary)):
+        aside = sweep.folder / f".{name}.writing"
+        pq.write_table(table, aside)
+        aside.rename(sweep.folder / name)
+    return summary
+
+
+def _as_json(value: object) -> str | None:
+    """What has a shape of its own, in one column of text."""
+    return msgspec.json.encode(value, order="sorted").decode() if value else None
+
+
+def _in_words(groups: dict[str, tuple[int, ...]] | None) -> str:
+    return "; ".join(f"{name}: {' '.join(map(str, peers))}" for name, peers in (groups or {}).items())
+
+
+def summarise(results: pa.Table) -> pa.Table:
+    """A row for each setting: means over its runs, sums of what was audited."""
+    settings = ["protocol", "peers", *_varying(results)]
+    measures = {"runs": ("run", "count"), "audited_runs": ("audited", "count")}
+    for name in ("messages", "deliveries", "audited", "held", "stuck", *_VERDICT):
+        measures[name] = (name, "sum")
+    for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns"):
+        measures[name] = (name, "mean")
+    measures["control_bytes_max"] = ("control_bytes_max", "max")
+    grouped = results.group_by(settings, use_threads=False).aggregate(list(measures.values()))
+    columns = {name: grouped.column(name) for name in settings}
+    columns |= {name: grouped.column("_".join(how)) for name, how in measures.items()}
+    return pa.table(columns)
+
+
+def _varying(results: pa.Table) -> list[str]:
+    """The fields, besides the protocol, its size and the seed, in which the runs differ."""
+    plain = [name for name in _FIELDS if name not in ("protocol", "peers", "seed")]
+    return [name for name in plain if len({str(v) for v in results.column(name).to_pylist()}) > 1]

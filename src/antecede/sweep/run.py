@@ -1,0 +1,116 @@
+"""From scenarios to a report: simulate, audit, tabulate, draw; skipping whatever is done already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from antecede.errors import InputError
+from antecede.sim.scenario import Scenario
+from antecede.spark.session import connect
+from antecede.sweep.on_spark import Sweep
+from antecede.sweep.page import example_events, faults, sweep_page
+from antecede.sweep.results import RESULTS, SUMMARY, write_results
+from antecede.trace.writer import write_whole
+
+REPORT = "report.html"
+_DRAWABLE = 20_000
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is finished, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study left: its table, and the errors of runs that failed."""
+
+    summary: pa.Table
+    failed: dict[str, str]
+    skipped: int
+
+    @property
+    def fine(self) -> bool:
+        """Every run finished with nothing held, and no audit found anything."""
+        stuck = sum(self.summary.column("stuck").to_pylist())
+        return not (self.failed or stuck or faults(self.summary.to_pylist()))
+
+
+def run_study(
+    folder: Path,
+    scenarios: Sequence[Scenario],
+    *,
+    master: str | None = None,
+    traced: Callable[[Scenario], bool] = lambda _: True,
+    progress: Progress = lambda *_: None,
+) -> Outcome:
+    """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a sweep goes into a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep = Sweep(folder, scenarios, traced=traced)
+    total = len(sweep.scenarios)
+    todo = len(sweep.unfinished())
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        if todo or sweep.unjudged():
+            progress("starting Spark", 0, 0)
+            foreign = any(":" in each.protocol for each in scenarios)
+            where = [Path.cwd()] if foreign else []
+            spark: SparkSession = stack.enter_context(connect(master, where))
+            done = total - todo
+            progress("simulating", done, total)
+            failed = sweep.simulate(spark, lambda now: progress("simulating", done + now, total))
+            unjudged = len(sweep.unjudged())
+            if unjudged:
+                progress("auditing", total - unjudged, total)
+                failed |= sweep.judge(spark, lambda now: progress("auditing", total - unjudged + now, total))
+    if not any(True for _ in sweep.runs()) and failed:
+        key, error = next(iter(failed.items()))
+        raise InputError(f"all runs failed; the first, {key}: {error}")
+    return Outcome(write_results(sweep), failed, total - todo)
+
+
+def write_report(
+    folder: Path, title: str, example: str | None = None, failed: Mapping[str, str] | None = None
+) -> Path:
+    """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found.
+
+    `failed` are the errors of runs that did not finish; without it they are looked for.
+    """
+    if not (folder / SUMMARY).exists():
+        raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
+    summary = _read_table(folder / SUMMARY)
+    drawn = example or _small_run(folder)
+    events = example_events(folder / "runs" / drawn) if drawn else None
+    html = sweep_page(summary, events, title, _errors(folder) if failed is None else failed)
+    write_whole(folder / REPORT, html.encode())
+    return folder / REPORT
+
+
+def _errors(folder: Path) -> dict[str, str]:
+    return {file.parent.name: file.read_text() for file in sorted(folder.glob("runs/*/error.txt"))}
+
+
+def _read_table(file: Path) -> pa.Table:
+    try:
+        return pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is damaged or not there; run the sweep again to make it anew") from error
+
+
+def _small_run(folder: Path) -> str | None:
+    """The traced run with the fewest deliveries in which something was held, if one can be drawn."""
+    rows = _read_table(folder / RESULTS).select(["run", "deliveries", "held"]).to_pylist()
+    small = [
+        row
+        for row in rows
+        if row["held"] > 0 and row["deliveries"] <= _DRAWABLE
+        and list((folder / "runs" / row["run"]).glob("*.parquet"))
+    ]  # fmt: skip
+    return min(small, key=lambda row: (row["deliveries"], row["run"]))["run"] if small else None

@@ -1,0 +1,146 @@
+"""A run that several workers judge together is judged as one worker judges it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antecede.audit import distributed_steps as parcels
+from antecede.audit.distributed_steps import CODED, PARCEL, Plan
+from antecede.audit.encoding import Coded, coded
+from antecede.audit.passes import COUNTED, SEND, Root, settle
+from random_executions import any_execution, as_rows
+
+Work = Callable[[Any], Iterator[pa.RecordBatch]]
+
+
+def plan_of(source: random.Random, log: Coded) -> Plan:
+    return Plan(
+        run="r",
+        first=log.streams.first,
+        origin=log.streams.origin,
+        audience=np.arange(len(log.streams.origin)),
+        audiences=log.streams.audience.T,
+        blocks=source.randrange(1, len(log.names) + 1),
+        began=0,
+        stretch=1,
+        lowest=0,
+        width=source.choice((1, 3, 7, 1 << 20)),
+    )
+
+
+def rows_of(source: random.Random, log: Coded) -> list[pa.RecordBatch]:
+    """The log's rows in numbers, in any order, in batches."""
+    rows = log.rows
+    sends = rows.kind == SEND
+    table = pa.table(
+        [
+            np.repeat(rows.place, np.diff(rows.start)).astype(np.int32),
+            np.arange(len(rows.kind)),
+            np.where(sends, -2 - rows.message, rows.message),
+            rows.time.astype(np.int64),
+        ],
+        schema=CODED,
+    )
+    order = list(range(len(table)))
+    if source.random() < 0.5:
+        source.shuffle(order)
+    batches: list[pa.RecordBatch] = table.take(order).to_batches(max_chunksize=source.randrange(1, 50))
+    return batches
+
+
+def on_blocks(plan: Plan, work: Work, *given: pa.Table) -> pa.Table:
+    """What Spark does: every block's parcels in order, a block after the other, one that says hello first."""
+    every = pa.concat_tables(given)
+    found = []
+    for block in range(plan.blocks):
+        hello = pa.table([[block], [parcels.HELLO], [0], [0], [0], [b""]], schema=PARCEL)
+        mine = every.filter(pc.equal(every.column("block"), block))
+        mine = pa.concat_tables([hello, mine]).sort_by([("part", "ascending"), ("number", "ascending")])
+        found += list(work(mine.to_batches(max_chunksize=5)))
+    return pa.Table.from_batches(found, schema=PARCEL)
+
+
+def to_every_block(plan: Plan, table: pa.Table) -> pa.Table:
+    copies = [np.full(len(table), block, np.int32) for block in range(plan.blocks)]
+    return pa.concat_tables([table.set_column(0, PARCEL.field("block"), pa.array(copy)) for copy in copies])
+
+
+def part(table: pa.Table, *which: int) -> pa.Table:
+    return table.filter(pc.is_in(table.column("part"), pa.array(which, pa.int64())))
+
+
+def judged(
+    plan: Plan, batches: list[pa.RecordBatch], most: int
+) -> tuple[np.ndarray, list[Root], int, list[Any]]:
+    """All jobs in turn."""
+    rows = pa.Table.from_batches(list(parcels.pack(plan)(batches)), schema=PARCEL)
+    gathered = on_blocks(plan, parcels.gather_block(plan), rows)
+    barred = PARCEL.empty_table()
+    impossible = 0
+    for _ in range(2):
+        had = part(gathered, parcels.VECTOR)
+        closed = pa.Table.from_batches(list(parcels.close_all(plan)(had.to_batches())), schema=PARCEL)
+        pasts = to_every_block(plan, pa.concat_tables([had, part(closed, parcels.CLOSED)]))
+        if impossible or not sum(part(closed, parcels.CYCLIC).column("number").to_pylist()):
+            break
+        barred = on_blocks(plan, parcels.bar_block(plan), rows, pasts)
+        impossible = sum(barred.column("previous").to_pylist())
+        gathered = on_blocks(plan, parcels.gather_block(plan), rows, barred)
+    known = gathered.filter(pc.not_equal(gathered.column("part"), parcels.VECTOR))
+    counted = on_blocks(plan, parcels.count_block(plan, most), rows, known, pasts)
+    counts, roots = np.zeros((plan.processes, COUNTED), np.int64), []
+    for row in part(counted, parcels.COUNTS, parcels.ROOTS).to_pylist():
+        figures = np.frombuffer(row["payload"], np.int64)
+        if row["part"] == parcels.COUNTS:
+            counts[row["number"]] = figures
+        else:
+            roots += [Root(*root) for root in figures.reshape(-1, len(Root._fields)).tolist()]
+    return counts, roots, impossible, [had, barred]
+
+
+@given(st.integers(0, 1 << 60))
+def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
+    source = random.Random(seed)
+    log = coded(*as_rows(source, any_execution(source)))
+    if not len(log.rows.kind):
+        return
+    vectors = np.zeros((log.streams.messages, len(log.streams.origin)), np.int32)
+    whole = settle(log.rows, log.streams, vectors, 1_000)
+    plan = plan_of(source, log)
+    counts, roots, impossible, known = judged(plan, rows_of(source, log), 1_000)
+    assert (counts == whole.state.counts).all()
+    assert impossible == whole.impossible
+    assert sorted(roots) == sorted(whole.roots)
+    process = np.repeat(log.rows.place, np.diff(log.rows.start))
+    having = [
+        (0, parcels.PATH, number, int(row), int(process[row]), b"")
+        for number, root in enumerate(roots)
+        for row in np.flatnonzero(log.rows.message == root.cause)
+    ]
+    named = [dict(zip(PARCEL.names, each, strict=True)) for each in having]
+    told = pa.Table.from_pylist(named, schema=PARCEL)
+    batches = pa.concat_tables([told, *known]).to_batches()
+    for row in pa.Table.from_batches(list(parcels.paths(plan, roots)(batches)), schema=PARCEL).to_pylist():
+        path = np.frombuffer(row["payload"], np.int64)
+        root = roots[row["number"]]
+        shortest = whole.paths[whole.roots.index(root)]
+        assert [len(path), path[0], path[-1]] == [len(shortest), root.cause, root.effect]
+
+
+def test_two_events_with_one_index_are_told_with_their_process() -> None:
+    source = random.Random(1)
+    log = coded(*as_rows(source, any_execution(source)))
+    plan = plan_of(source, log)
+    batches = rows_of(source, log)
+    rows = pa.Table.from_batches(list(parcels.pack(plan)([*batches, batches[0].slice(0, 1)])), schema=PARCEL)
+    found = part(on_blocks(plan, parcels.gather_block(plan), rows), parcels.ERROR).to_pylist()
+    (told,) = [(row["number"], row["index"]) for row in found]
+    assert told == (batches[0].column("rank")[0].as_py(), batches[0].column("index")[0].as_py())

@@ -1,0 +1,311 @@
+"""Whatever bytes another member sends: a RemoteError or a message, and the member goes on and comes back."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from core_group import LIVE, Group, Peer, roster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antecede.causality.bit_window import Bits
+from antecede.live.core import Core
+from antecede.live.envelope import opened, unwrap, wrap
+from antecede.live.transport import frames
+from antecede.protocols.base import RemoteError
+from antecede.protocols.flat import Run
+from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.freescale import Freescale
+from antecede.protocols.freescale_packets import Across
+from antecede.protocols.mbcp import Mbcp
+
+DEEP = b"\x91" * 3_000
+NUMBERS = [
+    -(1 << 63),
+    -1,
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    1_000_000,
+    1_000_002,
+    1 << 31,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+]
+numbers = st.sampled_from(NUMBERS)
+ENVELOPES = [
+    b"", b"\xc1", DEEP, b"\x95\x00\xc2\xc0\xc4\x00" + DEEP, b"\x94\x02\xc3\x80\xc4\x01[",
+    msgspec.msgpack.encode((1, True, {0: 1, 1: -1, 99: 5}, b"\xff")),
+    msgspec.msgpack.encode((2, True, {0: (1 << 64) - 1}, b"[" * 3_000)),
+    msgspec.msgpack.encode((-7, False, None, b"?")),
+]  # fmt: skip
+values: st.SearchStrategy[Any] = st.one_of(
+    numbers, st.binary(max_size=5), st.sampled_from(ENVELOPES), st.none(), st.booleans(), st.text(max_size=3),
+    st.just([]), st.just({}), st.dictionaries(numbers, numbers, max_size=3), st.lists(numbers, max_size=4),
+)  # fmt: skip
+spans = st.lists(st.tuples(numbers, numbers, numbers), max_size=3)
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, data: bytes) -> bytes:
+    """A packet with something changed: a part of what it says, or any of its bytes."""
+    how = draw(st.integers(0, 7))
+    if how == 0:
+        return draw(st.binary(max_size=40))
+    if how == 1:
+        at = draw(st.integers(0, len(data) - 1))
+        return data[:at] + draw(st.binary(max_size=3)) + data[at + draw(st.integers(0, 3)) :]
+    if how == 2:
+        return data[:2] + DEEP
+    packet = msgspec.msgpack.decode(data)
+    for _ in range(draw(st.integers(1, 3))):
+        spoil(draw, packet)
+    return msgspec.msgpack.encode(packet)
+
+
+def spoil(draw: st.DrawFn, part: Any) -> None:
+    """Change one place in a list of lists and maps, at any depth."""
+    places = list(range(len(part))) if isinstance(part, list) else list(part)
+    if not places:
+        return
+    place = draw(st.sampled_from(places))
+    inner = part[place]
+    if isinstance(inner, list | dict) and inner and draw(st.booleans()):
+        spoil(draw, inner)
+    elif isinstance(part, dict) and draw(st.booleans()):
+        part[draw(numbers)] = part.pop(place)
+    elif isinstance(part, list) and draw(st.integers(0, 9)) == 0:
+        part.append(inner)
+    else:
+        part[place] = draw(values)
+
+
+def state(core: Core) -> list[object]:
+    """All that a crash must not change, once it is written."""
+    windows = [window.to_bytes() for window in core.progress.arrived]
+    return [core.protocol.save(), core.causes, core.sent, core.seen, windows, core.popped, list(core.hand)]
+
+
+def account(core: Core) -> list[object]:
+    progress = core.progress
+    return [progress.unstable_bytes, progress.unread_bytes, [sorted(kept) for kept in progress.kept]]
+
+
+def restarted(peer: Peer) -> None:
+    """It comes back as it was; what is popped and not given may be popped again, so it is given first."""
+    peer.flush()
+    if peer.in_hand is None and peer.core.hand:
+        peer.take(0)
+    before = state(peer.core)
+    peer.kill()
+    peer.revive()
+    assert state(peer.core) == before
+
+
+@pytest.mark.parametrize("protocol", LIVE)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_hostile_bytes_are_refused_and_the_member_goes_on_and_comes_back(
+    protocol: str, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(2, 6))
+    with tempfile.TemporaryDirectory() as folder:
+        group = Group(roster(protocol, size, data.draw(st.integers(0, 3**6)), ack_every=1), Path(folder))
+        try:
+            attack(group, data)
+        finally:
+            group.close()
+
+
+def attack(group: Group, data: st.DataObject) -> None:
+    for rank in range(len(group.peers)):
+        group.say(rank)
+    for _ in range(2):
+        for peer in group.peers:
+            peer.flush()
+            peer.take(group.now)
+        for way in group.ways():
+            group.carry(*way)
+        group.say(0)
+        group.say(0)
+    victim = group.peers[data.draw(st.integers(0, len(group.peers) - 1), label="victim")]
+    core = victim.core
+    real = [
+        packet
+        for peer in group.peers
+        for box in peer.core.outboxes.values()
+        for packet in box.packets.values()
+    ]
+    accepted = False
+    for _ in range(data.draw(st.integers(1, 6))):
+        link = data.draw(st.sampled_from(core.partners))
+        packet = data.draw(spoiled(data.draw(st.sampled_from(real))))
+        before, rows = [*state(core), *account(core)], len(core._unwritten)
+        number = core.seen[link] + 1
+        try:
+            matched = data.draw(st.integers(0, 4))
+            match matched:
+                case 0:
+                    accepted = bool(core.handed(packet, group.now)) or accepted
+                case 1:
+                    core.progress.found(data.draw(spans))
+                case 2:
+                    told = data.draw(st.dictionaries(numbers, st.dictionaries(numbers, numbers, max_size=3)))
+                    accepted = True
+                    core.progress.learn(link, told)
+                case _:
+                    accepted = core.receive(link, number, packet, group.now) or accepted
+                    assert core.seen[link] == number
+        except RemoteError:
+            assert [*state(core), *account(core)] == before or matched == 2
+            assert len(core._unwritten) - rows in (0, 1)
+        if data.draw(st.booleans()):
+            victim.take(group.now)
+    restarted(victim)
+    while victim.take(group.now):
+        pass
+    group.say(victim.rank)
+    restarted(victim)
+    if not accepted:
+        for partner in victim.core.partners:
+            group.cut(victim.rank, partner)
+        group.settle()
+        assert group.judged().verdict.missing == 0
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_whatever_bytes_come_a_frame_or_a_remote_error_comes_out(data: st.DataObject) -> None:
+    real = [
+        frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", "s", "", 3), frames.Refusal("no"),
+        frames.Beat(), frames.Packets(1, [b"x"]), frames.Got(3), frames.Again(2), frames.Have({0: {1: 2}}),
+        frames.Want([(0, 1, 2)]), frames.Found([b"x"]),
+    ]  # fmt: skip
+    for frame in real:
+        assert frames.decode(frames.encode(frame)) == frame
+    try:
+        frame = frames.decode(data.draw(spoiled(frames.encode(data.draw(st.sampled_from(real))))))
+    except RemoteError:
+        return
+    assert frames.decode(frames.encode(frame)) == frame
+
+
+@given(payload=st.binary(max_size=60) | st.sampled_from(ENVELOPES))
+def test_any_payload_is_some_body(payload: bytes) -> None:
+    opened(unwrap(payload))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", DEEP, b"\x92\x01\xa1\xff", b"\x92\x05" + DEEP, b"\x92\x02\xdd\xff\xff\xff\xff"]
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteError):
+        frames.decode(data)
+
+
+def test_frames_that_are_too_long_are_refused_before_they_are_read() -> None:
+    assert frames.length(frames.MOST_BYTES.to_bytes(4, "big")) == frames.MOST_BYTES
+    with pytest.raises(RemoteError):
+        frames.length((frames.MOST_BYTES + 1).to_bytes(4, "big"))
+    assert frames.framed([b"ab", b""]) == b"\0\0\0\2ab\0\0\0\0"
+
+
+def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
+    """It is no number; a row of bits can still say it."""
+    group = Group(roster("freescale", 3, layout=3), tmp_path)
+    external = group.peers[2].core
+    assert group.roster.lines == ["m0", "m1 behind m0", "m2"]
+    packet = Across(b"", 0, 1, 1, 0, 0, {}, {}, Bits(0, b"\1"))
+    with pytest.raises(RemoteError):
+        external.receive(0, 1, Freescale.encode(packet), 1)
+    group.close()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [{1: {0: -1}}, {1: {7: 1}}, {1: {-1: 1}}, {-1: {0: 1}}, {7: {0: 1}}, {1: {0: 2}}],
+)
+def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
+    """Of members or origins that there are not, of what is to come."""
+    group = Group(roster("mbcp", 3), tmp_path)
+    group.say(0)
+    group.peers[0].flush()
+    with pytest.raises(RemoteError):
+        group.peers[0].core.progress.learn(1, rows)
+    group.close()
+
+
+@pytest.mark.parametrize(
+    "span", [(-1, 1, 1), (3, 1, 1), (0, 0, 1), (0, 2, 1), (0, 1, 1_001), (0, 1, 1 << 62)]
+)
+def test_spans_that_cannot_be_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
+    group = Group(roster("mbcp", 3), tmp_path)
+    with pytest.raises(RemoteError):
+        group.peers[0].core.progress.found([span])
+    assert group.peers[0].core.progress.found([(0, 1, 1_000)]) == []
+    group.close()
+
+
+def test_packets_that_skip_numbers_are_refused_and_those_that_came_are_not_taken_again(
+    tmp_path: Path,
+) -> None:
+    group = Group(roster("mbcp", 2), tmp_path)
+    group.say(0)
+    group.peers[0].flush()
+    group.say(0)
+    group.peers[0].flush()
+    first, second = group.peers[0].core.outboxes[1].packets.values()
+    core = group.peers[1].core
+    with pytest.raises(RemoteError, match="after packet 0"):
+        core.receive(0, 2, second, 1)
+    assert core.receive(0, 1, first, 1)
+    assert not core.receive(0, 1, second, 1)
+    assert not core.receive(0, 0, second, 1)
+    assert core.receive(0, 2, second, 1)
+    group.close()
+
+
+def test_a_run_of_which_some_came_before_is_kept_and_stored_with_what_was_new(tmp_path: Path) -> None:
+    """As a client in another language may send it."""
+    group = Group(roster("mbcp", 3), tmp_path)
+    bo = group.peers[1]
+    packet = Run([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
+    assert bo.core.handed(Mbcp.encode(packet.singles()[-1]), 1) == [(0, 3)]
+    assert bo.core.receive(0, 1, Mbcp.encode(packet), 1)
+    bo.flush(whole=True)
+    before = bo.core.progress.found([(0, 1, 3)])
+    bo.kill()
+    bo.revive()
+    assert sorted(bo.core.progress.found([(0, 1, 3)])) == sorted(before)
+    while bo.take(2):
+        pass
+    for member in (0, 2):
+        bo.core.progress.note(member, 0, 3)
+    assert account(bo.core) == [0, 0, [[], [], []]]
+    group.close()
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "pc"])
+def test_a_message_before_its_time_does_not_spoil_the_count_for_ever(protocol: str, tmp_path: Path) -> None:
+    """Where links alone keep the order, who breaks it is believed; what follows is still counted."""
+    group = Group(roster(protocol, 2), tmp_path)
+    bo = group.peers[1]
+    for number, seq in enumerate([2, 1, 3, 4], 1):
+        bo.core.receive(0, number, Flooding.encode(Flooded(wrap("x", False, None), 0, seq)), number)
+        bo.flush()
+        assert bo.take(number)
+    bo.core.progress.note(0, 0, 4)
+    assert bo.core.progress.known[1] == [4, 0]
+    assert account(bo.core) == [0, 0, [[], []]]
+    group.close()

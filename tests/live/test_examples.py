@@ -1,0 +1,187 @@
+"""The examples run as their docstrings say, and their copies agree whatever is done to them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import random
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from live_groups import run, same, together
+
+import antecede
+from antecede.live.group import Group
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _examples_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def shown(*words: str, given: str | None = None) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=60, input=given, cwd=EXAMPLES.parent
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_chat() -> None:
+    lines = shown("examples/chat.py")
+    assert lines[-1] == "-- everybody has heard everything"
+    at_cleo = [line for line in lines if line.startswith("cleo hears")]
+    assert at_cleo == [
+        "cleo hears ana:1: is anybody here?",
+        "cleo hears ana:2: shall we meet at eight?   (after cleo:1)",
+        "cleo hears bo:1: yes!   (after ana:2)",
+    ]
+
+
+def test_chat_in_two_processes(tmp_path: Path) -> None:
+    """Ana is called by Bo, so only she needs a port; each says a line and leaves when the other has it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store = ["--store", str(tmp_path / "ana.db")]
+    chat = [sys.executable, "examples/chat.py"]
+    ana = subprocess.Popen(
+        [*chat, "ana", "bo", "--listen", f":{port}", *store],
+        cwd=EXAMPLES.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with ana:
+        assert ana.stdin is not None
+        assert ana.stdout is not None
+        try:
+            ana.stdin.write("hello\n")
+            ana.stdin.flush()
+            assert shown("examples/chat.py", "bo", f"ana@127.0.0.1:{port}", given="hi\n")[0].startswith(
+                "bo hears ana:1"
+            )
+            assert ana.stdout.readline().startswith("ana hears bo:1: hi")
+        finally:
+            ana.kill()
+
+
+def test_counter() -> None:
+    assert shown("examples/counter.py") == [
+        "after 20 + 30 + 50 likes: ana 100, bo 100, cleo 100",
+        "ana resets, cleo is offline and adds 7: ana 0, cleo 107",
+        "cleo is back: ana 7, bo 7, cleo 7",
+    ]
+
+
+def test_todo() -> None:
+    lines = shown("examples/todo.py")
+    assert [line.split(maxsplit=1)[1] for line in lines[9:12]] == [
+        "[ ] oat milk; [ ] two loaves  or  [ ] rye bread; [x] tea"
+    ] * 3
+    assert [line.split(maxsplit=1)[1] for line in lines[-3:]] == [
+        "[ ] oat milk; [ ] two loaves of rye bread"
+    ] * 3
+
+
+@contextlib.asynccontextmanager
+async def copies(kind: Any) -> AsyncIterator[list[Any]]:
+    async with together("ana", "bo", "cleo") as groups:
+        made = [kind(group) for group in groups]
+        listening = [asyncio.create_task(each.listen()) for each in made]
+        yield made
+        await same(*groups)
+        for task in listening:
+            task.cancel()
+
+
+async def disturb(chance: random.Random, group: Group) -> None:
+    if chance.random() < 0.05:
+        group.go_offline(chance.random() / 5)
+    await asyncio.sleep(chance.random() / 200)
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 2**32))
+def test_counters_agree_whatever_is_done_at_once(seed: int) -> None:
+    counter = importlib.import_module("counter")
+    chance = random.Random(seed)
+
+    async def use(mine: Any) -> None:
+        for _ in range(25):
+            await (mine.reset() if chance.random() < 0.1 else mine.add(chance.randrange(-9, 10)))
+            await disturb(chance, mine.group)
+
+    async def test() -> None:
+        async with copies(counter.Counter) as counters:
+            await asyncio.gather(*map(use, counters))
+        first, *others = counters
+        assert [each.added for each in others] == [first.added] * 2
+        assert len({each.value for each in counters}) == 1
+
+    run(test())
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 2**32))
+def test_lists_agree_whatever_is_done_at_once(seed: int) -> None:
+    todo = importlib.import_module("todo")
+    chance = random.Random(seed)
+
+    async def use(mine: Any) -> None:
+        for number in range(25):
+            entries = sorted({each.entry for each in mine.versions.values()})
+            entry = chance.choice(entries) if entries else None
+            what = chance.choice(["add", "edit", "tick", "remove"])
+            if what == "add" or entry is None:
+                await mine.add(f"{mine.group.me}'s {number}")
+            elif what == "edit":
+                await mine.edit(entry, f"{mine.group.me}'s {number}")
+            else:
+                await getattr(mine, what)(entry)
+            await disturb(chance, mine.group)
+
+    async def test() -> None:
+        async with copies(todo.Todo) as lists:
+            await asyncio.gather(*map(use, lists))
+        first, *others = lists
+        assert [each.versions for each in others] == [first.versions] * 2
+        assert [each.lines() for each in others] == [first.lines()] * 2
+
+    run(test())
+
+
+def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
+    """As it stands, but for where the others are and who they are: Cleo alone, who is here, without keys."""
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(re.findall(r"\(examples/(\w+\.py)\)", readme))
+
+    async def test() -> None:
+        async with antecede.join("room", me="cleo", listen=":0", peers=["ana"]) as cleo:
+            here = program.replace("0.0.0.0:7000", ":0").replace("ana.db", str(tmp_path / "ana.db"))
+            here = here.replace(', keys="keys/ana"', "")
+            here = here.replace('"bo@bo.example:7000", ', "").replace("cleo.example:7000", str(cleo.address))
+            ana = await asyncio.create_subprocess_exec(sys.executable, "-uc", here, stdout=subprocess.PIPE)
+            try:
+                assert (await anext(cleo)).body == {"text": "shall we?"}
+                await cleo.broadcast("yes!")
+                assert ana.stdout is not None
+                assert await ana.stdout.readline() == b"cleo:1 yes! after ana:1\n"
+            finally:
+                ana.kill()
+                await ana.wait()
+
+    run(test())

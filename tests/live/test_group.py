@@ -1,0 +1,464 @@
+"""What a live group promises to an application: real sockets, real loops, nothing pretended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import Ear, Relay, run, same, together, until
+
+import antecede
+from antecede.causality import MessageId
+from antecede.errors import InputError
+from antecede.live.core import Batch
+from antecede.live.group import Group
+from antecede.live.messages import Id
+from antecede.live.settings import Rough
+from antecede.protocols.base import LocalError
+from antecede.protocols.catalog import PROTOCOLS
+
+BODIES: list[Any] = [
+    b"", b"\x00\xff" * 1000, "", "Grüße, 世界 🙂", "a\x00b", None, True, 0, -(2**70), 2**64, 0.1, [], {},
+    {"nested": [1, 2.5, None, {"deeper": ["ß", False]}], "": ""},
+]  # fmt: skip
+
+
+def test_bodies_come_back_as_they_went() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            for body in BODIES:
+                await ana.broadcast(body)
+            ear = Ear(bo)
+            await ear.has(len(BODIES))
+            assert [(type(body), body) for body in ear.said()] == [(type(body), body) for body in BODIES]
+            assert [each.id for each in ear.messages] == [Id("ana", n + 1) for n in range(len(BODIES))]
+            assert not any(each.redelivered for each in ear.messages)
+
+    run(test())
+
+
+@pytest.mark.parametrize("body", [{1, 2}.__iter__(), "\ud800", {"a": object()}])
+def test_what_is_no_message_is_refused_and_leaves_no_gap(body: Any) -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            with pytest.raises(InputError, match=r"^body: "):
+                await ana.broadcast(body)
+            assert (await ana.broadcast("fine")).seq == 1
+            assert (await anext(bo)).body == "fine"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["a" * 9_000_000, b"a" * 9_000_000, "€" * 6_000_000, {"a": "€" * 6_000_000}, bytearray(17_000_000)],
+)
+def test_a_body_that_no_link_could_carry_is_refused(body: Any) -> None:
+    """Whatever its type: once accepted it would be sent and refused for ever, and nothing after it arrive."""
+
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            with pytest.raises(InputError, match=r"^body: "):
+                await ana.broadcast(body)
+            await ana.broadcast("€" * 2_700_000)
+            assert len((await anext(bo)).body) == 2_700_000
+
+    run(test())
+
+
+def test_a_reply_comes_after_what_it_answers_and_names_it() -> None:
+    async def test() -> None:
+        async with together("ana", "bo", "cleo") as (ana, bo, cleo):
+            ear = Ear(cleo)
+            question = await ana.broadcast("shall we?")
+            heard = await anext(bo)
+            assert (heard.id, heard.origin, heard.seq, heard.causes) == (question, "ana", 1, ())
+            await bo.broadcast("yes!")
+            await bo.broadcast("at eight")
+            await ear.has(3)
+            assert [(str(each.id), [str(c) for c in each.causes]) for each in ear.messages] == [
+                ("ana:1", []),
+                ("bo:1", ["ana:1"]),
+                ("bo:2", ["bo:1"]),
+            ]
+            assert cleo.delivered() == {"ana": 1, "bo": 2, "cleo": 0}
+
+    run(test())
+
+
+async def _conversation(
+    groups: list[Group], count: int, seed: int
+) -> dict[str, list[tuple[Id, tuple[Id, ...]]]]:
+    """Everybody talks at random; what each has said or heard, in its order."""
+    seen: dict[str, list[tuple[Id, tuple[Id, ...]]]] = {group.me: [] for group in groups}
+    chance = random.Random(seed)
+
+    async def listen(group: Group) -> None:
+        async for message in group:
+            seen[group.me].append((message.id, message.causes))
+
+    async def talk(group: Group) -> None:
+        for _ in range(count):
+            await asyncio.sleep(chance.random() / 50)
+            seen[group.me].append((await group.broadcast("a word"), ()))
+
+    ears = [asyncio.create_task(listen(group)) for group in groups]
+    await asyncio.gather(*map(talk, groups))
+    await asyncio.gather(*(group.drain() for group in groups))
+    await same(*groups)
+    for ear in ears:
+        ear.cancel()
+    return seen
+
+
+def _check(seen: dict[str, list[tuple[Id, tuple[Id, ...]]]], each: int) -> None:
+    everything = {Id(name, number) for name in seen for number in range(1, each + 1)}
+    for me, mine in seen.items():
+        assert len(mine) == len(everything)
+        there: set[Id] = set()
+        for message, causes in mine:
+            assert there.issuperset(causes), f"{me} has {message} before {set(causes) - there}"
+            there.add(message)
+        assert there == everything
+
+
+LIVE = [name for name, kind in PROTOCOLS.items() if not kind.links.bounded and not kind.many_groups]
+
+
+@pytest.mark.parametrize("protocol", LIVE)
+def test_a_conversation_by_every_protocol(protocol: str) -> None:
+    """Over links that are slow, break and lose frames, each message once, and never before its causes."""
+
+    async def test() -> None:
+        rough = Rough(delay="0ms-30ms", cut_every="300ms", loss=0.02)
+        async with together("ana", "bo", "cleo", "dan", protocol=protocol, rough=rough) as groups:
+            _check(await _conversation(groups, 15, seed=1), 15)
+
+    run(test())
+
+
+def test_two_tasks_that_listen_are_refused() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            first = asyncio.create_task(anext(bo))
+            await asyncio.sleep(0)
+            with pytest.raises(LocalError, match="two tasks listen"):
+                await anext(bo)
+            await ana.broadcast("to the first")
+            assert (await first).body == "to the first"
+
+    run(test())
+
+
+def test_a_listener_that_gives_up_loses_nothing() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            heard = []
+            for number in range(50):
+                await ana.broadcast(number)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.0005 * (number % 5)):
+                        heard.append((await anext(bo)).body)
+            ear = Ear(bo)
+            await ear.has(50 - len(heard))
+            assert heard + ear.said() == list(range(50))
+
+    run(test())
+
+
+def test_drain_waits_for_everybody_and_accepts_nothing_more() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            await ana.broadcast("one")
+            draining = asyncio.create_task(ana.drain())
+            await until(lambda: ana.unstable_bytes and bo.connected)
+            with pytest.raises(LocalError, match="draining"):
+                await ana.broadcast("two")
+            assert not draining.done()
+            await anext(bo)
+            await draining
+            assert ana.unstable_bytes == 0
+
+    run(test())
+
+
+def test_who_leaves_tells_the_others_what_it_has() -> None:
+    """Or they would wait for ever to hear that it had their last words."""
+
+    async def leave(group: Group) -> None:
+        ear = Ear(group)
+        await group.broadcast("goodbye")
+        await ear.has(1)
+        await group.drain()
+        await group.aclose()
+
+    async def test() -> None:
+        for _ in range(20):
+            async with together("ana", "bo") as (ana, bo):
+                await asyncio.gather(leave(ana), leave(bo))
+
+    run(test())
+
+
+def test_closing_ends_listeners_and_watchers() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            ear = Ear(ana)
+            watcher = ana.events()
+            await ana.aclose()
+            await ana.aclose()
+            assert [message async for message in ana] == []
+            assert "store" not in [notice.kind async for notice in watcher]
+            assert [notice async for notice in ana.events()] == []
+            with pytest.raises(LocalError, match="closed"):
+                await ana.broadcast("too late")
+            with pytest.raises(LocalError, match="closed"):
+                await ana.drain()
+            assert ear.messages == []
+            await until(lambda: not bo.connected)
+
+    run(test())
+
+
+def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
+    async def test() -> None:
+        async with together("ana", "bo") as (ana, bo):
+            at_ana, at_bo = Ear(ana), Ear(bo)
+            await until(lambda: ana.connected and bo.connected)
+            for number in range(300):
+                if number % 100 == 50:
+                    bo.go_offline(0.1)
+                await ana.broadcast(number)
+                await bo.broadcast(number)
+            await at_ana.has(300)
+            await at_bo.has(300)
+            assert at_ana.said() == at_bo.said() == list(range(300))
+            assert at_ana.texts("lost")
+            await until(lambda: at_ana.notices[-1].kind == "joined")
+
+    run(test())
+
+
+def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Ana's message goes astray between her and Cleo; Bo's answer to it does not."""
+    caplog.set_level("INFO", "antecede.live")
+
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="cleo", listen=":0", peers=["ana", "bo"]) as cleo,
+            Relay(str(cleo.address)) as relay,
+            antecede.join("room", me="bo", listen=":0", peers=["ana", f"cleo@{cleo.address}"]) as bo,
+            antecede.join("room", me="ana", peers=[f"bo@{bo.address}", f"cleo@{relay.address}"]) as ana,
+        ):
+            ear = Ear(cleo)
+            await until(lambda: len(cleo.connected) == len(bo.connected) == 2)
+            relay.cut()
+            await until(lambda: cleo.connected == ("bo",))
+            assert cleo.waiting() == []
+            await ana.broadcast("shall we?")
+            await anext(bo)
+            await bo.broadcast("yes!")
+            await until(cleo.waiting)
+            (held,) = cleo.waiting()
+            assert (held.id, held.cause) == (Id("bo", 1), Id("ana", 1))
+            assert held.since == pytest.approx(time.time(), abs=10)
+            await until(lambda: not cleo.waiting() or cleo.waiting()[0].holders == ("ana", "bo"))
+            # Bo hands it on, though it is not his and Ana cannot.
+            await ear.has(2)
+            assert ear.said() == ["shall we?", "yes!"]
+            assert cleo.waiting() == []
+            assert "ana:1 to 1, asked of bo" in ear.texts("gap")
+            assert ear.texts("recovered") == ["ana:1 from bo"]
+            assert {each.member for each in ear.notices if each.kind in ("gap", "recovered")} == {"ana"}
+            # The link comes back, and what was handed on does not come a second time.
+            relay.mend()
+            await ana.broadcast("good")
+            await ear.has(3)
+            assert ear.said() == ["shall we?", "yes!", "good"]
+            astray = [record for record in caplog.records if "astray" in record.message]
+            assert [vars(each)["message_id"] for each in astray] == ["ana:1"]
+            about = [vars(astray[0])[name] for name in ("group", "member", "peer")]
+            assert about == ["room", "cleo", "bo"]
+
+    run(test())
+
+
+def test_what_reached_one_before_its_sender_was_gone_for_good_reaches_all() -> None:
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="cleo", listen=":0", peers=["ana", "bo"]) as cleo,
+            antecede.join("room", me="bo", listen=":0", peers=["ana", f"cleo@{cleo.address}"]) as bo,
+        ):
+            at_bo, at_cleo = Ear(bo), Ear(cleo)
+            nowhere = "127.0.0.1:1"
+            async with antecede.join("room", me="ana", peers=[f"bo@{bo.address}", f"cleo@{nowhere}"]) as ana:
+                for number in range(20):
+                    await ana.broadcast(number)
+                await at_bo.has(20)
+            await at_cleo.has(20)
+            assert at_bo.said() == at_cleo.said() == list(range(20))
+            assert len(at_cleo.texts("recovered")) == 20
+
+    run(test())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_said_to_nobody_takes_no_room(tmp_path: Path, stored: bool) -> None:
+    async def test() -> None:
+        options: dict[str, Any] = {"store": tmp_path / "store"} if stored else {}
+        async with antecede.join("room", me="ana", peers=[], limit=50, **options) as ana:
+            await asyncio.gather(*[ana.broadcast(b"." * 100) for _ in range(5)])
+            assert ana.delivered() == {"ana": 5}
+
+    run(test())
+
+
+def test_last_words_are_passed_on() -> None:
+    """Also without a store, and if there is no time between them and leaving."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            ear = Ear(ana)
+            async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo:
+                await until(lambda: ana.connected and bo.connected)
+                for number in range(100):
+                    await bo.broadcast(number)
+            await ear.has(100)
+
+    run(test())
+
+
+def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with together("ana", "bo", trace=tmp_path / "trace") as (ana, bo):
+            await until(lambda: ana.connected and bo.connected)
+            looked_after, written = 0, bo._core.written
+
+            def count(batch: Batch) -> None:
+                nonlocal looked_after
+                looked_after += 1
+                written(batch)
+
+            monkeypatch.setattr(bo._core, "written", count)
+            await until(lambda: looked_after)
+            message = await ana.broadcast("x")
+            await until(lambda: bo._core.progress.arrived[0].base)
+            assert bo._core.is_written(MessageId(0, message.seq))
+            assert (await anext(bo)).id == message
+
+    run(test())
+
+
+def test_at_the_limit_a_broadcast_waits_for_who_is_away() -> None:
+    async def test() -> None:
+        async with together("ana", "bo", "cleo", limit=20_000) as (ana, bo, cleo):
+            ears = [Ear(group) for group in (ana, bo, cleo)]
+            await until(lambda: len(ana.connected) == 2)
+            cleo.go_offline(1.5)
+            done = 0
+
+            async def talk() -> None:
+                nonlocal done
+                for number in range(60):
+                    await ana.broadcast(str(number) * 500)
+                    done += 1
+
+            talking = asyncio.create_task(talk())
+            await until(lambda: ears[0].texts("full"))
+            (full,) = [each for each in ears[0].notices if each.kind == "full"]
+            assert full.member == "cleo"
+            assert "cleo lags" in full.text
+            assert not cleo.connected
+            assert 0 < done < 60
+            with pytest.raises(TimeoutError):
+                await ana.broadcast("never", timeout=0.05)
+            assert ana.unstable_bytes < 25_000
+            await talking
+            await until(lambda: ears[0].texts("room"))
+            await ears[1].has(60)
+            await ears[2].has(60)
+            assert ears[1].said() == ears[2].said() == [str(number) * 500 for number in range(60)]
+
+    run(test())
+
+
+def test_who_has_not_listened_may_still_speak() -> None:
+    """The limit is for what others lack: nobody else could make that room."""
+
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="bo", listen=":0", peers=["ana"], limit=10_000) as bo,
+            antecede.join("room", me="ana", peers=[f"bo@{bo.address}"]) as ana,
+        ):
+            for number in range(30):
+                await ana.broadcast(str(number) * 1000)
+            await until(lambda: bo.unstable_bytes > 30_000)
+            async with asyncio.timeout(5):
+                await bo.broadcast("at last")
+
+    run(test())
+
+
+def test_a_member_that_answers_everything_is_not_stopped_by_what_it_has_not_read() -> None:
+    """One loop that listens and answers: it must not wait for room that only its own listening makes."""
+
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="cleo", listen=":0", peers=["ana", "bo"], limit=20_000) as cleo,
+            antecede.join(
+                "room", me="bo", listen=":0", peers=["ana", f"cleo@{cleo.address}"], limit=20_000
+            ) as bo,
+            antecede.join(
+                "room", me="ana", limit=20_000, peers=[f"bo@{bo.address}", f"cleo@{cleo.address}"]
+            ) as ana,
+        ):
+            for group in (bo, cleo):
+                for _ in range(15):
+                    await group.broadcast("x" * 1000)
+            await until(lambda: ana.unstable_bytes > 30_000)
+            answered = 0
+
+            async def answer() -> None:
+                nonlocal answered
+                async for _ in ana:
+                    await ana.broadcast("ok")
+                    answered += 1
+
+            answering, ears = asyncio.create_task(answer()), [Ear(bo), Ear(cleo)]
+            for ear in ears:
+                await ear.has(30 + 15)
+            assert answered == 30
+            answering.cancel()
+
+    run(test())
+
+
+def test_super_peer_phone_and_external_peer() -> None:
+    """The phone has no port: it calls its super peer by WebSocket, who carries everything to and fro."""
+
+    async def test() -> None:
+        common: dict[str, Any] = {"protocol": "freescale"}
+        async with (
+            antecede.join(
+                "room", me="sue", listen=":0", web=":0", peers=["phone behind sue", "eve"], **common
+            ) as sue,
+            antecede.join(
+                "room", me="eve", peers=[f"sue@{sue.address}", "phone behind sue"], **common
+            ) as eve,
+            antecede.join(
+                "room", me="phone", behind="sue", peers=[f"sue@{sue.web_address}", "eve"], **common
+            ) as phone,
+        ):
+            assert str(sue.web_address).startswith("ws://127.0.0.1:")
+            groups = [sue, eve, phone]
+            await until(lambda: set(sue.connected) == {"phone", "eve"})
+            assert eve.connected == phone.connected == ("sue",)
+            phone.go_offline(0.3)
+            _check(await _conversation(groups, 20, seed=2), 20)
+
+    run(test())

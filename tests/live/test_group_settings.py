@@ -1,0 +1,123 @@
+"""Settings that cannot be: one sentence that names the field, before anything is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import run, until
+
+import antecede
+from antecede.errors import InputError
+from antecede.live.settings import Member, Settings
+
+GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:7001"]}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"lissten": ":7000"}, "lissten"),
+        ({"listen": 7000}, "listen"),
+        ({"listen": "7000"}, "listen: '7000' is no address; write host:port"),
+        ({"listen": ":70000"}, "listen: ':70000' is no address"),
+        ({"web": "here"}, "web: 'here' is no address"),
+        ({"peers": ["bo@nowhere"]}, "peers: 'nowhere' is no address"),
+        ({"peers": ["bo@host:port"]}, "peers: 'host:port' is no address"),
+        ({"peers": [{"name": "bo", "at": "x"}]}, "peers: 'x' is no address"),
+        ({"peers": ["bo@ws://:80"]}, "peers: 'ws://:80' is no address; write ws://host:port"),
+        ({"peers": ["bo@ws://host:port"]}, "peers: 'ws://host:port' is no address"),
+        ({"peers": "bo"}, "peers"),
+        ({"peers": 5}, "peers"),
+        ({"peers": [5]}, "peers"),
+        ({"peers": [{"nam": "bo"}]}, "peers"),
+        ({"peers": ["bo", "bo@127.0.0.1:7001"]}, "peers: bo is named twice"),
+        ({"peers": ["ana"]}, "peers: ana is named twice"),
+        ({"peers": ["b o"]}, "'b o' is no name"),
+        ({"me": ""}, "'' is no name"),
+        ({"protocol": "hcg"}, "protocol: hcg needs promises about delays, which live groups do not have"),
+        ({"protocol": "multigroup"}, "protocol: multigroup needs several groups at once"),
+        ({"protocol": "nonsense"}, "nonsense"),
+        ({"behind": "bo"}, "ana is behind bo, but only freescale has super peers; this is mbcp"),
+        ({"behind": "sue", "protocol": "freescale"}, "ana is behind sue, who is not among the members"),
+        ({"limit": -1}, "limit"),
+        ({"limit": "much"}, "limit"),
+        ({"rough": {"delay": "soon"}}, "rough"),
+        ({"rough": {"cut_every": "0s"}}, "rough"),
+        ({"rough": {"loss": 2.0}}, "rough"),
+        ({"cls": 1}, "cls"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
+    async def test() -> None:
+        with pytest.raises(InputError) as refused:
+            async with antecede.join(**{**GOOD, **wrong}):
+                pass
+        assert said in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+    run(test())
+
+
+def test_a_file_with_a_wrong_key_is_named_with_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "ana.toml"
+    file.write_text('group = "room"\nme = "ana"\nlissten = ":7000"\n')
+    with pytest.raises(InputError, match=r"ana\.toml: .*lissten"):
+        Settings.load(file)
+    file.write_text('group = "room"\n')
+    with pytest.raises(InputError, match=r"ana\.toml: .*`me`"):
+        Settings.load(file)
+    file.write_text("group = room")
+    with pytest.raises(InputError, match=r"ana\.toml: "):
+        Settings.load(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"ana\.toml: not text"):
+        Settings.load(file)
+    with pytest.raises(InputError, match=r"eve\.toml: No such file"):
+        Settings.load(tmp_path / "eve.toml")
+
+
+def test_a_file_says_the_same_as_keywords(tmp_path: Path) -> None:
+    file = tmp_path / "ana.toml"
+    file.write_text(
+        'group = "room"\nme = "ana"\nstore = "ana.db"\npeers = ["bo@127.0.0.1:7001", { name = "cleo" }]\n'
+    )
+    peers = ["bo@127.0.0.1:7001", Member("cleo")]
+    same = Settings.of(group="room", me="ana", store=tmp_path / "ana.db", peers=peers)
+    assert Settings.load(file) == same
+
+
+def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path: Path) -> None:
+    async def test() -> None:
+        with socket.socket() as taken, socket.socket() as chosen:
+            for each in (taken, chosen):
+                each.bind(("127.0.0.1", 0))
+            taken.listen()
+            at, free = (each.getsockname()[1] for each in (taken, chosen))
+            chosen.close()
+            mine = {**GOOD, "store": tmp_path / "ana.db"}
+            with pytest.raises(InputError, match=rf"^listen: cannot listen at :{at}: "):
+                await antecede.join(**mine, listen=f":{at}")
+            with pytest.raises(InputError, match=rf"^web: cannot listen at :{at}: "):
+                await antecede.join(**mine, listen=f":{free}", web=f":{at}")
+            assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()][1:] == []
+            async with antecede.join(**mine, listen=f":{free}") as ana:
+                assert ana.address == f"127.0.0.1:{free}"
+
+    run(test())
+
+
+def test_a_host_that_no_name_can_be_is_only_a_member_that_is_away() -> None:
+    """What cannot be looked up today may be tomorrow; the member goes on calling."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"], plain=True) as ana:
+            (link,) = ana._links.links.values()
+            for _ in range(2):
+                link.reason = ""
+                await until(lambda: "no name of a host" in link.reason, "another call")
+
+    run(test())

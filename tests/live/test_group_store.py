@@ -1,0 +1,374 @@
+"""What a store promises: whatever is killed, full or broken, nothing that was accepted is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import Ear, lines, process, run, until
+
+import antecede
+from antecede.audit.run import audit_path
+from antecede.errors import InputError
+from antecede.live.group import Group
+from antecede.live.messages import Id
+from antecede.live.store.group_commit import StoreError
+
+
+def ana(folder: Path, **options: Any) -> dict[str, Any]:
+    """She has a store and is called by Bo."""
+    return {"group": "room", "me": "ana", "peers": ["bo"], "store": str(folder / "ana.db"), **options}
+
+
+def bo(folder: Path, at: Group | str, **options: Any) -> dict[str, Any]:
+    where = at if isinstance(at, str) else at.address
+    return {"group": "room", "me": "bo", "peers": [f"ana@{where}"], "store": str(folder / "bo.db"), **options}
+
+
+def test_what_was_accepted_outlives_its_sender(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with process(ana(tmp_path, listen=":0"), say=list(range(2000))) as made:
+            await lines(made, 30)
+            made.kill()
+        async with (
+            antecede.join(**ana(tmp_path, listen=":0")) as first,
+            antecede.join(**bo(tmp_path, first)) as second,
+        ):
+            accepted = first.delivered()["ana"]
+            assert accepted >= 30
+            last = await first.broadcast("and on")
+            assert last == Id("ana", accepted + 1)
+            ear = Ear(second)
+            await ear.has(accepted + 1)
+            assert ear.said() == [*range(accepted), "and on"]
+            assert [each.seq for each in ear.messages] == list(range(1, accepted + 2))
+            await first.drain()
+
+    run(test())
+
+
+@pytest.mark.parametrize("does", [("take", "3"), ("take", "3", "ack")])
+def test_only_the_message_in_hand_comes_again(tmp_path: Path, does: tuple[str, ...]) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            for number in range(1, 6):
+                await first.broadcast(number)
+            async with process(bo(tmp_path, first), *does) as made:
+                took = await lines(made, 4 if "ack" in does else 3)
+                assert took[:3] == [f"took ana:{number} first" for number in (1, 2, 3)]
+                made.kill()
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                ear = Ear(second)
+                rest = [(4, False), (5, False)] if "ack" in does else [(3, True), (4, False), (5, False)]
+                await ear.has(len(rest))
+                assert [(each.seq, each.redelivered) for each in ear.messages] == rest
+                # A reply is after all of them, whichever of them were before the kill.
+                await second.broadcast("thanks")
+                assert (await anext(first)).causes == (Id("ana", 5),)
+
+    run(test())
+
+
+def test_again_and_again_until_it_is_dealt_with(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            await first.broadcast("hard to digest")
+            for again in ("first", "again", "again"):
+                async with process(bo(tmp_path, first), "take", "1") as made:
+                    assert await lines(made, 1) == [f"took ana:1 {again}"]
+                    made.kill()
+
+    run(test())
+
+
+def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
+    """It was not dealt with: to leave by an exception is to die with it."""
+
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            await first.broadcast("poison")
+            await first.broadcast("wholesome")
+            with pytest.raises(ZeroDivisionError):
+                async with antecede.join(**bo(tmp_path, first)) as second:
+                    async for message in second:
+                        assert message.body == "poison"
+                        raise ZeroDivisionError
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                message = await anext(second)
+                assert (message.body, message.redelivered) == ("poison", True)
+                message = await anext(second)
+                assert (message.body, message.redelivered) == ("wholesome", False)
+            # To leave in peace is to be done with it.
+            await first.broadcast("dessert")
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                assert (await anext(second)).body == "dessert"
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["batch", "news"])
+def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that died in silence would leave broadcasts waiting for ever."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    async def test() -> None:
+        async with (
+            antecede.join("room", me="ana", peers=["bo"], listen=":0", store=tmp_path / "a.db") as ana,
+            antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]),
+        ):
+            await until(lambda: ana.connected)
+            monkeypatch.setattr(ana._core if what == "batch" else ana._core.progress, what, fail)
+            with pytest.raises(StoreError, match="cannot be"):
+                while True:
+                    await ana.broadcast("word")
+
+    run(test())
+
+
+def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may = threading.Event(), threading.Event()
+
+    def fail(*_: object) -> None:
+        began.set()
+        may.wait(10)
+        raise OSError("the disk is gone")
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "a.db") as ana:
+            monkeypatch.setattr(ana._journal, "write", fail)
+            said = [asyncio.create_task(ana.broadcast("before"))]
+            await until(began.is_set)
+            said.append(asyncio.create_task(ana.broadcast("while it is written")))
+            await until(lambda: ana._commits._waiters)
+            leaving = asyncio.create_task(ana.aclose())
+            await until(lambda: ana._commits._closing)
+            may.set()
+            await leaving
+            errors = await asyncio.gather(*said, return_exceptions=True)
+            assert all(isinstance(each, StoreError) and "the disk is gone" in str(each) for each in errors)
+
+    run(test())
+
+
+def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path) -> None:
+    async def test() -> None:
+        most = ("times", "200", "most", "2000000")
+        async with process(ana(tmp_path, listen=":0"), *most, say=["x" * 10_000]) as made:
+            said: list[str] = []
+            while not said or said[-1].startswith("accepted"):
+                said += await lines(made, 1)
+            assert said[-1].startswith(f"StoreError: {tmp_path / 'ana.db'}: ")
+            assert "the member stops" in said[-1]
+            made.kill()
+        accepted = len(said) - 1
+        assert 10 < accepted < 200
+        async with (
+            antecede.join(**ana(tmp_path, listen=":0")) as first,
+            antecede.join(**bo(tmp_path, first)) as second,
+        ):
+            assert first.delivered()["ana"] == accepted
+            ear = Ear(second)
+            await ear.has(accepted)
+            assert [each.seq for each in ear.messages] == list(range(1, accepted + 1))
+
+    run(test())
+
+
+async def _spoil(group: Group) -> None:
+    """From now on the file cannot be written, as on a disk that was mounted anew."""
+    assert group._journal is not None
+    group._journal._base.execute("PRAGMA query_only = ON")
+
+
+def test_a_store_that_fails_ends_everything_and_lets_go(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            ear = Ear(first)
+            with pytest.raises(StoreError, match="readonly"):
+                async with antecede.join(**bo(tmp_path, first)) as second:
+                    await second.broadcast("accepted")
+                    await ear.has(1)
+                    watcher, watched = second.events(), []
+                    await _spoil(second)
+                    with pytest.raises(StoreError, match="readonly"):
+                        await second.broadcast("not accepted")
+                    with pytest.raises(StoreError):
+                        await second.broadcast("nor this")
+                    with pytest.raises(StoreError):
+                        await second.drain()
+                    await anext(second)
+            watched = [notice.kind async for notice in watcher]
+            assert "store" in watched
+            await until(lambda: not first.connected, "the connection is closed")
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                assert second.delivered()["bo"] == 1
+                assert (await second.broadcast("accepted, too")).seq == 2
+                await ear.has(2)
+            assert ear.said() == ["accepted", "accepted, too"]
+
+    run(test())
+
+
+def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
+    """What comes while a write fails must not be written without it: it would be counted wrongly."""
+
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            await first.broadcast("accepted")
+            journal, begun, followed = first._journal, threading.Event(), threading.Event()
+            assert journal is not None
+            write = journal.write
+
+            def fails_once(*_: Any) -> None:
+                journal.write = write  # type: ignore[method-assign]
+                begun.set()
+                followed.wait(10)
+                raise sqlite3.OperationalError("database or disk is full")
+
+            journal.write = fails_once  # type: ignore[method-assign, assignment]
+            failing = asyncio.create_task(first.broadcast("fails"))
+            await until(begun.is_set)
+            following = asyncio.create_task(first.broadcast("follows"))
+            await until(lambda: first._core.is_unwritten, "it waits for the next write")
+            followed.set()
+            for each in (failing, following):
+                with pytest.raises(StoreError, match="disk is full"):
+                    await each
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            assert first.delivered()["ana"] == 1
+
+    run(test())
+
+
+def test_a_store_that_fails_at_a_greeting_is_a_store_that_fails(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+            ear = Ear(first, listens=False)
+            await _spoil(first)
+            async with antecede.join(**bo(tmp_path, first)):
+                with pytest.raises(StoreError, match="readonly"):
+                    await anext(first)
+            assert len(ear.texts("store")) == 1
+
+    run(test())
+
+
+def test_a_trace_that_cannot_be_written_stops_the_member_and_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path, peers=["bo"]) as first:
+            await first.broadcast("recorded")
+            await until(lambda: list((tmp_path / "ana").glob("*.parquet")))
+            shutil.rmtree(tmp_path / "ana")
+            with pytest.raises(StoreError, match=r"^trace: "):
+                while True:
+                    await first.broadcast("not recorded")
+                    await asyncio.sleep(0)
+
+    run(test())
+
+
+def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) -> None:
+    async def join(**options: Any) -> None:
+        async with antecede.join(**{**ana(tmp_path), **options}):
+            pass
+
+    async def refused(reason: str, **options: Any) -> None:
+        with pytest.raises(InputError, match=reason):
+            await join(**options)
+
+    async def test() -> None:
+        await join()
+        (tmp_path / "file").write_text("a file")
+        (tmp_path / "text.db").write_text("this is no database " * 100)
+        await refused(r"file", store=tmp_path / "file" / "ana.db")
+        await refused(r"cannot be used as a store: file is not a database", store=tmp_path / "text.db")
+        await refused("cannot be used as a store: unable to open", store=tmp_path)
+        await refused(r"/proc/ana\.db", store="/proc/ana.db")
+        await refused("store of another group: room, not hall", group="hall")
+        await refused("store of another member: ana, not eve", me="eve")
+        await refused("store of another protocol: mbcp, not timestamp", protocol="timestamp")
+        await refused("store of another members", peers=["bo", "cleo"])
+        async with antecede.join(**ana(tmp_path)):
+            await refused("in use by another process")
+        (tmp_path / "ana.db-taken").unlink()
+        await refused("ana.db-taken is missing")
+
+    run(test())
+
+
+def test_the_trace_of_a_member_that_was_killed_is_complete(tmp_path: Path) -> None:
+    async def test() -> None:
+        trace = tmp_path / "trace"
+        async with antecede.join(**ana(tmp_path, listen=":0", trace=str(trace))) as first:
+            at_ana = Ear(first)
+            for round_ in range(3):
+                for _ in range(10):
+                    await first.broadcast("hello")
+                words = ["yes"] * 5
+                async with process(bo(tmp_path, first, trace=str(trace)), "take", "9", say=words) as made:
+                    await lines(made, 5 + 9)
+                    made.kill()
+                await at_ana.has(5 * round_ + 5)
+            async with antecede.join(**bo(tmp_path, first, trace=str(trace))) as second:
+                at_bo = Ear(second)
+                await until(lambda: second.delivered() == first.delivered() == {"ana": 30, "bo": 15})
+                assert at_bo.messages[0].redelivered
+        verdict = audit_path(str(trace), "local", 10, None).verdict
+        assert verdict.clean
+        assert (verdict.messages, verdict.deliveries) == (45, 45)
+
+    run(test())
+
+
+def _copy(store: Path, to: Path) -> None:
+    to.mkdir()
+    for file in store.parent.glob(store.name + "*"):
+        shutil.copy(file, to / file.name)
+
+
+@pytest.mark.parametrize("who_spoke", ["ana", "bo"])
+def test_an_older_copy_of_a_store_is_refused_by_its_name(tmp_path: Path, who_spoke: str) -> None:
+    """Bo's store is of before; whether he has lost what he said or what he heard, it is he who must act."""
+
+    async def test() -> None:
+        where = {"listen": ":0"}
+        async with antecede.join(**ana(tmp_path, **where)) as first:
+            at_ana = Ear(first)
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                await first.broadcast("early")
+                assert (await anext(second)).body == "early"
+                await second.broadcast("early, too")
+                await at_ana.has(1)
+                await first.drain()
+        _copy(tmp_path / "bo.db", tmp_path / "before")
+        async with antecede.join(**ana(tmp_path, **where)) as first:
+            at_ana = Ear(first)
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                at_bo = Ear(second)
+                await (first if who_spoke == "ana" else second).broadcast("late")
+                await (at_bo if who_spoke == "ana" else at_ana).has(1)
+                await (first if who_spoke == "ana" else second).drain()
+            async with antecede.join(**bo(tmp_path / "before", first)) as second:
+                at_bo = Ear(second)
+                await until(lambda: at_bo.texts("refused") and at_ana.texts("refused"))
+                for ear in (at_ana, at_bo):
+                    text = ear.texts("refused")[0].removeprefix("it refuses: ")
+                    assert text.startswith("bo comes with an older store than before")
+                assert not first.connected
+
+    run(test())

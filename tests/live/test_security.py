@@ -1,0 +1,248 @@
+"""Strangers stay out: certificates, tokens and shared keys, and the reasons that are given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import until
+
+import antecede
+from antecede.errors import InputError
+from antecede.live.group import Group
+from antecede.live.security import identity, keys
+from antecede.live.security.identity import Identity, Security
+from antecede.live.settings import Settings
+from antecede.protocols.base import RemoteError
+
+GROUP = "the room"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys of a group, and some that are no good for it."""
+    made = tmp_path_factory.mktemp("keys")
+    keys.make(
+        made / "right", GROUP, ["ana", "bo", "sue"], ["phone"], 30, {"sue": ["sue.example", "::1"]}, ["sue"]
+    )
+    keys.make(made / "old", GROUP, [], [], 30, {}, [])
+    keys.make(made / "other authority", GROUP, ["bo"], ["phone"], 30, {}, [])
+    # The same authority: one whose time is over, and one for another group.
+    for name, group, days in (("expired", GROUP, -0.5), ("elsewhere", "another room", 30)):
+        (made / name).mkdir()
+        for file in ("authority.key", "ca.pem", "token.key"):
+            (made / name / file).write_bytes((made / "right" / file).read_bytes())
+        keys.make(made / name, group, ["bo"], ["phone"], days, {}, [])
+    (made / "old").rename(made / "nothing")
+    return made
+
+
+async def refused_at(*groups: Group, words: str = "") -> str:
+    """The reason of the first refusal that has these words, at any of the groups."""
+
+    async def at(group: Group) -> str:
+        async for notice in group.events():
+            if notice.kind == "refused" and words in notice.text:
+                return notice.text
+        raise AssertionError("the group ended")
+
+    tasks = [asyncio.create_task(at(group)) for group in groups]
+    async with asyncio.timeout(20):
+        done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    return done.pop().result()
+
+
+@pytest.mark.parametrize(
+    ("bo_keys", "reason"),
+    [
+        (None, "it speaks without encryption, and this member has keys"),
+        ("other authority/bo", "certificate verify failed: self-signed certificate in certificate chain"),
+        ("expired/bo", "certificate verify failed: certificate has expired"),
+        ("elsewhere/bo", "it says to be bo; its certificate is for bo of group 'another room'"),
+        ("right/ana", "it says to be bo; its certificate is for ana of group 'the room'"),
+    ],
+)
+def test_who_cannot_prove_its_name_is_refused_and_the_log_says_why(
+    folder: Path, bo_keys: str | None, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        mine = folder / "right" / "ana"
+        async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"], keys=mine) as ana:
+            bo_options: Any = {"keys": folder / bo_keys} if bo_keys else {}
+            async with antecede.join(GROUP, me="bo", peers=[f"ana@{ana.address}"], **bo_options) as bo:
+                await refused_at(ana, bo, words=reason)
+                assert bo.connected == ana.connected == ()
+                # And whoever can is not disturbed.
+            good = folder / "right" / "bo"
+            async with antecede.join(GROUP, me="bo", peers=[f"ana@{ana.address}"], keys=good) as bo:
+                await bo.broadcast("it is me")
+                assert (await anext(ana)).body == "it is me"
+
+    with caplog.at_level(logging.WARNING, "antecede.live"):
+        asyncio.run(test())
+    assert reason in caplog.text
+
+
+def test_who_has_no_keys_says_so_to_whoever_calls_with_tls(folder: Path) -> None:
+    async def test() -> None:
+        async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"]) as ana:
+            refusal = asyncio.create_task(refused_at(ana))
+            mine = folder / "right" / "bo"
+            async with antecede.join(GROUP, me="bo", peers=[f"ana@{ana.address}"], keys=mine):
+                async with asyncio.timeout(20):
+                    assert await refusal == "it speaks TLS, and this member has no keys"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("phone_keys", "reason"),
+    [
+        ("right/phone", None),
+        ("expired/phone", "its token expired 12 h ago"),
+        ("elsewhere/phone", "its token is for phone of group 'another room'"),
+        ("other authority/phone", None),
+        ("stolen", "it says to be phone; its token is for mobile"),
+        ("forged", "its token was not signed for this group"),
+        ("garbled", "its token is no token"),
+    ],
+)
+def test_a_phone_shows_a_token(folder: Path, tmp_path: Path, phone_keys: str, reason: str | None) -> None:
+    mine = folder / phone_keys
+    if not mine.exists():
+        mine = tmp_path / "phone"
+        mine.mkdir()
+        (mine / "ca.pem").write_bytes((folder / "right" / "ca.pem").read_bytes())
+        key = (folder / "right" / "token.key").read_bytes()
+        soon = int(time.time()) + 60
+        tokens = {
+            "stolen": identity.issue(key, GROUP, "mobile", soon),
+            "forged": identity.issue(b"a guess", GROUP, "phone", soon),
+            "garbled": "ä.ö",
+        }
+        (mine / "token").write_text(tokens[phone_keys])
+
+    async def test() -> None:
+        common: Any = {"protocol": "freescale"}
+        sue_peers = ["ana", "phone behind sue"]
+        async with antecede.join(
+            GROUP, me="sue", listen=":0", web=":0", peers=sue_peers, keys=folder / "right" / "sue", **common
+        ) as sue:
+            refusal = asyncio.create_task(refused_at(sue))
+            assert str(sue.web_address).startswith("wss://")
+            async with antecede.join(
+                GROUP, me="phone", behind="sue", peers=[f"sue@{sue.web_address}", "ana"], keys=mine, **common
+            ) as phone:
+                async with asyncio.timeout(20):
+                    if reason is not None:
+                        assert reason in await refusal
+                    elif phone_keys == "right/phone":
+                        await phone.broadcast("hello")
+                        assert (await anext(sue)).body == "hello"
+                    else:  # the phone does not trust that super peer
+                        assert "certificate verify failed" in await refused_at(phone)
+                assert bool(sue.connected) == (phone_keys == "right/phone")
+            refusal.cancel()
+
+    asyncio.run(test())
+
+
+def test_a_shared_key_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        keys.new_secret(tmp_path / name)
+
+    async def test() -> None:
+        async with antecede.join(
+            GROUP, me="ana", listen=":0", peers=["bo", "cy"], secret=tmp_path / "ours"
+        ) as ana:
+            there = [f"ana@{ana.address}", "cy"]
+            async with antecede.join(GROUP, me="bo", peers=there, secret=tmp_path / "ours") as bo:
+                await until(lambda: bo.connected == ("ana",))
+                there = [f"ana@{ana.address}", "bo"]
+                async with antecede.join(GROUP, me="cy", peers=there, secret=tmp_path / "theirs") as cy:
+                    await refused_at(cy, words="certificate verify failed")
+                    await refused_at(ana, words="it broke off before it had shown a certificate")
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"listen": "0.0.0.0:7000"}, "listen: 0.0.0.0:7000 is open to others and nothing is encrypted"),
+        ({"web": "[::]:7000"}, "web: [::]:7000 is open to others"),
+        ({"peers": ["bo@bo.example:7000"]}, "peers: bo at bo.example:7000 would be called in plain text"),
+        ({"keys": "nowhere"}, "keys: nowhere has no ca.pem"),
+        ({"secret": "nowhere"}, "secret: nowhere: No such file"),
+        ({"keys": "a", "secret": "b"}, "keys and secret: give one of them"),
+    ],
+)
+def test_what_would_be_open_or_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        Security(Settings.of(group=GROUP, me="ana", **given))
+    assert words in str(error.value)
+
+
+def test_plain_text_beyond_this_machine_is_asked_for_by_name() -> None:
+    for given in (
+        {"listen": "0.0.0.0:7000", "plain": True},
+        {"listen": "localhost:7000"},
+        {"listen": "[::1]:1"},
+    ):
+        assert not Security(Settings.of(group=GROUP, me="ana", **given)).is_on
+
+
+def test_tokens_end_and_cannot_be_altered() -> None:
+    token = identity.issue(b"key", GROUP, "phone", 1000)
+    assert identity.checked(b"key", token, 999) == Identity(GROUP, "phone")
+    with pytest.raises(RemoteError, match="expired 5 s ago"):
+        identity.checked(b"key", token, 1005)
+    for place in range(len(token)):
+        altered = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
+        with pytest.raises(RemoteError):
+            identity.checked(b"key", altered, 999)
+
+
+def test_keys_are_added_and_never_made_anew(tmp_path: Path) -> None:
+    first = keys.make(tmp_path, GROUP, ["ana"], [], 30, {}, [])
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert [each.name for each in first] == ["ana"]
+    assert [each.name for each in keys.make(tmp_path, GROUP, ["ana", "bo"], [], 30, {}, [])] == ["bo"]
+    assert all(file.read_bytes() == data for file, data in before.items())
+    secret = [file for file in tmp_path.rglob("*") if file.name in ("key.pem", "authority.key", "token.key")]
+    assert {oct(file.stat().st_mode & 0o777) for file in secret} == {"0o600"}
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "antecede", "keys", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) -> None:
+    made = run("k", "ana", "--super", "sue", "--phone", "phone", "--host", "sue=sue.example", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert 'keys = "k/ana"' in made.stdout
+    assert (tmp_path / "k" / "phone" / "token").exists()
+    assert "ana: its certificate is left as it is" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "phone: token" in run("k", "--phone", "phone", "--days", "3", cwd=tmp_path).stdout
+    with pytest.raises(InputError, match="name the folder of one member"):
+        Security(Settings.of(group=GROUP, me="ana", keys=tmp_path / "k"))
+    assert run("room.secret", "--secret", cwd=tmp_path).returncode == 0
+    for wrong in (
+        ["room.secret", "--secret"],
+        ["k"],
+        ["k", "../ana"],
+        ["k", "ana", "--host", "bo=x"],
+        ["k", "bo", "--days", "-1"],
+    ):
+        refused = run(*wrong, cwd=tmp_path)
+        assert refused.returncode == 2, refused.stdout
+        assert "Traceback" not in refused.stderr

@@ -1,0 +1,87 @@
+"""The wire format is what docs/wire.md says: its vectors, and a page that knows every frame and packet."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from fuzz_decoders import fuzz
+
+from antecede.live.envelope import opened, unwrap
+from antecede.live.security import identity
+from antecede.live.transport import frames
+from antecede.protocols.base import Packet, Protocol
+from antecede.protocols.catalog import PROTOCOLS
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+VECTORS: dict[str, list[dict[str, Any]]] = json.loads((DOCS / "wire-vectors.json").read_text("utf-8"))
+NOT_LIVE = {"hcg", "basic", "multigroup"}
+
+
+def test_the_vectors_are_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not, and it is meant to be so: a new version, and python docs/vectors.py."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    assert importlib.import_module("vectors").text() == (DOCS / "wire-vectors.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("vector", VECTORS["frames"], ids=lambda vector: vector["name"])
+def test_frames_come_back(vector: dict[str, Any]) -> None:
+    data = bytes.fromhex(vector["hex"])
+    frame = frames.decode(data)
+    assert type(frame).__name__ == vector["kind"]
+    assert frames.encode(frame) == data
+
+
+@pytest.mark.parametrize("vector", VECTORS["packets"], ids=lambda vector: vector["name"])
+def test_packets_come_back_in_the_protocols_that_have_them(vector: dict[str, Any]) -> None:
+    data = bytes.fromhex(vector["hex"])
+    names = [name for name in vector["name"].split(", ") if name in PROTOCOLS]
+    assert names
+    for name in names:
+        packet = PROTOCOLS[name].decode(data)
+        assert type(packet).__name__ == vector["kind"]
+        assert Protocol.encode(packet) == data
+
+
+def test_every_packet_of_a_live_protocol_has_a_vector() -> None:
+    known = {vector["kind"] for vector in VECTORS["packets"]}
+    for name in PROTOCOLS.keys() - NOT_LIVE:
+        kinds = PROTOCOLS[name].packets
+        kinds = getattr(kinds, "__args__", (kinds,))
+        assert {kind.__name__ for kind in kinds} <= known, name
+
+
+def test_payloads_say_what_was_said() -> None:
+    said = [opened(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
+    assert said == [b"\x00\xff", "häi", {"n": 1}]
+
+
+def test_a_token_of_the_vectors_is_good() -> None:
+    (vector,) = VECTORS["tokens"]
+    found = identity.checked(bytes.fromhex(vector["key"]), vector["token"], 1_999_999_999)
+    assert found == identity.Identity("room", "phone")
+
+
+def test_the_page_names_every_element_in_order() -> None:
+    page = (DOCS / "wire.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\w+) \|(?: [\w, -]+ \|)? (.*?) \|", page, re.MULTILINE)
+    told = {(int(tag), name.lower()): re.findall(r"`(\w+)`", rest) for tag, name, rest in rows}
+    kinds: list[type[msgspec.Struct]] = list(frames.Frame.__args__)
+    for protocol in (PROTOCOLS[name] for name in PROTOCOLS.keys() - NOT_LIVE):
+        kinds += getattr(protocol.packets, "__args__", (protocol.packets,))
+    assert all(issubclass(kind, Packet) for kind in kinds[len(frames.Frame.__args__) :])
+    for kind in kinds:
+        tag = kind.__struct_config__.tag
+        assert isinstance(tag, int)
+        assert told[tag, kind.__name__.lower()] == list(kind.__struct_fields__), kind
+
+
+def test_whatever_bytes_come_only_a_remote_error_comes_out() -> None:
+    tried = fuzz(2.0, 1)
+    assert tried["good packets"] > 10
+    assert tried["refused packets"] > 100

@@ -1,0 +1,147 @@
+"""Paper 001's worst case on short runs: immediate predecessors, counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from antecede.causality import MessageId
+from antecede.papers import p001
+from antecede.papers.board import Done, Runs, Scale, interval
+from antecede.papers.p001 import each_once, figure_5, reached, run, serial
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario, scenario
+
+
+def done(*scenarios: Scenario) -> Runs:
+    return Runs([Done(made, simulate(made)) for made in scenarios])
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Runs:
+    """Every point of the quick grid, few messages each, two seeds."""
+    random = [made for made in p001.grid("quick") if made.workload == "poisson"]
+    points = dict.fromkeys((made.peers, p001.load_of(made), made.delay) for made in random)
+    runs = [run(size, load, 150, seed, delay) for size, load, delay in points for seed in (1, 2)]
+    return done(*runs, figure_5(), serial())
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
+    runs = p001.grid(scale)
+    assert len({made.key() for made in runs}) == len(runs)
+    random = [made for made in runs if made.workload == "poisson"]
+    assert {p001.load_of(made) for made in random} == set(p001.LOADS)
+    assert {made.peers for made in random} == set(p001.SIZES)
+
+
+class Histories:
+    """Everything that happened before each message, and from it the immediate predecessors."""
+
+    def __init__(self, peers: int) -> None:
+        self._past: list[set[MessageId]] = [set() for _ in range(peers)]
+        self.before: dict[MessageId, frozenset[MessageId]] = {}
+
+    def send(self, process: int, message: MessageId, *_: object) -> None:
+        self.before[message] = frozenset(self._past[process])
+        self._past[process].add(message)
+
+    def receive(self, *_: object) -> None:
+        pass
+
+    def deliver(self, process: int, message: MessageId, time: int) -> None:
+        self._past[process] |= self.before[message] | {message}
+
+    def immediate(self) -> list[tuple[MessageId, set[MessageId]]]:
+        """By the definition: those with nothing between."""
+        return [
+            (message, {one for one in past if not any(one in self.before[other] for other in past)})
+            for message, past in self.before.items()
+        ]
+
+
+@pytest.mark.parametrize("load", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("delay", [p001.DELAY, p001.VARIED])
+def test_immediate_predecessors_are_those_of_the_definition(load: float, delay: str) -> None:
+    made = scenario(
+        protocol="mbcp", peers=3, workload="poisson", rate=100 * load, delay=delay, seconds=0.5 / load,
+        probes=("immediate",),
+    )  # fmt: skip
+    histories = Histories(3)
+    figures = simulate(made, [histories]).measured
+    found = histories.immediate()
+    counts = [len(those) for _, those in found]
+    named = [sum(one.origin != message.origin for one in those) for message, those in found]
+    assert figures["immediate_mean"] == sum(counts) / len(counts)
+    assert figures["immediate_most"] == max(counts)
+    assert figures["named_mean"] == sum(named) / len(named)
+    assert figures["worst_share"] == _share(counts, 3)
+    assert figures["named_all_share"] == _share(named, 2)
+
+
+def _share(counts: Sequence[int], wanted: int) -> float:
+    return sum(count == wanted for count in counts) / len(counts)
+
+
+def test_the_paper_s_own_example_is_the_worst_case_every_time() -> None:
+    assert done(figure_5()).values("worst_share") == [1.0]
+
+
+def test_one_at_a_time_is_the_best_case_every_time() -> None:
+    runs = done(serial())
+    assert runs.values("immediate_mean") == runs.values("immediate_most") == [1.0]
+    assert runs.values("worst_share") == [0.0]
+
+
+def test_two_that_send_at_random() -> None:
+    """Under a high load the worst case is that the other sent since: one time in two."""
+    _, low, high = interval(done(*(run(2, 8.0, 600, seed) for seed in range(1, 6))).values("worst_share"))
+    assert low <= 0.5 <= high
+    assert high - low < 0.15
+
+
+def test_the_load_decides_and_not_the_rate() -> None:
+    slow, fast = (
+        scenario(
+            protocol="mbcp", peers=3, workload="poisson", rate=rate, delay=delay, seconds=seconds,
+            probes=("immediate",),
+        )
+        for rate, delay, seconds in ((10, "100ms", 30), (1000, "1ms", 0.3))
+    )  # fmt: skip
+    shares = [simulate(made).measured["worst_share"] for made in (slow, fast)]
+    assert shares[0] == pytest.approx(shares[1], abs=0.01)
+
+
+def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
+    rows = p001.score(tiny)
+    assert [row.quantity for row in rows] == [row.quantity for row in p001.score(Runs([]))]
+    assert len({row.quantity for row in rows}) == len(rows) == 11
+    assert {row.paper for row in rows} == {"001"}
+    assert all(row.verdict != "pending" and row.runs for row in rows)
+    assert all(row.verdict == "pending" and row.measured is None for row in p001.score(Runs([])))
+    assert all(row.verdict == "same shape" for row in rows if "|CI|" in row.quantity)
+    assert rows[0].published == 0.0497
+
+
+def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: Runs) -> None:
+    of_load, of_size, _ = p001.figures(tiny)
+    line = dict(of_load.lines["n = 3"])
+    assert line[0.1] < line[0.5] < line[1.0] < line[4.0]
+    assert all(line[load] <= named for load, named in of_load.lines["n = 3, all others named"])
+    sizes = dict(of_size.lines["n predecessors"])
+    assert sizes[2] > sizes[3] > sizes[5] > sizes[10]
+    assert of_size.published == {"n predecessors": [(3.0, 0.0497)]}
+    assert all(not any(figure.lines.values()) for figure in p001.figures(Runs([])))
+
+
+def test_where_a_line_passes_a_value() -> None:
+    line = [(1.0, 0.0), (2.0, 4.0), (3.0, 4.0), (4.0, 2.0)]
+    assert (reached(line, 1.0), reached(line, 3.0), reached(line[1:], 3.0)) == (1.25, 1.75, 3.5)
+    assert reached(line, 5.0) is None
+    assert reached([], 1.0) is None
+
+
+def test_each_once_is_the_poisson_law_for_one_and_bernoulli_s_for_all() -> None:
+    assert f"{each_once(3):.4f}" == "0.0498"
+    assert each_once(3, 0.5) < each_once(3) > each_once(3, 2.0)

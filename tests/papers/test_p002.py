@@ -1,0 +1,233 @@
+"""Paper 002's experiment on few nodes: what is scored, against what can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from antecede.causality import MessageId
+from antecede.papers import p002, p002_open, p002_overlays, p002_runs, p002_scores
+from antecede.papers.board import Done, Row, Runs, Scale
+from antecede.protocols.timestamp import Timestamp
+from antecede.sim.engines import simulate
+from antecede.sim.probes import Queues
+from antecede.sim.scenario import Scenario
+
+SIZES: dict[Scale, list[int]] = {"quick": [8, 16], "full": [8, 16]}
+PER_SIZE = len(p002_runs.PROTOCOLS) * len(p002_runs.DATA)
+"""Runs of one topology; at the largest size one more of each protocol."""
+
+
+def done(scenarios: list[Scenario]) -> Runs:
+    return Runs([Done(made, simulate(made)) for made in scenarios])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few nodes and rounds, as if the paper had them."""
+    monkeypatch.setattr(p002_runs, "SIZES", SIZES)
+    monkeypatch.setattr(p002_runs, "ROUNDS", 3)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Runs:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(p002_runs, "SIZES", SIZES)
+        patch.setattr(p002_runs, "ROUNDS", 3)
+        return done(p002_runs.grid("quick"))
+
+
+def row(rows: list[Row], start: str) -> Row:
+    (found,) = (each for each in rows if each.quantity.startswith(start))
+    return found
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_every_run_of_the_grids_is_there_once(scale: Scale) -> None:
+    runs = [*p002_runs.grid(scale), *p002_open.open_grid(scale)]
+    assert len({made.key() for made in runs}) == len(runs)
+    main = p002_runs.grid(scale)
+    assert {made.payload for made in main} == {0, 100, 1000}
+    assert {made.peers for made in main} == {
+        size for size in p002_runs.SIZES[scale] if size <= p002_runs.LARGEST
+    }
+    assert {(made.senders, made.burst, made.count) for made in main} == {(10, 10, "paper")}
+    assert {round(made.seconds * made.rate) for made in main if made.rate == 1000} == {10}
+    assert len(main) == len({made.peers for made in main}) * PER_SIZE * len(p002_runs.SEEDS[scale]) + 3
+
+
+def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
+    assert len(tiny) == len(SIZES["quick"]) * PER_SIZE + 3
+    for run in tiny.done:
+        made, metrics = run.scenario, run.metrics
+        assert metrics.messages == (made.senders or 0) * 10 * 3
+        assert (metrics.deliveries, metrics.stuck) == (metrics.messages * (made.peers - 1), 0)
+
+
+def test_bytes_and_messages_are_as_worked_out(tiny: Runs) -> None:
+    """16 nodes have 4 neighbours each: 64 ways, and 15 nodes do not send back, so 49 copies of 36 bytes and
+    the data; 15 copies of 32 + 64 bytes and the data."""
+    for data in p002_runs.DATA:
+        overlay, tree, each = (
+            p002_runs.of(tiny, name, data).where(peers=16).done[0].metrics for name in p002_runs.PROTOCOLS
+        )
+        assert overlay.measured["fragments"] == overlay.messages * 49
+        assert overlay.measured["sent_bytes"] == overlay.messages * 49 * (36 + data)
+        for metrics in (tree, each):
+            assert metrics.measured["sent_bytes"] == metrics.messages * 15 * (96 + data)
+        assert tree.measured["hops"] == tree.messages * 15
+        assert each.measured["hops"] > tree.measured["hops"]
+
+
+@pytest.mark.usefixtures("small")
+def test_every_number_and_claim_is_scored_where_it_was_run_and_pending_where_not(tiny: Runs) -> None:
+    rows, empty = p002_scores.score(tiny), p002_scores.score(Runs([]))
+    assert [each.quantity for each in rows] == [each.quantity for each in empty]
+    assert len({each.quantity for each in rows}) == len(rows)
+    assert [each.quantity for each in rows if each.verdict == "pending"] == []
+    assert all(each.why for each in rows if each.verdict == "differs")
+    assert all(each.measured for each in rows)
+    about_shape = p002_overlays.shape_rows() + p002_overlays.order_rows()
+    assert [each for each in empty if each.verdict != "pending"] == about_shape
+    lone = p002_scores.score(tiny.where(peers=16))
+    grows = [each.quantity for each in lone if each.verdict == "pending"]
+    assert grows
+    assert all("with n" in what or "O(" in what or "n = 8" in what for what in grows)
+
+
+def test_larger_sizes_are_pending() -> None:
+    rows = p002_scores.score(Runs([]))
+    for size in (100, 600):
+        assert row(rows, f"Overlay sends a message log n times as often as Timestamp, n = {size}").runs == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_the_crossover_follows_the_header(tiny: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 nodes: 17 copies of 36 + d against 7 of 64 + d, so d = (448 - 612) / 10. Without a header, 17 of
+    4 + d against 7 of 32 + d, so d = (224 - 68) / 10."""
+    what = "Overlay needs fewer bytes while data is less than n/(log n − 1) bytes, n = 8"
+    fewer = "Overlay sends fewer bytes at 0 bytes"
+    with_header = p002_scores.score(tiny)
+    assert row(with_header, what).measured == pytest.approx(-16.4)
+    assert row(with_header, what).published == 4
+    assert row(with_header, fewer).verdict == "differs"
+    assert p002_scores.crossover(8) == pytest.approx(-16.4)
+    for part in (p002_runs, p002_scores):
+        monkeypatch.setattr(part, "HEADER", 0)
+    without = p002_scores.score(done(p002_runs.grid("quick")))
+    assert row(without, what).measured == pytest.approx(15.6)
+    assert row(without, fewer).verdict == "same shape"
+    assert p002_scores.crossover(8) == pytest.approx(15.6)
+
+
+def test_the_crossovers_of_the_paper_s_sizes() -> None:
+    assert [round(p002_scores.crossover(size)) for size in (100, 200, 300, 600)] == [40, 93, 141, 274]
+    assert p002_scores.crossover(213) < 100 < p002_scores.crossover(220)
+
+
+@pytest.mark.usefixtures("small")
+def test_more_data_takes_longer_and_the_rows_say_so(tiny: Runs) -> None:
+    rows = p002_scores.score(tiny)
+    delays = [
+        p002_runs.of(tiny, "Overlay", data).where(peers=16).values("latency_mean_ns")[0]
+        for data in p002_runs.DATA
+    ]
+    assert delays == sorted(delays)
+    said = row(rows, "Overlay is more influenced by data size than Timestamp, mean")
+    assert f"×{delays[2] / delays[0]:.3g} against" in str(said.measured)
+    assert row(rows, "Timestamp is faster at 1000 bytes, mean").verdict == "same shape"
+
+
+@pytest.mark.usefixtures("small")
+def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
+    *drawn, wire = p002.figures(tiny)
+    assert wire.number == "bytes"
+    assert {int(figure.number.rstrip("ab")) for figure in drawn} == set(range(3, 18))
+    for figure in drawn:
+        assert list(figure.lines) == ["Overlay", "Timestamp", "Timestamp, unicast"]
+        assert all([x for x, _ in line] == [8, 16] for line in figure.lines.values())
+    assert not any(y for x, y in next(f for f in drawn if f.number == "12b").lines["Overlay"])
+
+
+def test_queues_are_counted_while_they_stand() -> None:
+    """Two members for 10 ns. At member 1 the second of member 0's messages waits from 2 to 6, the third,
+    which comes at 5, until 6: 5 ns of waiting. Its own message comes back and does not wait, nor do
+    copies."""
+    probe = Queues()
+    member = Timestamp.group(2)[0]
+    probe.transmit(member, (1,), member.stamp(1, b""), 0)
+    one, two, three = (MessageId(0, seq) for seq in (1, 2, 3))
+    probe.receive(1, 0, two, 2)
+    probe.receive(1, 0, MessageId(1, 1), 3)
+    probe.receive(1, 0, three, 5)
+    probe.receive(1, 0, one, 6)
+    for message in (one, two, three):
+        probe.deliver(1, message, 6)
+    probe.receive(1, 0, two, 7)
+    probe.receive(0, 1, MessageId(1, 1), 10)
+    probe.deliver(0, MessageId(1, 1), 10)
+    assert probe.figures() == {"delivery_queue_mean": 5 / 20, "delivery_queue_most": 2}
+
+
+def test_what_came_before_the_warm_up_counts_from_its_end() -> None:
+    probe = Queues(since=4)
+    probe.receive(1, 0, MessageId(0, 2), 1)
+    probe.receive(1, 0, MessageId(0, 1), 6)
+    probe.deliver(1, MessageId(0, 1), 6)
+    assert probe.figures() == {"delivery_queue_mean": 1.0, "delivery_queue_most": 1}
+
+
+def test_waiting_is_what_the_meter_has_too(tiny: Runs) -> None:
+    waited = 0
+    for run in tiny.where(rate=p002_runs.RATE).done:
+        metrics, peers = run.metrics, run.scenario.peers
+        expected = metrics.held * metrics.hold_mean_ns / (peers * metrics.simulated_ns)
+        assert metrics.measured["delivery_queue_mean"] == pytest.approx(expected)
+        assert (metrics.measured["delivery_queue_most"] > 0) is (metrics.held > 0)
+        waited += metrics.held
+    assert waited > 0
+
+
+def test_hypercubes_endure_one_failure_less_than_the_paper_says() -> None:
+    assert [p002_overlays.endured(size) for size in (4, 8, 16)] == [1, 2, 3]
+    assert p002_overlays.survives(8, 2)
+    assert not p002_overlays.survives(8, 3)
+    assert [p002_overlays.diameter(size) for size in (8, 64)] == [3, 6]
+    rows = p002_overlays.shape_rows()
+    assert row(rows, "a hypercube overcomes log n failures").verdict == "differs"
+
+
+def test_what_the_oracle_says_of_flooding_as_printed_and_of_links_that_change() -> None:
+    late, lost = p002_overlays.broken("antecede.papers.as_printed:FloodingThatDeliversFirst")
+    assert late > 0
+    assert lost == 0
+    assert (
+        p002_overlays.broken("flooding")
+        == p002_overlays.broken("antecede.papers.as_printed:FloodingThatCounts")
+        == (0, 0)
+    )
+    assert p002_overlays.broken("flooding", fifo=False)[0] > 0
+    assert p002_overlays.broken("antecede.papers.as_printed:FloodingThatCounts", fifo=False)[1] > 0
+    assert p002_overlays.broken("antecede.papers.as_printed:FloodingWithMovingLinks", churn=50.0)[0] > 0
+    assert p002_overlays.broken("pc", churn=50.0) == (0, 0)
+
+
+def test_links_that_change_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p002_open, "OPEN_SIZES", {"quick": [8], "full": [8]})
+    runs = done(p002_open.open_grid("quick"))
+    rows = p002_open.open_score(runs)
+    assert {each.verdict for each in rows} == {"same shape"}
+    assert {each.verdict for each in p002_open.open_score(Runs([]))} == {"same shape", "pending"}
+    packets = row(rows, "open: packets a delivery")
+    # 8 nodes have 3 neighbours each: 24 ways less 7 that go not back, for 7 deliveries.
+    assert str(packets.measured).startswith(f"flooding {17 / 7:.3g}; pc {17 / 7:.3g} with 0, ")
+    for figure in p002_open.open_figures(runs):
+        assert [x for x, _ in figure.lines["pc, 8 nodes"]] == [0, 20, 100]
+        assert figure.lines["flooding, 8 nodes"][0] == figure.lines["pc, 8 nodes"][0]
+
+
+def test_lines_cross_where_they_cross() -> None:
+    assert p002_scores.crossing([(0, -10), (100, -5), (1000, 4)]) == pytest.approx(600)
+    assert p002_scores.crossing([(0, -10), (100, -5)]) == pytest.approx(200)
+    assert math.isnan(p002_scores._ratio([]))

@@ -1,0 +1,618 @@
+"""Free-scale networks: what is carried is exactly what is needed, and each misreading of the paper breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antecede.causality import MessageId, Window, judge
+from antecede.causality.bit_window import Bits
+from antecede.errors import InputError
+from antecede.protocols.base import LocalError, Packet, RemoteError, Send
+from antecede.protocols.flat import MOST_AHEAD
+from antecede.protocols.freescale import FreeScale, Freescale
+from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
+from antecede.protocols.freescale_roles import Entry, External, Internal, Outside, Super
+from antecede.sim.scenario import Scenario, scenario
+from antecede.sim.verify import Histories, Report, random_scenario, verify
+
+
+def final(protocol: str, runs: int, seed: int = 7) -> Report:
+    found = Report(protocol)
+    for found in verify(protocol, runs, seed):
+        if found.failed:
+            break
+    return found
+
+
+def across_of(sends: Sequence[Send]) -> list[Across]:
+    return [send.packet for send in sends if isinstance(send.packet, Across)]
+
+
+# What is carried
+
+
+class Named:
+    """Watches a run: which message each of a super peer's numbers stands for, and what packets name."""
+
+    def __init__(self, given_scenario: Scenario, members: Sequence[Any] = ()) -> None:
+        self.histories = Histories(given_scenario)
+        self.members: Sequence[Any] = members or given_scenario.members()
+        self.world = given_scenario.world(self.members, [self.histories])
+        self.message: dict[Entry, MessageId] = {}
+        self.outside: dict[MessageId, tuple[int, Across]] = {}
+        self.up: dict[MessageId, Up] = {}
+        self.down: list[tuple[int, Down, frozenset[MessageId]]] = []
+        self.world.transmit = self.transmit  # type: ignore[method-assign]
+
+    def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
+        if isinstance(packet, Across):
+            self.message[source, packet.number] = packet.carries()[0]
+            self.outside[packet.carries()[0]] = (source, packet)
+        elif isinstance(packet, Up):
+            self.up[packet.carries()[0]] = packet
+        elif isinstance(packet, Down):
+            self.message[source, packet.number] = packet.carries()[0]
+            inside = [*self.members[source].role.inside, source]
+            had = [{step.message for step in self.histories.steps[peer]} for peer in inside]
+            self.down.append((source, packet, frozenset.intersection(*map(frozenset, had))))
+        elif isinstance(packet, Echo):
+            self.message[source, packet.number] = MessageId(to[0], packet.seq)
+        type(self.world).transmit(self.world, source, to, packet)
+
+
+@given(seed=st.integers(0, 2**64 - 1), run=st.integers(0, 1_000_000))
+def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: int) -> None:
+    """Less the sender's own previous message, which order from one sender implies: by pairs and bits
+    outside, by bits up and down inside, where what all inside have already may be left out."""
+    watched = Named(random_scenario("freescale", seed, run))
+    watched.world.run()
+    order = judge(watched.histories.execution()).order
+
+    def needed(message: MessageId) -> set[MessageId]:
+        return set(order.immediate(message)) - {MessageId(message.origin, message.seq - 1)}
+
+    for message, (_, packet) in watched.outside.items():
+        named = {MessageId(*pair) for pair in packet.peers.items()}
+        named |= {
+            watched.message[peer, number] for peer, row in packet.supers.items() for number in row.numbers()
+        }
+        assert named - {MessageId(message.origin, message.seq - 1)} == needed(message)
+    for message, up in watched.up.items():
+        relay = watched.members[message.origin].role.relay
+        assert {watched.message[relay, number] for number in up.causes.numbers()} == needed(message)
+    for relay, down, had in watched.down:
+        message = down.carries()[0]
+        named = {watched.message[relay, number] for number in down.causes.numbers()}
+        named -= {MessageId(message.origin, message.seq - 1)}
+        assert named <= needed(message)
+        assert needed(message) - named <= had
+
+
+# The readings that matter: each misreading lives here only, and is seen to break
+
+
+class TakesOutNewerPairs(External):
+    def forget(self, packet: Across) -> None:
+        super().forget(packet)
+        for peer in packet.peers:
+            self.peers.pop(peer, None)
+
+
+class WithTakesOutNewerPairs(Freescale):
+    name: ClassVar[str] = "Listing 12 line 19 takes out whatever pair there is of that peer"
+    external: ClassVar[type[External]] = TakesOutNewerPairs
+
+
+class WaitsForItself(Outside):
+    def is_delivered(self, entry: Entry) -> bool:
+        return entry[0] != self.me and super().is_delivered(entry)
+
+
+class WithWaitsForItself(Freescale):
+    name: ClassVar[str] = "Listing 11 does not skip its own id"
+    outside: ClassVar[type[Outside]] = WaitsForItself
+
+
+class LeavesAtTheFirstMatch(Super):
+    def _translate_out(self, down: Down) -> Across:
+        packet = super()._translate_out(down)
+        return msgspec.structs.replace(packet, peers=dict(list(packet.peers.items())[:1]))
+
+
+class WithLeavesAtTheFirstMatch(Freescale):
+    name: ClassVar[str] = "Exit For in Listing 14 leaves both loops"
+    super_peer: ClassVar[type[Super]] = LeavesAtTheFirstMatch
+
+
+class ForgetsItsOwnNumbers(Super):
+    def _named_inside(self, packet: Across) -> set[int]:
+        others = {peer: row for peer, row in packet.supers.items() if peer != self.outside.me}
+        return super()._named_inside(msgspec.structs.replace(packet, supers=others))
+
+
+class WithForgetsItsOwnNumbers(Freescale):
+    name: ClassVar[str] = "without line 1 of Listing 15"
+    super_peer: ClassVar[type[Super]] = ForgetsItsOwnNumbers
+
+
+class NoLastOutside(Super):
+    def _translate_out(self, down: Down) -> Across:
+        return super()._translate_out(msgspec.structs.replace(down, last=0))
+
+
+class WithNoLastOutside(Freescale):
+    name: ClassVar[str] = "without line 6 of Listing 14"
+    super_peer: ClassVar[type[Super]] = NoLastOutside
+
+
+class NoLastForExternalPeers(Super):
+    def _last_inside(self, sender: int, packet: Across) -> int:
+        return 0 if sender >= self.outside.supers else super()._last_inside(sender, packet)
+
+
+class WithNoLastForExternalPeers(Freescale):
+    name: ClassVar[str] = "without line 16 of Listing 15"
+    super_peer: ClassVar[type[Super]] = NoLastForExternalPeers
+
+
+class LastForSuperPeersToo(Super):
+    def _last_inside(self, sender: int, packet: Across) -> int:
+        return max((number for number, (peer, _) in self.table.items() if peer == sender), default=0)
+
+
+class WithLastForSuperPeersToo(Freescale):
+    name: ClassVar[str] = "Last for whatever came through another super peer"
+    super_peer: ClassVar[type[Super]] = LastForSuperPeersToo
+
+
+class NoFifoInside(Internal):
+    def take(self, packet: Down) -> None:
+        super().take(msgspec.structs.replace(packet, last=0))
+
+
+class WithNoFifoInside(Freescale):
+    name: ClassVar[str] = "without the FIFO condition of Listing 5"
+    internal: ClassVar[type[Internal]] = NoFifoInside
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        WithTakesOutNewerPairs,
+        WithLeavesAtTheFirstMatch,
+        WithForgetsItsOwnNumbers,
+        WithNoLastOutside,
+        WithNoLastForExternalPeers,
+        WithLastForSuperPeersToo,
+        WithNoFifoInside,
+    ],
+)
+def test_each_misreading_breaks_order(broken: type[Freescale]) -> None:
+    found = final(f"{__name__}:{broken.__name__}", 4000)
+    assert found.violations > 0
+
+
+def test_a_member_that_waits_for_its_own_messages_waits_for_ever() -> None:
+    assert final(f"{__name__}:WithWaitsForItself", 200).stuck > 0
+
+
+def test_ours_does_not() -> None:
+    assert final("freescale", 500).passed
+
+
+# E1: when the table may forget
+
+
+class Site:
+    """One internal peer p behind s, and externals e1 and e2."""
+
+    def __init__(self) -> None:
+        self.s, self.p, self.e1, self.e2 = self.all = Freescale.arranged(4, FreeScale([1]))
+
+    def inside(self, link: int, packet: Packet) -> Packet:
+        """Through the super peer, to p."""
+        sends = self.s.receive(link, packet, 0).sends
+        return next(send.packet for send in sends if send.to == (1,))
+
+
+def test_what_p_has_delivered_may_still_be_named_by_what_is_on_its_way() -> None:
+    """e1 sends m1, m2; p delivers m1, sends x, delivers m2. All inside have m2, and m1 was immediate to it;
+    but x, which names m1, has not reached the super peer yet."""
+    for forgets in (True, False):
+        site = Site()
+        m1 = site.e1.broadcast(b"m1", 0).sends[0].packet
+        m2 = site.e1.broadcast(b"m2", 0).sends[0].packet
+        site.p.receive(0, site.inside(2, m1), 0)
+        site.p.deliver(0)
+        x = site.p.broadcast(b"x", 0).sends[0].packet
+        site.p.receive(0, site.inside(2, m2), 0)
+        site.p.deliver(0)
+        if forgets:
+            del site.s.role.table[1]  # type: ignore[union-attr]
+        (outside,) = across_of(site.s.receive(1, x, 0).sends)
+        site.e2.receive(0, outside, 0)
+        delivered = site.e2.deliver(0)
+        assert (delivered is not None) is forgets
+        if not forgets:
+            assert outside.peers == {2: 1}
+            site.e2.receive(2, m1, 0)
+            first, second = site.e2.deliver(0), site.e2.deliver(0)
+            assert first is not None
+            assert second is not None
+            assert [first.payload, second.payload] == [b"m1", b"x"]
+
+
+def test_an_old_acknowledgement_does_not_undo_a_newer_one() -> None:
+    """p has #1 to #3 and may name #2 of them; that it once had #1 alone, and would have named nothing of
+    that, comes later. #2 must stay in the table."""
+    site = Site()
+    for _ in range(3):
+        site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
+        site.s.deliver(0)
+    role: Any = site.s.role
+    role.own.causes.clear()
+    site.s.receive(1, Ack(0, 3, row(2)), 0)
+    site.s.receive(1, Ack(0, 1, NONE), 0)
+    role._forget()
+    assert set(role.table) == {2}
+    assert role.numbered == {(2, 2): 2}
+    site.s.receive(1, Ack(0, 3, NONE), 0)
+    role._forget()
+    assert role.table == role.numbered == {}
+
+
+def test_an_acknowledgement_out_of_turn_is_not_heard() -> None:
+    site = Site()
+    site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
+    site.s.deliver(0)
+    role: Any = site.s.role
+    site.s.receive(1, Ack(1, 1, NONE), 0)
+    assert role.words == {}
+    site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
+    site.s.receive(1, Ack(0, 1, NONE), 0)
+    assert role.words[1].solid == 0
+
+
+def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int]:
+    """How long the super peer's table is, in a run in which one member may never send."""
+    made = scenario(
+        protocol="freescale", peers=6, seconds=20, rate=20, delay="1-50ms", layout=layout, silent=silent
+    )
+    members: list[Any] = made.members()
+    world = made.world(members, [])
+    while world.step():
+        yield len(members[0].role.table)
+
+
+def test_the_table_stays_small_even_if_an_internal_peer_is_silent() -> None:
+    """About as long as what is under way and what the silent one has not spoken of yet."""
+    assert max(table_sizes({"inside": [2]}, silent=())) < 40
+    assert max(table_sizes({"inside": [2]}, silent=(1,))) < 100
+    assert max(table_sizes({"inside": [2], "ack_every": 1_000_000}, silent=(1,))) > 1_000
+
+
+def test_with_nobody_inside_the_table_is_forgotten_as_the_super_peer_itself_delivers() -> None:
+    made = scenario(protocol="freescale", peers=3, seconds=5, delay="1-5ms", layout={"inside": [0]})
+    members: list[Any] = made.members()
+    made.world(members, []).run()
+    assert len(members[0].role.table) <= 3
+
+
+# E2, E3: what the paper's form costs
+
+
+def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_went_by() -> None:
+    sizes = {}
+    for form in ("paper", "corrected"):
+        s, p, e = Freescale.arranged(3, FreeScale([1], form))
+        for _ in range(800):
+            s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
+            s.deliver(0)
+        sends = s.receive(1, p.broadcast(b"", 0).sends[0].packet, 0).sends
+        (across,) = across_of(sends)
+        sizes[form] = s.paper_bytes(across), s.control_bytes(across)
+        e.receive(0, across, 0)
+        assert e.deliver(0) is not None
+        assert e.role.outside.seen[0] == Window(801)  # type: ignore[union-attr]
+    assert sizes["paper"][0] == 100
+    assert sizes["corrected"][0] == 0
+    assert sizes["corrected"][1] < 20 < 100 < sizes["paper"][1]
+
+
+class WithoutLine10(Super):
+    def _translate_out(self, down: Down) -> Across:
+        untold = set(self.untold)
+        return msgspec.structs.replace(super()._translate_out(down), translated=Bits.of(untold))
+
+
+class WithoutLine10OfListing14(Freescale):
+    name: ClassVar[str] = "the paper's form without line 10 of Listing 14"
+    super_peer: ClassVar[type[Super]] = WithoutLine10
+
+
+def test_line_10_of_listing_14_is_pure_overhead() -> None:
+    assert final(f"{__name__}:WithoutLine10OfListing14", 1000).passed
+    bits = {}
+    for kind in (Freescale, WithoutLine10OfListing14):
+        made = scenario(protocol="freescale", peers=10, seconds=5, layout={"inside": [5], "form": "paper"})
+        watched = Named(made, kind.arranged(10, FreeScale([5], "paper")))
+        watched.world.run()
+        bits[kind] = sum(packet.translated.span for _, packet in watched.outside.values())
+    assert bits[WithoutLine10OfListing14] < bits[Freescale] / 3
+
+
+def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
+    """E4: Lemma 3 says that what is immediate is a bit of DV; of one's own previous message it is not."""
+    site = Site()
+    site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
+    second = site.p.broadcast(b"", 0).sends[0].packet
+    assert isinstance(second, Up)
+    assert second.causes == Bits()
+    sends = site.s.receive(1, second, 0).sends
+    (across,) = across_of(sends)
+    assert (across.last, across.supers) == (1, {})
+
+
+# Bad input
+
+
+def test_layouts_that_cannot_be() -> None:
+    for layout, reason in (
+        ({"inside": [3, 3]}, "more than the 5"),
+        ({"inside": [-1]}, "fewer than 0"),
+        ({"inside": [1], "ack_every": 0}, "ack_every"),
+        ({"within": [1]}, "inside"),
+        ({"inside": [1], "form": "new"}, "form"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            scenario(protocol="freescale", peers=5, layout=layout)
+    with pytest.raises(InputError, match="all alike"):
+        scenario(protocol="mbcp", peers=5, layout={"inside": [1]})
+
+
+def row(*numbers: int) -> Bits:
+    return Bits.of(set(numbers))
+
+
+NONE = Bits()
+# Ranks: 0 and 1 are super peers, 2 is behind 0, 3 behind 1; 4 and 5 are external.
+hostile: list[tuple[int, int, Packet]] = [
+    (2, 4, Down(b"", 4, 1, 1, 0, NONE)),
+    (2, 0, Across(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
+    (2, 0, Down(b"", 2, 1, 1, 0, NONE)),
+    (2, 0, Down(b"", 4, 0, 1, 0, NONE)),
+    (2, 0, Down(b"", 4, 1, 0, 0, NONE)),
+    (2, 0, Down(b"", 4, 1, MOST_AHEAD + 1, 0, NONE)),
+    (2, 0, Down(b"", 4, 1, 2, 2, NONE)),
+    (2, 0, Down(b"", 4, 1, 2, -1, NONE)),
+    (2, 0, Down(b"", 4, 1, 2, 0, row(2))),
+    (2, 0, Down(b"", 4, 1, 2, 0, Bits(0, b"\1"))),
+    (2, 0, Echo(1, 1)),
+    (2, 0, Echo(0, 1)),
+    (0, 2, Up(b"", 3, 1, NONE, 0)),
+    (0, 2, Up(b"", 2, 0, NONE, 0)),
+    (0, 2, Up(b"", 2, MOST_AHEAD + 1, NONE, 0)),
+    (0, 2, Up(b"", 2, 1, row(1), 0)),
+    (0, 2, Up(b"", 2, 1, NONE, 1)),
+    (0, 2, Up(b"", 2, 1, NONE, -1)),
+    (0, 2, Ack(0, 1, NONE)),
+    (0, 2, Ack(0, 0, row(1))),
+    (0, 2, Echo(1, 1)),
+    (0, 3, Up(b"", 3, 1, NONE, 0)),
+    (0, 4, Up(b"", 4, 1, NONE, 0)),
+    (4, 0, Down(b"", 2, 1, 1, 0, NONE)),
+    (4, 2, Across(b"", 2, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 6, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", -1, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 0, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 0, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, MOST_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 2, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 2, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, -1, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {}, row(2))),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {5: 0}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {3: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {6: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {9: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {-1: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {4: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {1: 1}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {5: row(1)}, NONE)),
+    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {0: row(2)}, NONE)),
+    (4, 5, Across(b"", 5, 1, 2, 0, 0, {}, {}, NONE)),
+    (5, 4, Across(b"", 4, 1, 2, 0, 0, {}, {}, NONE)),
+    (4, 5, Across(b"", 5, 2, 2, 1, 1, {}, {}, NONE)),
+    (4, 5, Across(b"", 5, MOST_AHEAD + 1, MOST_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (1, 0, Across(b"", 2, 1, 2, 0, 0, {}, {1: row(1)}, NONE)),
+    (4, 4, Across(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 9, Across(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
+]
+
+
+@pytest.mark.parametrize(("to", "link", "packet"), hostile, ids=repr)
+def test_packets_that_no_correct_member_sends(to: int, link: int, packet: Packet) -> None:
+    member = Freescale.arranged(6, FreeScale([1, 1]))[to]
+    before = member.save()
+    with pytest.raises(RemoteError):
+        member.receive(link, packet, 0)
+    assert member.save() == before
+
+
+def test_repeated_packets_change_nothing() -> None:
+    site = Site()
+    up = site.p.broadcast(b"x", 0).sends[0].packet
+    sends = site.s.receive(1, up, 0).sends
+    before = site.s.save()
+    assert site.s.receive(1, up, 0).sends == ()
+    assert site.s.save() == before
+    for send in sends:
+        for peer in send.to:
+            site.all[peer].receive(0, send.packet, 0)
+            taken = site.all[peer].save()
+            site.all[peer].receive(0, send.packet, 0)
+            assert site.all[peer].save() == taken
+
+
+def test_bytes_as_the_paper_counts() -> None:
+    _, p, e1, _ = Site().all
+    assert p.paper_bytes(Up(b"", 1, 1, row(5, 12), 0)) == 1
+    assert p.paper_bytes(Down(b"", 1, 1, 20, 3, row(5, 13))) == 2
+    assert p.paper_bytes(Echo(1, 1)) == 0
+    across = Across(b"", 1, 1, 20, 3, 0, {2: 7, 3: 9}, {0: row(1, 9)}, row(4))
+    assert e1.paper_bytes(across) == 2 * 8 + (4 + 2) + 1
+
+
+def test_everyone_is_reached_once() -> None:
+    s, p, *_ = Freescale.arranged(6, FreeScale([2]))
+    to = [peer for send in s.broadcast(b"", 0).sends for peer in send.to]
+    assert sorted(to) == [1, 2, 3, 4, 5]
+    assert p.broadcast(b"", 0).sends == (Send((0,), Up(b"", 1, 1, NONE, 0)),)
+
+
+def test_long_runs_with_a_forgetting_table() -> None:
+    for seed, inside in enumerate(([3, 0, 2], [5], [1, 1, 1, 1], [0, 0])):
+        made = scenario(
+            protocol="freescale", peers=10, seconds=8, rate=12, seed=seed, delay="wild:1us-1s",
+            reply=0.02, faults=("duplicate:10%:500ms",), layout={"inside": inside, "ack_every": 4},
+        )  # fmt: skip
+        histories = Histories(made)
+        members = made.members()
+        made.world(members, [histories]).run()
+        verdict = judge(histories.execution()).verdict
+        assert verdict.clean
+        assert verdict.deliveries > 8_000
+        assert not any(member.waiting() for member in members)
+        for member in members:
+            assert [keeper.arrived for keeper in keepers(member)] == [set()] * len(keepers(member))
+            seen = [set(keeper.seen) for keeper in keepers(member) if isinstance(keeper, Outside)]
+            assert all(those <= set(range(len(inside))) for those in seen)
+
+
+def keepers(member: Any) -> list[Any]:
+    """The parts of a member that hold messages."""
+    role = member.role
+    if isinstance(role, Super):
+        return [role.outside, role.own]
+    return [role.outside] if isinstance(role, External) else [role]
+
+
+def test_what_a_silent_peer_says_and_when() -> None:
+    """After every `ack_every` deliveries since it last spoke; a message of its own is speaking."""
+    s, p, e = Freescale.arranged(3, FreeScale([1], ack_every=2))
+
+    def news() -> list[Packet]:
+        sends = s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0).sends
+        said = p.receive(0, sends[0].packet, 0).sends
+        p.deliver(0)
+        return [send.packet for send in said]
+
+    assert [news() for _ in range(5)] == [[], [], [Ack(0, 2, row(2))], [], [Ack(0, 4, row(4))]]
+    p.broadcast(b"", 0)
+    assert [news() for _ in range(3)] == [[], [], [Ack(1, 7, row(7))]]
+
+
+def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
+    p = Freescale.arranged(3, FreeScale([1]))[1]
+    p.broadcast(b"", 0)
+    for wrong in (Echo(1, 0), Echo(1, MOST_AHEAD + 1), Down(b"", 2, 1, MOST_AHEAD + 1, 0, NONE)):
+        with pytest.raises(RemoteError):
+            p.receive(0, wrong, 0)
+    p.receive(0, Down(b"", 2, 1, MOST_AHEAD, 0, NONE), 0)
+    p.receive(0, Echo(1, MOST_AHEAD - 1), 0)
+    s = Freescale.arranged(3, FreeScale([1]))[0]
+    s.receive(1, Up(b"", 1, MOST_AHEAD, NONE, 0), 0)
+    s.receive(2, Across(b"", 2, MOST_AHEAD, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+    e = Freescale.arranged(3, FreeScale([1]))[2]
+    e.receive(0, Across(b"", 1, 1, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+
+
+def test_arranging_more_than_there_are_is_a_local_error() -> None:
+    with pytest.raises(LocalError, match="more than the 2"):
+        Freescale.arranged(2, FreeScale([5]))
+
+
+def test_bytes_that_members_keep_as_the_paper_counts() -> None:
+    """p has #2 and #9: RV is bits 1 to 9, of which the first is cleared, DV bits 2 to 9."""
+    site = Site()
+    assert [member.paper_storage() for member in site.all] == [8, 0, 8, 8]
+    for number in (2, 9):
+        site.p.receive(0, Down(b"", 2, number, number, 0, NONE), 0)
+        site.p.deliver(0)
+    assert site.p.paper_storage() == 2 + 1
+    for member, name in zip(site.all, ("super", "internal", "external", "external"), strict=True):
+        assert member.kind() == name
+    site.e1.receive(0, Across(b"", 1, 1, 10, 0, 8, {}, {}, NONE), 0)
+    assert site.e1.deliver(0) is not None
+    assert site.e1.paper_storage() == 8 + 2 + (4 + 1)
+    site.e1.receive(3, site.e2.broadcast(b"", 0).sends[0].packet, 0)
+    site.e1.deliver(0)
+    assert site.e1.paper_storage() == 8 + 2 + (4 + 1) + 8
+    site.s.receive(3, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE), 0)
+    site.s.broadcast(b"", 0)
+    assert site.s.paper_storage() == 8 + 8 + 8
+
+
+def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
+    """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 never goes out again."""
+    for form in ("paper", "corrected"):
+        s, p, e = Freescale.arranged(3, FreeScale([1], form))
+        sent = [p.broadcast(b"", 0).sends[0].packet for _ in range(3)]
+        (first,) = across_of(s.receive(1, sent[0], 0).sends)
+        s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
+        (second,) = across_of(s.receive(1, sent[1], 0).sends)
+        (third,) = across_of(s.receive(1, sent[2], 0).sends)
+        found = [(a.number, a.last, a.previous, a.supers, a.translated) for a in (first, second, third)]
+        if form == "paper":
+            assert found == [
+                (1, 0, 0, {}, NONE), (3, 0, 2, {0: row(1)}, row(2)), (4, 0, 3, {0: row(3)}, NONE)
+            ]  # fmt: skip
+        else:
+            assert found == [(1, 0, 0, {}, NONE), (3, 1, 1, {}, NONE), (4, 3, 3, {}, NONE)]
+
+
+def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -> None:
+    members = Freescale.arranged(4, FreeScale([2]))
+    s, p, q, e = members
+    role = s.role
+    assert isinstance(role, Super)
+    steps = []
+    for _ in range(12):
+        for send in s.receive(3, e.broadcast(b"", 0).sends[0].packet, 0).sends:
+            for peer in send.to:
+                members[peer].receive(0, send.packet, 0)
+        for member in (s, p, q):
+            while member.deliver(0):
+                pass
+        steps.append(role.steps)
+    assert steps == [1, 2, 0] * 4
+    assert len(role.table) == 12
+    # What those inside say is enough to forget all that nobody names again.
+    for peer, member in ((1, p), (2, q), (1, p), (2, q)):
+        s.receive(peer, member.broadcast(b"", 0).sends[0].packet, 0)
+    assert (set(role.table), role.floor) == (set(role.table) & role.own.causes, 12)
+
+
+def test_the_first_external_peer_is_no_super_peer() -> None:
+    """Without internal peers it has the rank after the last super peer's."""
+    _, one, other = Freescale.arranged(3, FreeScale([0]))
+    with pytest.raises(RemoteError):
+        other.receive(1, Across(b"", 1, 1, 2, 0, 0, {}, {}, NONE), 0)
+    with pytest.raises(RemoteError):
+        other.receive(0, Across(b"", 0, 1, 1, 0, 0, {}, {1: row(1)}, NONE), 0)
+    first, second = (one.broadcast(b"", 0).sends[0].packet for _ in range(2))
+    other.receive(1, second, 0)
+    assert [held.cause for held in other.waiting()] == [MessageId(1, 1)]
+    other.receive(1, first, 0)
+    assert other.deliver(0) is not None
+    answer = other.broadcast(b"", 0).sends[0].packet
+    assert isinstance(answer, Across)
+    assert (answer.peers, answer.supers) == ({1: 1}, {})

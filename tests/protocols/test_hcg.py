@@ -1,0 +1,387 @@
+"""Subgroups and gateways: they order what happened before, and each rule as paper 003 has it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import pytest
+
+from antecede.causality import Judgement, MessageId, Window, judge
+from antecede.protocols.base import Delivery, Effects, Packet, Send
+from antecede.protocols.hcg import Global, Hcg, Need, Subgroups
+from antecede.protocols.hcg_clocks import Ack, Local, Place, RealTime, Recent
+from antecede.sim.engines import simulate
+from antecede.sim.scenario import Scenario, scenario
+from antecede.sim.verify import Histories, Report, verify
+from antecede.sim.world import World
+
+HCG, BASIC = "antecede.protocols.hcg:Hcg", "antecede.protocols.hcg:Basic"
+MS = 1_000_000
+
+
+def final(protocol: str, runs: int) -> Report:
+    found = Report(protocol)
+    for found in verify(protocol, runs, seed=7):
+        if found.failed:
+            break
+    return found
+
+
+@pytest.mark.parametrize("protocol", [HCG, BASIC])
+def test_random_subgroups_keep_causal_order(protocol: str) -> None:
+    found = final(protocol, 250)
+    assert found.passed, found.failures
+
+
+LAYOUTS = [
+    ["rt:3", "rt:4", "rt:2"],
+    ["lt:3", "lt:4", "lt:2"],
+    ["vt:3", "vt:4", "vt:2"],
+    ["rt:3", "lt:3", "vt:3"],
+    ["vt:1", "rt:1", "lt:1", "rt:2", "lt:2", "vt:2"],
+    ["lt:9"],
+]
+
+
+def loose(protocol: str, subgroups: Sequence[str], seed: int, **more: Any) -> Scenario:
+    """Links that overtake and repeat, and clocks that differ by five times the longest local delay."""
+    fields: dict[str, Any] = {
+        "peers": sum(int(each.partition(":")[2]) for each in subgroups),
+        "seconds": 0.4,
+        "rate": 20.0,
+        "reply": 0.1,
+        "delay": "wild:1us-500ms",
+        "local_delay": "0-4ms",
+        "skew": "20ms",
+        "faults": ("duplicate:20%:200ms",),
+        "most_messages": 60,
+        "layout": {"subgroups": list(subgroups)},
+        "seed": seed,
+    }
+    return scenario(protocol=protocol, **{**fields, **more})
+
+
+def run(
+    made: Scenario,
+) -> tuple[Judgement, dict[MessageId, set[tuple[int, int]]], dict[tuple[int, int], MessageId]]:
+    """A run: its judgement, what each message names between gateways, and whose numbers those are."""
+    members, histories = made.members(), Histories(made)
+    world = made.world(members, [histories])
+    names: dict[MessageId, set[tuple[int, int]]] = {}
+    numbers: dict[tuple[int, int], MessageId] = {}
+    sites = made.arrangement().sites(made.peers)  # type: ignore[union-attr]
+
+    def watched(source: int, to: Sequence[int], packet: Packet) -> None:
+        if isinstance(packet, Global):
+            (message,) = packet.carries()
+            numbers[sites[source], packet.number] = message
+            counted = {(k, n) for k, count in enumerate(packet.counts) for n in range(1, count + 1)}
+            names[message] = counted | set(packet.beyond)
+        World.transmit(world, source, to, packet)
+
+    world.transmit = watched  # type: ignore[method-assign]
+    world.run()
+    assert [member.waiting() for member in members] == [[] for _ in members]
+    return judge(histories.execution()), names, numbers
+
+
+Pairs = set[tuple[MessageId, MessageId]]
+
+
+def ordered(names: dict[MessageId, set[tuple[int, int]]], numbers: dict[tuple[int, int], MessageId]) -> Pairs:
+    """(earlier, later): what gateways put in order, by what packets name and by the order of each origin."""
+    past: dict[MessageId, set[MessageId]] = {}
+
+    def before(message: MessageId) -> set[MessageId]:
+        if message not in past:
+            direct = {numbers[each] for each in names[message]}
+            if message.seq > 1:
+                direct.add(MessageId(message.origin, message.seq - 1))
+            past[message] = direct.union(*(before(each) for each in direct))
+        return past[message]
+
+    return {(one, other) for other in names for one in before(other)}
+
+
+def happened(judgement: Judgement) -> Pairs:
+    order = judgement.order
+    return {(one, two) for one in order.messages for two in order.messages if order.happened_before(one, two)}
+
+
+@pytest.mark.parametrize("protocol", [HCG, BASIC])
+@pytest.mark.parametrize("subgroups", LAYOUTS, ids=" ".join)
+def test_skewed_clocks_and_links_that_overtake(protocol: str, subgroups: list[str]) -> None:
+    for seed in range(12):
+        judgement, names, numbers = run(loose(protocol, subgroups, seed))
+        assert judgement.verdict.clean, [judgement.explain(each) for each in judgement.violations()]
+        assert judgement.verdict.messages > 30
+        if len(subgroups) > 1:
+            assert happened(judgement) <= ordered(names, numbers)
+
+
+@pytest.mark.parametrize(
+    "subgroups",
+    [["rt:3", "rt:4", "rt:2"], ["vt:3", "vt:4", "vt:2"], ["rt:3", "vt:3", "rt:1", "vt:1"]],
+    ids=" ".join,
+)
+def test_on_real_time_and_vectors_what_is_ordered_is_what_happened_before(subgroups: list[str]) -> None:
+    pairs = 0
+    for seed in range(25):
+        judgement, names, numbers = run(loose(HCG, subgroups, seed, reply=0.0))
+        assert ordered(names, numbers) == happened(judgement)
+        pairs += len(happened(judgement))
+    assert pairs > 5000
+
+
+class LargestNumberOnly(Hcg):
+    """V as a largest number for each subgroup, and no more."""
+
+    name: ClassVar[str] = "largest number"
+
+    def _number(self, packet: Local, before: list[Window]) -> Global:
+        return super()._number(packet, [Window(window.last) for window in before])
+
+
+def test_a_largest_number_orders_more_than_happened_before() -> None:
+    extra = 0
+    for seed in range(5):
+        made = loose(f"{__name__}:LargestNumberOnly", LAYOUTS[0], seed, reply=0.0)
+        judgement, names, numbers = run(made)
+        assert judgement.verdict.clean
+        extra += len(ordered(names, numbers) - happened(judgement))
+    assert extra > 0
+
+
+class WhatBasicWouldName(Hcg):
+    """hcg, noting what `basic` would name at the same moment."""
+
+    name: ClassVar[str] = "both"
+    noted: ClassVar[dict[MessageId, set[tuple[int, int]]]] = {}
+
+    def _before(self, sender: Place, packet: Local) -> list[Window]:
+        here = {(k, number) for k, window in enumerate(self.taken) for number in window}
+        self.noted.setdefault(MessageId(packet.origin, packet.seq), here)
+        before = super()._before(sender, packet)
+        assert {(k, number) for k, window in enumerate(before) for number in window} <= here
+        return before
+
+
+@pytest.mark.parametrize("subgroups", LAYOUTS[:5], ids=" ".join)
+def test_hcg_orders_nothing_that_basic_would_not(subgroups: list[str]) -> None:
+    saved = 0
+    for seed in range(6):
+        WhatBasicWouldName.noted.clear()
+        _, names, numbers = run(loose(f"{__name__}:WhatBasicWouldName", subgroups, seed, reply=0.0))
+        basic = {message: WhatBasicWouldName.noted[message] for message in names}
+        mine, theirs = ordered(names, numbers), ordered(basic, numbers)
+        assert mine <= theirs
+        saved += len(theirs - mine)
+    assert saved > 0
+
+
+def test_where_nothing_waits_at_a_gateway_two_runs_compare() -> None:
+    """With one delay for all long links, `basic` holds nothing longer, so both runs are the same."""
+    for subgroups in LAYOUTS[:4]:
+        runs = [
+            ordered(*run(loose(name, subgroups, 3, reply=0.0, delay="40ms", faults=()))[1:])
+            for name in (HCG, BASIC)
+        ]
+        assert runs[0] < runs[1]
+
+
+class Times(NamedTuple):
+    """What a member on real time goes by."""
+
+    clock: RealTime
+    past: Recent
+    longest_delay: int
+
+
+class Variant(Hcg):
+    """A copy with one rule as the paper has it, or as one might think."""
+
+    @classmethod
+    def _member(
+        cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: Subgroups
+    ) -> Any:
+        member = super()._member(me, size, gateways, subgroup, layout)
+        if isinstance(member.clock, RealTime) and isinstance(member.past, Recent):
+            cls.change(Times(member.clock, member.past, layout.longest_delay))
+        return member
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        pass
+
+
+class NoWait(Variant):
+    name: ClassVar[str] = "no wait before delivery in real time"
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        of.clock.patience = 0
+
+
+class NoSkew(Variant):
+    name: ClassVar[str] = "a wait that forgets that clocks differ"
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        of.clock.patience = of.past.gap = of.longest_delay + 1
+
+
+class MoreThanTheWait(Variant):
+    name: ClassVar[str] = "later by more than the wait, instead of as much"
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        of.past.gap += 1
+
+
+class TwiceTheWait(Variant):
+    name: ClassVar[str] = "twice the wait, between different processes"
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        of.past.gap *= 2
+
+
+class DatesBack(Variant):
+    name: ClassVar[str] = "forwarded messages dated back, the wait unchanged"
+
+    def _send_here(self, payload: bytes, origin: int, seq: int, now: int) -> Send:
+        if not isinstance(self.clock, RealTime) or origin == self.me:
+            return super()._send_here(payload, origin, seq, now)
+        (time,) = self.clock.stamp(now)
+        packet = Local(payload, origin, seq, self.clock.sent, [time - self.clock.patience])
+        self.clock.take(0, packet)
+        return self._to_subgroup(packet)
+
+
+class SmallestStamp(Hcg):
+    name: ClassVar[str] = "the number of the message with the smallest stamp"
+
+    def _number(self, packet: Local, before: list[Window]) -> Global:
+        return super()._number(packet, [Window(1 if window.last else 0) for window in before])
+
+
+class EqualNumbers(Hcg):
+    """One more than the largest among those that precede; the numbers are only told apart in `levels`."""
+
+    name: ClassVar[str] = "equal numbers for concurrent messages"
+    levels: ClassVar[dict[tuple[int, int], int]] = {}
+
+    def _number(self, packet: Local, before: list[Window]) -> Global:
+        counts = [max((self.levels[k, n] for n in window), default=0) for k, window in enumerate(before)]
+        made = super()._number(packet, before)
+        here = self._subgroup(self.me)
+        self.levels[here, made.number] = counts[here] + 1
+        return msgspec.structs.replace(made, counts=counts, beyond=[])
+
+    def _is_met(self, need: Need) -> bool:
+        if need.kind:
+            return super()._is_met(need)
+        return max((self.levels[need.who, n] for n in self.taken[need.who]), default=0) >= need.number
+
+
+class NoOrderOfOrigins(Hcg):
+    name: ClassVar[str] = "two messages of one sender within the wait are concurrent"
+
+    def _needs(self, packet: Global) -> list[Need]:
+        return super()._needs(packet)[:-1]
+
+
+class CountsWhatArrived(Hcg):
+    name: ClassVar[str] = "counts what has arrived"
+
+    def _is_met(self, need: Need) -> bool:
+        return super()._is_met(need) or (need.kind == 0 and self.arrived[need.who].base >= need.number)
+
+
+class NamesNothingBeyond(Hcg):
+    name: ClassVar[str] = "names nothing beyond a gap"
+
+    def _number(self, packet: Local, before: list[Window]) -> Global:
+        return super()._number(packet, [Window(window.base) for window in before])
+
+
+class PromisesAtOnce(Hcg):
+    name: ClassVar[str] = "acknowledgements that hold before what was sent before them is here"
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        return super().receive(link, Ack(0, packet.time) if isinstance(packet, Ack) else packet, now)
+
+
+class GatewayFirst(Hcg):
+    name: ClassVar[str] = "a gateway whose application gets forwarded messages at once"
+    early: set[MessageId] = set()  # noqa: RUF012 (msgspec copies it)
+
+    def _take(self, source: int, packet: Global, now: int) -> Send:
+        send = super()._take(source, packet, now)
+        assert isinstance(send.packet, Local)
+        self.ready.append(send.packet)
+        return send
+
+    def deliver(self, now: int) -> Delivery | None:
+        while (delivery := super().deliver(now)) is not None and delivery.message in self.early:
+            pass
+        if delivery is not None:
+            self.early.add(delivery.message)
+        return delivery
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        NoWait,
+        NoSkew,
+        MoreThanTheWait,
+        TwiceTheWait,
+        DatesBack,
+        SmallestStamp,
+        EqualNumbers,
+        NoOrderOfOrigins,
+        CountsWhatArrived,
+        NamesNothingBeyond,
+        PromisesAtOnce,
+        GatewayFirst,
+    ],
+)
+def test_each_rule_as_printed_or_as_one_might_think_breaks(broken: type[Hcg]) -> None:
+    found = final(f"{__name__}:{broken.__name__}", 1500)
+    assert found.violations > 0
+    assert (found.raised, found.duplicates) == (0, 0)
+
+
+class NoMoreThanTheSum(Variant):
+    name: ClassVar[str] = "a wait of exactly the longest delay and the difference of clocks"
+
+    @classmethod
+    def change(cls, of: Times) -> None:
+        of.clock.patience -= 1
+        of.past.gap -= 1
+
+
+def test_packets_of_the_same_instant_need_one_unit_more() -> None:
+    late = [
+        sum(
+            run(loose(name, ["rt:5"], seed, delay="0", local_delay=None, skew=None))[
+                0
+            ].verdict.causal_deliveries
+            for seed in range(5)
+        )
+        for name in (HCG, f"{__name__}:NoMoreThanTheSum")
+    ]
+    assert late[0] == 0 < late[1]
+
+
+def test_the_whole_way_costs_the_waits_of_both_subgroups() -> None:
+    made = scenario(
+        protocol=HCG, peers=4, seconds=1, rate=1, delay="50ms", local_delay="2ms", skew="0",
+        layout={"subgroups": ["rt:2", "rt:2"]},
+    )  # fmt: skip
+    metrics = simulate(made)
+    assert metrics.latency_max_ns == 50 * MS + 2 * (2 * MS + 1)
+    assert metrics.stuck == 0

@@ -1,0 +1,272 @@
+"""Links that come and go, and crashes: what `pc` promises, and what each of its rules is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import pytest
+from pc_stories import LINE, PATIENCE, Room
+
+from antecede.causality import MessageId, judge
+from antecede.causality.execution import Execution
+from antecede.papers.as_printed import FloodingWithMovingLinks
+from antecede.protocols.base import NOTHING, Effects, Packet, Protocol, Send
+from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.pc import Pc, Ping, Pong
+from antecede.sim import counter_rng
+from antecede.sim.network import Direct, parse_delay
+from antecede.sim.scenario import Scenario, scenario
+from antecede.sim.verify import Histories, Report, verify
+from antecede.sim.workload import Periodic
+from antecede.sim.world import LinkChange, World
+from antecede.units import SECOND
+
+
+def final(protocol: str, runs: int, seed: int = 3) -> Report:
+    """The report of some runs, or of as many as it takes to see one fail."""
+    found = Report(protocol)
+    for found in verify(protocol, runs, seed):
+        if found.failed:
+            break
+    return found
+
+
+# Random runs.
+
+
+def test_links_that_come_and_go_are_judged_clean() -> None:
+    assert final("pc", 700).passed
+
+
+@pytest.mark.parametrize(
+    ("peers", "overlay", "delay", "seed"),
+    [
+        (16, "hypercube", "wild:1us-1s", 1),
+        (16, "line", "wild:1us-100ms", 2),
+        (16, "ring", "0-300ms", 3),
+        (24, "star", "wild:1us-1s", 4),
+        (40, "hypercube", "wild:1us-300ms", 5),
+    ],
+)
+def test_heavy_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
+    """Links open, close and open again, 500 times a second, while their pings are under way."""
+    heavy = scenario(
+        protocol="pc",
+        peers=peers,
+        layout={"overlay": overlay},
+        churn=500.0,
+        seconds=1.0,
+        rate=10.0,
+        delay=delay,
+        seed=seed,
+        payload=0,
+        reply=0.01,
+        most_messages=150,
+    )
+    histories = Histories(heavy)
+    members = heavy.members()
+    heavy.world(members, [histories]).run()
+    assert judge(histories.execution()).verdict.clean
+    assert all(isinstance(member, Pc) and not member.openings for member in members)  # all became safe
+
+
+class SmallBuffers(Pc):
+    """Overflows now and then; a ping is soon given up."""
+
+    most_buffered: ClassVar[int] = 3
+    patience: ClassVar[int] = 400_000_000
+
+
+def test_small_buffers_and_little_patience_break_nothing() -> None:
+    assert final(f"{__name__}:SmallBuffers", 200).passed
+
+
+class Dead(Pc):
+    """Neither hears nor speaks, and says so to nobody."""
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        return NOTHING
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        return NOTHING
+
+    def wake(self, now: int) -> Effects:
+        return NOTHING
+
+    def link_opened(self, link: int, now: int) -> Effects:
+        return NOTHING
+
+    def link_closed(self, link: int, now: int) -> Effects:
+        return NOTHING
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_member_that_crashes_disturbs_no_other(seed: int) -> None:
+    drawn = counter_rng.Source(seed)
+    size = 4 + drawn.below(9)
+    victim, steps = drawn.below(size), drawn.below(300)
+    churning = Scenario("pc", size, 0.5, seed, delay="wild:1us-1s", churn=60.0, most_messages=60)
+    members, histories = churning.members(), Histories(churning)
+    world = churning.world(members, [histories])
+    while world.step():
+        steps -= 1
+        if steps == 0:
+            members[victim] = Dead(victim, size, ())
+    others = frozenset(range(size)) - {victim}
+    found = judge(Execution(histories.steps, dict.fromkeys(sent(histories.steps), others)))
+    assert found.verdict.clean, next(found.violations())
+
+
+def sent(histories: Iterable[Iterable[tuple[int, MessageId]]]) -> set[MessageId]:
+    return {message for history in histories for _, message in history}
+
+
+def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
+    members: list[Protocol] = [*Pc.on([(1,), (0,)]), Dead(2, 3, ())]
+    for member in members:
+        member.size = 3
+    asked = Histories(Scenario("pc", 3))
+    links = [LinkChange(SECOND // 2, 0, 2, opens=True)]
+    network = Direct(1, parse_delay("1ms"), fifo=True)
+    world = World(members, network, Periodic(1, SECOND // 10, 0), [asked], until=SECOND, links=links)
+    world.run()
+    assert SECOND < world.now <= 61 * SECOND
+    assert isinstance(members[0], Pc)
+    assert members[0].pings == 1 + (61 * SECOND - SECOND // 2) // PATIENCE
+
+
+# What each rule is for: a run of chance that breaks without it, and a story.
+
+
+class UsesNewLinksAtOnce(Pc):
+    name: ClassVar[str] = "new links used at once"
+
+    def link_opened(self, link: int, now: int) -> Effects:
+        self.neighbours += (link,)
+        return NOTHING
+
+
+class TakesAnyPong(Pc):
+    name: ClassVar[str] = "any pong will do"
+    most_buffered: ClassVar[int] = 3
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        if isinstance(packet, Pong) and link in self.openings:
+            packet = Pong(self.openings[link].since)
+        return super().receive(link, packet, now)
+
+
+class PingsOverTheNewLink(Pc):
+    name: ClassVar[str] = "the ping goes over the new link"
+
+    def link_opened(self, link: int, now: int) -> Effects:
+        effects = super().link_opened(link, now)
+        return Effects(tuple(Send((link,), send.packet) for send in effects.sends), effects.wake_at)
+
+
+class PassesPingsOnOverAnyLink(Pc):
+    name: ClassVar[str] = "pings are passed on over links that are not safe"
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        effects = super().receive(link, packet, now)
+        if not isinstance(packet, Ping) or not effects.sends:
+            return effects
+        others = tuple(peer for peer in self.openings if peer != packet.source)
+        return Effects((*effects.sends, Send(others, packet)))
+
+
+class ForgetsWhatItKept(Pc):
+    name: ClassVar[str] = "nothing is kept for a new link"
+
+    def _settle(self, link: int) -> list[Flooded]:
+        super()._settle(link)
+        return []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        FloodingWithMovingLinks,
+        UsesNewLinksAtOnce,
+        TakesAnyPong,
+        PingsOverTheNewLink,
+        PassesPingsOnOverAnyLink,
+        ForgetsWhatItKept,
+    ],
+)
+def test_each_rule_is_needed(broken: type[Protocol]) -> None:
+    assert final(f"{__name__}:{broken.__name__}", 600).violations > 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "heard"),
+    [
+        (FloodingWithMovingLinks, "ba"),
+        (UsesNewLinksAtOnce, "ba"),
+        (PingsOverTheNewLink, "ba"),
+        (Pc, "ab"),
+    ],
+)
+def test_a_new_link_is_a_short_cut_past_what_is_under_way(protocol: type[Flooding], heard: str) -> None:
+    """0 says a, which is slow on its way through 1; a link from 0 to 2 opens, and 0 says b."""
+    room = Room(protocol.on(LINE))
+    room.say(0, "a")
+    room.open(0, 2)
+    room.flow((0, 2), (2, 0))
+    room.say(0, "b")
+    room.flow((0, 2), (2, 0))
+    room.flow()
+    assert room.heard[2] == heard
+    room.say(0, "c")
+    assert [packet.carries() for packet in room.under_way(0, 2)] == [(MessageId(0, 3),)]  # it is used now
+
+
+class TakesAnyPongSoon(TakesAnyPong):
+    most_buffered: ClassVar[int] = 1
+
+
+class BuffersOne(Pc):
+    most_buffered: ClassVar[int] = 1
+
+
+@pytest.mark.parametrize(("protocol", "heard"), [(TakesAnyPongSoon, "adbc"), (BuffersOne, "abcd")])
+def test_an_old_pong_says_nothing_of_what_was_thrown_away(protocol: type[Pc], heard: str) -> None:
+    """A pong is on its way to 0 when b and c are too much for the buffer; they are slow through 1."""
+    room = Room(protocol.on(LINE))
+    room.say(0, "a")
+    room.flow()
+    room.open(0, 2)
+    room.flow((0, 1), (1, 2))
+    room.say(0, "bc")
+    assert room.carry(2, 0) == Pong(1)
+    room.say(0, "d")
+    room.flow((0, 2))
+    room.flow()
+    assert room.heard[2] == heard
+
+
+@pytest.mark.parametrize(("protocol", "heard"), [(PassesPingsOnOverAnyLink, "ba"), (Pc, "ab")])
+def test_a_ping_over_a_link_that_is_not_safe_proves_nothing(protocol: type[Pc], heard: str) -> None:
+    """0, 1, 2, 3 in a line. a has come to 1 and no further when 1 opens a link to 3, and then 0 does."""
+    room = Room(protocol.on([(1,), (0, 2), (1, 3), (2,)]))
+    room.say(0, "a")
+    room.flow((0, 1))
+    room.open(1, 3)
+    room.open(0, 3)
+    room.flow((0, 1), (1, 3), (3, 0), (0, 3))
+    room.say(0, "b")
+    room.flow((0, 3))
+    room.flow()
+    assert room.heard[3] == heard
+
+
+def test_a_leaf_that_breaks_its_link_before_it_makes_the_new_one_is_cut_off() -> None:
+    """What was under way is lost, and no ping can tell: nothing is sent that might come before it."""
+    room = Room(Pc.on(LINE))
+    room.say(0, "a")
+    room.close(0, 1)
+    room.open(0, 2)
+    room.say(0, "b")
+    room.flow()
+    assert room.heard == ["", "", ""]

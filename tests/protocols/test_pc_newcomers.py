@@ -1,0 +1,238 @@
+"""Newcomers to a group with links that come and go: what a snapshot is for, and what waits for it."""
+
+from __future__ import annotations
+
+import pytest
+from pc_stories import PATIENCE, Bounded, Room, opened
+
+from antecede.causality import Judgement, MessageId, Window, judge
+from antecede.causality.execution import Execution
+from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Send, Waiting
+from antecede.protocols.flooding import Flooded
+from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.pc import Hello, Opening, Overlay, Pc, Ping, Pong, Snapshot
+from antecede.sim import counter_rng
+from antecede.sim.churn import link_changes
+from antecede.sim.network import Direct, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.sim.verify import Histories
+from antecede.sim.workload import Periodic
+from antecede.sim.world import LinkChange, World
+from antecede.units import SECOND
+
+
+class Joiner(Pc):
+    """Remembers its snapshot, and bites its tongue until it has it."""
+
+    taken: dict[int, bytes] | None = None
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        return NOTHING if self.joining else super().broadcast(payload, now, group)
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        effects = super().receive(link, packet, now)
+        if isinstance(packet, Snapshot):
+            self.taken = packet.received
+        return effects
+
+
+class ForgetfulJoiner(Joiner):
+    """A newcomer without a snapshot: to it, nothing was ever sent before."""
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        return super().receive(link, Snapshot({}) if isinstance(packet, Snapshot) else packet, now)
+
+
+def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judgement, Joiner, set[MessageId]]:
+    """A run that the member of the highest rank joins; what its snapshot names is not addressed to it."""
+    drawn = counter_rng.Source(counter_rng.key(seed, 99))
+    size = 3 + drawn.below(6)
+    newcomer, contact = size - 1, drawn.below(size - 1)
+    overlay = Overlay(["hypercube", "ring", "line", "star"][drawn.below(4)])
+    members: list[Protocol] = [*Pc.arranged(newcomer, overlay), make.newcomer(newcomer, size)]
+    for member in members:
+        member.size = size
+    standing = {(one, other) for one, those in enumerate(overlay.joins(newcomer)) for other in those}
+    standing.add((contact, newcomer))
+    until, at = SECOND // 2, drawn.below(SECOND // 2)
+    churn = [
+        change
+        for change in link_changes(seed, size, until, 80, standing)
+        if newcomer not in change[1:3] or change.time > at
+    ]
+    opens: set[tuple[int, int]] = set()
+    links = [LinkChange(at, contact, newcomer, opens=True)]
+    for time, one, other, _ in churn:  # some were left out, so open and closed are told again
+        links.append(LinkChange(time, one, other, opens=(one, other) not in opens))
+        opens ^= {(one, other)}
+    histories = Histories(Scenario("pc", size))
+    workload = Periodic(seed, SECOND // (5 + drawn.below(20)), SECOND // 10, reply=0.05)
+    network = Direct(seed, parse_delay(["wild:1us-1s", "0-200ms"][drawn.below(2)]), fifo=True)
+    world = World(members, network, workload, [histories], until=until, most_messages=60, links=links)
+    while world.step():
+        if restoring:
+            members[newcomer] = make.restore(members[newcomer].save())
+    joined = members[newcomer]
+    assert isinstance(joined, Joiner)
+    assert joined.taken is not None
+    missed = {MessageId(peer, seq) for peer, data in joined.taken.items() for seq in Window.from_bytes(data)}
+    before = dict.fromkeys(missed, frozenset(range(newcomer)))
+    return judge(Execution(histories.steps, before)), joined, missed
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_newcomer_gets_all_that_its_snapshot_does_not_name(seed: int) -> None:
+    for run in range(seed * 10, seed * 10 + 10):
+        judgement, joined, missed = joins(run, Joiner, restoring=run % 10 == 0)
+        assert judgement.verdict.clean, (run, next(judgement.violations()))
+        assert not {message for _, message in judgement.execution.histories[joined.me]} & missed
+        assert joined.waiting() == []
+        assert not joined.openings
+
+
+def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects() -> None:
+    assert any(joins(run, ForgetfulJoiner)[0].verdict.causal_late_deliveries for run in range(200))
+
+
+@pytest.mark.parametrize(("joiner", "heard"), [(ForgetfulJoiner, "ba"), (Joiner, "b")])
+def test_what_the_contact_had_comes_late_by_another_link(joiner: type[Joiner], heard: str) -> None:
+    """0 has said a, slow on its way to 1, when 2 joins by 0; 0 says b; then a link from 1 to 2 opens."""
+    room = Room([*Pc.on([(1,), (0,)]), joiner.newcomer(2, 3)])
+    for member in room.members:
+        member.size = 3
+    room.say(0, "a")
+    room.open(0, 2)
+    room.flow((0, 2), (2, 0))
+    room.say(0, "b")
+    room.flow((0, 2))
+    room.open(1, 2)
+    room.flow()
+    assert room.heard == ["", "ab", heard]
+
+
+def newcomer() -> Pc:
+    """Member 0 of four, with its hello to 1 sent and a link to 2 opened besides."""
+    member = Pc.newcomer(0, 4)
+    assert member.link_opened(1, 0) == Effects((Send((1,), Hello()),), wake_at=PATIENCE)
+    assert member.link_opened(2, 1) == NOTHING
+    assert member.contact == 1
+    return member
+
+
+SNAPSHOT = Snapshot({2: Window(3).to_bytes(), 1: Window(1).to_bytes(), 3: Window(2).to_bytes()})
+
+
+def test_a_newcomer_says_nothing_before_its_snapshot() -> None:
+    member = newcomer()
+    with pytest.raises(LocalError, match="snapshot"):
+        member.broadcast(b"", 0)
+    assert member.sent == 0
+    member.receive(1, SNAPSHOT, 5)
+    assert member.broadcast(b"", 6).message == MessageId(0, 1)
+
+
+def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> None:
+    member = newcomer()
+    assert member.receive(1, SNAPSHOT, 5).sends == (Send((1,), Ping(0, 2, 3)),)
+    assert member.neighbours == (1,)
+    assert member.received == {2: Window(3), 1: Window(1), 3: Window(2)}
+    assert list(member.openings) == [2]
+    assert member.openings[2] == Opening(2, 1 + PATIENCE, [])
+    assert member.receive(2, Flooded(b"", 2, 3), 6) == NOTHING
+    assert member.deliver(6) is None
+    assert member.receive(2, Flooded(b"", 2, 4), 7).sends == (Send((1,), Flooded(b"", 2, 4)),)
+    assert member.deliver(7) is not None
+    before = member.save()
+    with pytest.raises(RemoteError, match="not asked for"):
+        member.receive(1, SNAPSHOT, 8)
+    assert member.save() == before
+    assert member.link_closed(1, 9) == NOTHING  # it needs no other contact
+
+
+def test_what_comes_before_the_snapshot_is_taken_after_it() -> None:
+    member = newcomer()
+    early = [Flooded(b"", 2, 3), Flooded(b"", 2, 4), Flooded(b"", 9, 1), Ping(2, 0, 1), Flooded(b"", 2, 5)]
+    for packet in early:
+        assert member.receive(2, packet, 2) == NOTHING
+        assert member.deliver(2) is None
+    assert [wait.message.seq for wait in member.waiting()] == [3, 4, 1, 5]
+    assert member.waiting()[0] == Waiting(MessageId(2, 3), None)
+    member = Pc.restore(member.save())
+    sends = member.receive(1, SNAPSHOT, 5).sends
+    assert sends == (
+        Send((1,), Ping(0, 2, 3)),
+        Send((1,), Flooded(b"", 2, 4)),
+        Send((2,), Pong(1)),
+        Send((1,), Flooded(b"", 2, 5)),
+    )
+    taken = [member.deliver(5), member.deliver(5)]
+    assert [each and each.message for each in taken] == [MessageId(2, 4), MessageId(2, 5)]
+    assert member.waiting() == []
+    assert member.early == []
+
+
+def test_no_more_is_kept_before_the_snapshot_than_for_a_link() -> None:
+    member = Bounded.newcomer(0, 4)
+    member.link_opened(1, 0)
+    for number in (1, 2, 3):
+        member.receive(1, Flooded(b"", 1, number), 0)
+    before = member.save()
+    with pytest.raises(RemoteError, match="too much"):
+        member.receive(1, Flooded(b"", 1, 4), 0)
+    assert member.save() == before
+
+
+def test_a_newcomer_whose_contact_goes_takes_another() -> None:
+    member = newcomer()
+    contacts = [member.contact]
+    for now, link in enumerate((2, 1)):
+        assert member.link_closed(link, now) == NOTHING
+        contacts.append(member.contact)
+    assert contacts == [1, 1, None]
+    assert member.link_opened(3, 4).sends == (Send((3,), Hello()),)
+    member.link_opened(2, 5)
+    assert member.link_closed(3, 6).sends == (Send((2,), Hello()),)
+    with pytest.raises(RemoteError, match="not asked for"):
+        member.receive(3, SNAPSHOT, 7)
+    member.receive(2, SNAPSHOT, 8)
+    assert member.neighbours == (2,)
+
+
+def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
+    contact = opened()
+    contact.receive(1, Flooded(b"", 3, 1), 20)
+    contact.receive(1, Flooded(b"", 3, 3), 20)
+    snapshot = Snapshot({3: Window.of([1, 3]).to_bytes(), 0: Window(1).to_bytes()})
+    assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
+    assert (contact.neighbours, contact.openings) == ((1, 2), {})
+    assert Pc.decode(Pc.encode(snapshot)) == snapshot
+    assert contact.receive(2, Hello(), 40).sends == (Send((2,), snapshot),)
+    assert contact.neighbours == (1, 2)
+
+
+def test_a_contact_that_has_nothing_says_so() -> None:
+    contact, other = Pc.on([(), ()])
+    contact.link_opened(1, 0)
+    assert contact.receive(1, Hello(), 0).sends == (Send((1,), Snapshot({})),)
+    with pytest.raises(RemoteError, match="not open"):
+        other.receive(0, Hello(), 0)
+
+
+@pytest.mark.parametrize(
+    ("link", "packet"),
+    [
+        (2, SNAPSHOT),
+        (1, Snapshot({9: b"\0"})),
+        (1, Snapshot({-1: b"\0"})),
+        (1, Snapshot({0: b"\0"})),
+        (1, Snapshot({2: b""})),
+        (1, Mbcp.group(2)[0].broadcast(b"", 0).sends[0].packet),
+    ],
+    ids=repr,
+)
+def test_what_no_correct_peer_sends_to_a_newcomer_is_refused(link: int, packet: Packet) -> None:
+    member = newcomer()
+    before = member.save()
+    with pytest.raises(RemoteError):
+        member.receive(link, packet, 0)
+    assert member.save() == before

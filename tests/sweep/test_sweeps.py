@@ -1,0 +1,172 @@
+"""Sweeps: one run a task, finished runs kept, failed runs reported."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from antecede.errors import InputError
+from antecede.protocols.base import Effects
+from antecede.protocols.mbcp import Mbcp
+from antecede.sim.scenario import Scenario
+from antecede.sweep.grid import expand
+from antecede.sweep.on_spark import Sweep, _run
+from antecede.sweep.results import RESULTS, SUMMARY, write_results
+
+
+class FailsInLargeGroups(Mbcp):
+    """A protocol with a fault of its own."""
+
+    name: ClassVar[str] = "fails-in-large-groups"
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        if self.size > 3:
+            raise RuntimeError("more than I can bear")
+        return super().broadcast(payload, now, group)
+
+
+def grid(**more: list[object]) -> list[Scenario]:
+    return expand({"seconds": 0.4}, {"protocol": ["mbcp", "timestamp"], "peers": [2, 4], **more})
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): sha256(file.read_bytes()).hexdigest()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "run.json"
+    }
+
+
+def test_a_sweep_runs_audits_and_resumes(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid(seed=[1, 2]))
+    seen: list[int] = []
+    assert sweep.simulate(spark, seen.append) == {}
+    assert seen[-1] == 8
+    sweep.judge(spark)
+    runs = list(sweep.runs())
+    assert len(runs) == 8
+    assert all(verdict is not None and verdict.clean for _, _, verdict in runs)
+
+    summary = write_results(sweep)
+    assert summary.num_rows == 4
+    assert summary.column("runs").to_pylist() == [2, 2, 2, 2]
+    assert pq.read_table(tmp_path / RESULTS).num_rows == 8
+    assert pq.read_table(tmp_path / SUMMARY).equals(summary)
+
+    before = digests(tmp_path)
+    lost = sorted(sweep.scenarios)[3]
+    (tmp_path / "runs" / lost / "run.json").unlink()
+    kept = {
+        key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns
+        for key in sweep.scenarios
+        if key != lost
+    }
+    assert sweep.unfinished() == [lost]
+    assert sweep.simulate(spark) == {}
+    assert {key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns for key in kept} == kept
+    sweep.judge(spark)
+    write_results(sweep)
+    assert digests(tmp_path) == before
+
+
+def test_a_failed_run_is_reported_while_the_others_finish(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"{__name__}:FailsInLargeGroups"
+    sweep = Sweep(tmp_path, expand({"seconds": 0.3}, {"protocol": [name, "mbcp"], "peers": [2, 5]}))
+    failed = sweep.simulate(spark)
+    (key,) = failed
+    assert failed[key].startswith(
+        f"protocol {name} raised RuntimeError: more than I can bear (test_sweeps.py"
+    )
+    assert sweep.unfinished() == [key]
+    assert len(list(sweep.runs())) == 3
+
+
+def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSession, tmp_path: Path) -> None:
+    Sweep(tmp_path, grid(), traced=lambda _: False).simulate(spark)
+    assert list(tmp_path.rglob("*.parquet")) == []
+    traced = Sweep(tmp_path, grid())
+    assert len(traced.unfinished()) == 4
+    assert traced.simulate(spark) == {}
+    assert len(list(tmp_path.rglob("*.parquet"))) == 4
+    assert traced.unfinished() == []
+
+
+def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), traced=lambda _: False)
+    sweep.simulate(spark)
+    summary = write_results(sweep)
+    assert summary.column_names[:4] == ["protocol", "peers", "delay", "runs"]
+    assert summary.num_rows == 8
+    assert summary.column("causal_deliveries").null_count == 8
+
+
+def test_nothing_finished_is_nothing_to_report(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished run"):
+        write_results(Sweep(tmp_path, grid()))
+
+
+def test_a_run_without_events_is_judged_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, expand({"seconds": 0}, {"protocol": ["mbcp"], "peers": [3]}))
+    assert sweep.simulate(spark) == {}
+    sweep.judge(spark)
+    assert sweep.unjudged() == []
+    ((_, _, verdict),) = sweep.runs()
+    assert verdict is not None
+    assert (verdict.processes, verdict.messages, verdict.clean) == (3, 0, True)
+
+
+@pytest.mark.parametrize("name", ["run.json", "verdict.json"])
+def test_a_damaged_result_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    sweep = Sweep(tmp_path, expand({"seconds": 0.1}, {"protocol": ["mbcp"], "peers": [2]}))
+    sweep.simulate(spark)
+    sweep.judge(spark)
+    (file,) = tmp_path.rglob(name)
+    for text in ("", "{", "{}"):
+        file.write_text(text)
+        with pytest.raises(InputError, match=f"{name} is damaged"):
+            list(sweep.runs())
+
+
+def test_a_sweep_over_faults_has_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    faults: list[object] = [[], ["duplicate:10%:50ms"], ["duplicate:10%:50ms", "reorder:5%:90ms"]]
+    sweep = Sweep(tmp_path, grid(faults=faults), traced=lambda _: False)
+    sweep.simulate(spark)
+    summary = write_results(sweep)
+    assert summary.column_names[2] == "faults"
+    assert summary.num_rows == 12
+
+
+def test_a_run_that_cannot_be_judged_does_not_spoil_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid())
+    sweep.simulate(spark)
+    spoilt = sorted(sweep.scenarios)[0]
+    part = tmp_path / "runs" / spoilt / "part-00000.parquet"
+    table = pq.read_table(part)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), part)
+    errors = sweep.judge(spark)
+    assert list(errors) == [spoilt]
+    assert "two events with index" in errors[spoilt]
+    assert sweep.unjudged() == [spoilt]
+    assert sum(verdict is not None for _, _, verdict in sweep.runs()) == 3
+
+
+def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (given,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
+    text = msgspec.json.encode(given).decode()
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda _: _run(tmp_path, text, True, False), range(8)))
+    assert [outcome["error"] for outcome in outcomes] == [None] * 8
+    assert [folder.name for folder in tmp_path.iterdir()] == [given.key()]
+    assert sorted(file.name for file in (tmp_path / given.key()).iterdir()) == [
+        "meta.json",
+        "part-00000.parquet",
+        "run.json",
+    ]
