@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from antecede.causality import Window
+from antecede.causality import BitWindow
 from antecede.causality.bit_window import Bits
 from antecede.live.envelope import Body, wrap
 from antecede.live.security import identity
 from antecede.live.transport import frames
 from antecede.protocols.base import Protocol
-from antecede.protocols.flat import Clocked, Dependent, Run, Sequenced
+from antecede.protocols.flat import ClockPacket, DependencyPacket, MessageBatch, SequencePacket
 from antecede.protocols.flooding import Flooded
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
 from antecede.protocols.pc import Hello, Ping, Pong, Snapshot
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 KEY = bytes(range(32))
 """The token key of the vectors; of no group."""
 
-MESSAGE = Dependent(b"hi", 2, 7, {0: 3, 1: 12})
+MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})
 
 FRAMES: dict[str, frames.Frame] = {
     "greeting": frames.Greeting(2, "room", "mbcp", ["ana", "bo"], "ana", "bo", "5f0c", "", 0, ""),
@@ -41,10 +41,10 @@ FRAMES: dict[str, frames.Frame] = {
     "beat": frames.Beat(),
 }
 PACKETS: dict[str, tuple[str, Any]] = {
-    "mbcp, timestamp-diff, vcube": ("Dependent", MESSAGE),
-    "mbcp, a run": ("Run", Run([b"hi", b"ho"], 2, 7, {0: 3, 1: 12})),
-    "timestamp": ("Clocked", Clocked(b"hi", 1, [3, 8, 0])),
-    "depseq": ("Sequenced", Sequenced(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
+    "mbcp, timestamp-diff, vcube": ("DependencyPacket", MESSAGE),
+    "mbcp, a batch": ("MessageBatch", MessageBatch([b"hi", b"ho"], 2, 7, {0: 3, 1: 12})),
+    "timestamp": ("ClockPacket", ClockPacket(b"hi", 1, [3, 8, 0])),
+    "depseq": ("SequencePacket", SequencePacket(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
     "flooding, pc": ("Flooded", Flooded(b"hi", 2, 7)),
     "vcube-agg": ("Bundle", Bundle([MESSAGE])),
     "freescale, up": ("Up", Up(b"hi", 3, 2, Bits.of({4, 6}), 5)),
@@ -55,7 +55,7 @@ PACKETS: dict[str, tuple[str, Any]] = {
     "pc, ping": ("Ping", Ping(0, 3, 1)),
     "pc, pong": ("Pong", Pong(1)),
     "pc, hello": ("Hello", Hello()),
-    "pc, snapshot": ("Snapshot", Snapshot({1: Window(3, 0b10).to_bytes()})),
+    "pc, snapshot": ("Snapshot", Snapshot({1: BitWindow(3, 0b10).to_bytes()})),
 }
 
 

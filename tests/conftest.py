@@ -25,9 +25,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--rewrite", action="store_true", help="Regenerate expected outputs."
-    )
+    parser.addoption("--rewrite", action="store_true", help="Regenerate expected outputs.")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ MANY = 1_000
 """Processes: where the aims for growth and speed hold."""
 FROM_ROWS = 10 * MILLION
 TIMES_PLAIN = 20
-MOST_BYTES = 4 << 30
+MAX_BYTES = 4 << 30
 GROWTH = 1.2
 
 
@@ -99,9 +99,9 @@ def judged(found: Figures) -> list[Aim]:
         what = f"{_size(less)} to {_size(more)}: seconds a row without the start, × at most {GROWTH:g}"
         aims.append(Aim(what, f"{growth:.2f}", growth <= GROWTH))
     for one in many[-1:]:
-        what = f"{_size(one)}: peak GiB, JVM and workers, under {MOST_BYTES >> 30}"
+        what = f"{_size(one)}: peak GiB, JVM and workers, under {MAX_BYTES >> 30}"
         peak = one.peak_bytes or 0
-        aims.append(Aim(what, f"{peak / (1 << 30):.2f}", peak < MOST_BYTES))
+        aims.append(Aim(what, f"{peak / (1 << 30):.2f}", peak < MAX_BYTES))
     return aims
 
 

@@ -33,7 +33,7 @@ from scale import say
 from watched import family, proportional_bytes
 
 Line = dict[str, float]
-MOST_POINTS = 10
+MAX_POINTS = 10
 """Of a chart's line."""
 PATIENCE = 600
 """Seconds that a micro-batch may take."""
@@ -185,7 +185,7 @@ def size(folder: Path) -> int:
 
 def chart(lines: list[Line]) -> str:
     """Megabytes by rows."""
-    shown = lines[:: -(-len(lines) // MOST_POINTS)]
+    shown = lines[:: -(-len(lines) // MAX_POINTS)]
     names = {
         "jvm_pss": "JVM", "workers_pss": "Python workers", "state_bytes": "state store's memory",
         "sst_bytes": "state store's files", "checkpoint_bytes": "checkpoint of the state",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.audit.core import MOST_VIOLATIONS, Finding, judge_run
+from antecede.audit.core import MAX_VIOLATIONS, Finding, judge_run
 from antecede.causality import Judgement, judge
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -122,8 +122,8 @@ def test_many_tasks_judge_a_large_run_with_a_thousand_faults(spark: SparkSession
     assert shared.total() == alone.verdict
     assert shared.tally(run) == alone.tally
     told = {root_of(each): len(each.path) for each in alone.findings}
-    worst = shared.first(MOST_VIOLATIONS)
-    assert len(worst) == MOST_VIOLATIONS
+    worst = shared.first(MAX_VIOLATIONS)
+    assert len(worst) == MAX_VIOLATIONS
     assert all(told[root_of(each)] == len(each.path) for each in worst)
     shared.release()
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.causality import Window
+from antecede.causality import BitWindow
 
 numbers = st.lists(st.integers(1, 70))
 
 
 @given(numbers)
 def test_a_window_is_a_set(added: list[int]) -> None:
-    window, plain = Window(), set[int]()
+    window, plain = BitWindow(), set[int]()
     for number in added:
         assert window.add(number) is (number not in plain)
         plain.add(number)
@@ -24,21 +24,21 @@ def test_a_window_is_a_set(added: list[int]) -> None:
 
 @given(numbers)
 def test_a_window_survives_its_bytes_and_stays_closed(added: list[int]) -> None:
-    window = Window.of(added)
-    assert Window.from_bytes(window.to_bytes()) == window
+    window = BitWindow.of(added)
+    assert BitWindow.from_bytes(window.to_bytes()) == window
     assert window.bits & 1 == 0
-    assert Window.of(sorted(added, reverse=True)) == window
+    assert BitWindow.of(sorted(added, reverse=True)) == window
 
 
 @given(st.binary())
 def test_whatever_the_bytes_only_a_value_error(data: bytes) -> None:
     try:
-        window = Window.from_bytes(data)
+        window = BitWindow.from_bytes(data)
     except ValueError:
         return
-    assert Window.from_bytes(window.to_bytes()) == window
+    assert BitWindow.from_bytes(window.to_bytes()) == window
 
 
 def test_numbers_start_at_one() -> None:
     with pytest.raises(ValueError, match="start at 1"):
-        Window().add(0)
+        BitWindow().add(0)

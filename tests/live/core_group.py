@@ -30,7 +30,7 @@ HANDING_ON = LIVE[:-2]
 
 
 core_module.MANY_PACKETS = 1  # so that small groups also skip what is everywhere,
-core_module._TOGETHER_BYTES, core_module._MOST_TOGETHER = 300, 3  # and runs end for every reason
+core_module._TOGETHER_BYTES, core_module._MAX_TOGETHER = 300, 3  # and runs end for every reason
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:
@@ -280,7 +280,7 @@ class Group:
         if asked is None:
             return False
         helper, spans = asked
-        came = [core.handed(data, self.now) for data in self.peers[helper].core.progress.found(spans)]
+        came = [core.on_repair(data, self.now) for data in self.peers[helper].core.progress.found(spans)]
         return any(came)
 
     def settle(self, gone: frozenset[int] = frozenset()) -> None:

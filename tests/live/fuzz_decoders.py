@@ -87,7 +87,7 @@ def fuzz(seconds: float, seed: int) -> Counter[str]:
             link = chance.choice(core.partners)
             try:
                 if chance.random() < 0.3:
-                    core.handed(data, tried["inputs"])
+                    core.on_repair(data, tried["inputs"])
                 else:
                     core.receive(link, core.seen[link] + 1, data, tried["inputs"])
                 tried["good packets"] += 1

@@ -25,7 +25,7 @@ from websockets.exceptions import WebSocketException
 
 GREETING, REFUSAL, PACKETS, GOT, AGAIN, HAVE, _, _, BEAT = range(9)
 UP, DOWN, ECHO, _, ACK = range(6, 11)
-BEAT_SECONDS, LOST_SECONDS, ACK_EVERY, MOST_BYTES = 3, 12, 32, 1 << 24
+BEAT_SECONDS, LOST_SECONDS, ACK_EVERY, MAX_BYTES = 3, 12, 32, 1 << 24
 RETRY_SECONDS = 0.1, 0.2, 0.5, 1.0, 2.0
 
 NAMED = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -263,7 +263,7 @@ class Phone:
 
     async def _connect(self) -> None:
         try:
-            connecting = connect(self._url, ssl=self._ssl, max_size=MOST_BYTES, proxy=None)
+            connecting = connect(self._url, ssl=self._ssl, max_size=MAX_BYTES, proxy=None)
             async with asyncio.timeout(LOST_SECONDS):
                 socket = await connecting
         except ssl.SSLCertVerificationError as error:

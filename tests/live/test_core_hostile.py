@@ -17,7 +17,7 @@ from antecede.live.core import Core
 from antecede.live.envelope import opened, unwrap, wrap
 from antecede.live.transport import frames
 from antecede.protocols.base import RemoteError
-from antecede.protocols.flat import Run
+from antecede.protocols.flat import MessageBatch
 from antecede.protocols.flooding import Flooded, Flooding
 from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale_packets import Across
@@ -157,7 +157,7 @@ def attack(group: Group, data: st.DataObject) -> None:
             matched = data.draw(st.integers(0, 4))
             match matched:
                 case 0:
-                    accepted = bool(core.handed(packet, group.now)) or accepted
+                    accepted = bool(core.on_repair(packet, group.now)) or accepted
                 case 1:
                     core.progress.found(data.draw(spans))
                 case 2:
@@ -215,9 +215,9 @@ def test_what_is_no_frame_is_refused(data: bytes) -> None:
 
 
 def test_frames_that_are_too_long_are_refused_before_they_are_read() -> None:
-    assert frames.length(frames.MOST_BYTES.to_bytes(4, "big")) == frames.MOST_BYTES
+    assert frames.length(frames.MAX_BYTES.to_bytes(4, "big")) == frames.MAX_BYTES
     with pytest.raises(RemoteError):
-        frames.length((frames.MOST_BYTES + 1).to_bytes(4, "big"))
+        frames.length((frames.MAX_BYTES + 1).to_bytes(4, "big"))
     assert frames.framed([b"ab", b""]) == b"\0\0\0\2ab\0\0\0\0"
 
 
@@ -280,8 +280,8 @@ def test_a_run_of_which_some_came_before_is_kept_and_stored_with_what_was_new(tm
     """As a client in another language may send it."""
     group = Group(roster("mbcp", 3), tmp_path)
     bo = group.peers[1]
-    packet = Run([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
-    assert bo.core.handed(Mbcp.encode(packet.singles()[-1]), 1) == [(0, 3)]
+    packet = MessageBatch([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
+    assert bo.core.on_repair(Mbcp.encode(packet.singles()[-1]), 1) == [(0, 3)]
     assert bo.core.receive(0, 1, Mbcp.encode(packet), 1)
     bo.flush(whole=True)
     before = bo.core.progress.found([(0, 1, 3)])

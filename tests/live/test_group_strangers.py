@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 import antecede
 from antecede.live.group import Group
 from antecede.live.transport.frames import (
-    MOST_BYTES,
+    MAX_BYTES,
     VERSION,
     Greeting,
     Packets,
@@ -173,10 +173,10 @@ def hostile(chance: random.Random) -> list[bytes]:
     return [
         b"",
         b"GET / HTTP/1.1\r\nHost: ana\r\n\r\n",
-        struct.pack(">I", MOST_BYTES + 1),
+        struct.pack(">I", MAX_BYTES + 1),
         struct.pack(">I", 0),
         struct.pack(">I", 2**32 - 1) + b"x" * 1000,
-        struct.pack(">I", MOST_BYTES) + b"x" * 100_000,
+        struct.pack(">I", MAX_BYTES) + b"x" * 100_000,
         frame[: len(frame) // 2],
         frame[:-1] + b"\xc1",
         framed([b"\x93" * 2000]),

@@ -11,7 +11,7 @@ from antecede.causality import MessageId
 from antecede.papers import p004, p004_open, p004_runs, p004_scores
 from antecede.papers.board import Done, Row, Runs, Scale
 from antecede.papers.single_tree import Counted, SingleTree
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
 from antecede.sim.engines import simulate
 from antecede.sim.nodes import NodesModel
@@ -105,8 +105,8 @@ def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
     another packet because the first is full. Node 5 gets both at 230, and delivers m2 first, at once."""
     probe = Bundles()
     node = VcubeAgg.group(8)[4]
-    m2, m6 = (Dependent(bytes(50), origin, 1, {}) for origin in (2, 6))
-    m0 = Dependent(bytes(50), 0, 1, dict.fromkeys(range(1, 14), 1))
+    m2, m6 = (DependencyPacket(bytes(50), origin, 1, {}) for origin in (2, 6))
+    m0 = DependencyPacket(bytes(50), 0, 1, dict.fromkeys(range(1, 14), 1))
     first, second = MessageId(2, 1), MessageId(0, 1)
     probe.send(2, first, 0, 0, 4, None)
     probe.send(0, second, 60 * MS, 0, 4 * 14, None)
@@ -139,7 +139,7 @@ def test_the_probe_knows_how_late_messages_that_travel_together_are() -> None:
     """As above, without the second packet: m0 was 30 late, m2 not at all."""
     probe = Bundles()
     node = VcubeAgg.group(8)[4]
-    messages = [Dependent(b"", 2, 1, {}), Dependent(b"", 0, 1, {2: 1})]
+    messages = [DependencyPacket(b"", 2, 1, {}), DependencyPacket(b"", 0, 1, {2: 1})]
     first, second = MessageId(2, 1), MessageId(0, 1)
     probe.send(2, first, 0, 0, 4, None)
     probe.send(0, second, 60 * MS, 0, 8, None)
@@ -160,7 +160,7 @@ def test_the_probe_measures_nothing_before_its_time() -> None:
     probe = Bundles(since=10)
     node = Vcube.group(2)[0]
     probe.send(0, MessageId(0, 1), 9, 0, 4, None)
-    probe.transmit(node, (1,), Dependent(b"", 0, 1, {}), 9)
+    probe.transmit(node, (1,), DependencyPacket(b"", 0, 1, {}), 9)
     probe.receive(1, 0, MessageId(0, 1), 12)
     probe.deliver(1, MessageId(0, 1), 12)
     found = probe.figures()
@@ -170,7 +170,7 @@ def test_the_probe_measures_nothing_before_its_time() -> None:
 def test_packets_are_cut_as_the_paper_counts() -> None:
     """54 bytes a message: 27 of them and the header are 1478 bytes, 28 would be 1532."""
     node = Counted.group(64)[0]
-    messages = [Dependent(bytes(50), origin, 1, {}) for origin in range(1, 31)]
+    messages = [DependencyPacket(bytes(50), origin, 1, {}) for origin in range(1, 31)]
     assert [len(part) for part in node._cut(messages)] == [27, 3]
     assert [len(part) for part in VcubeAgg.group(64)[0]._cut(messages)] != [27, 3]
 

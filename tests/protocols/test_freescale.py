@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.causality import MessageId, Window, judge
+from antecede.causality import BitWindow, MessageId, judge
 from antecede.causality.bit_window import Bits
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
-from antecede.protocols.flat import MOST_AHEAD
+from antecede.protocols.flat import MAX_AHEAD
 from antecede.protocols.freescale import FreeScale, Freescale
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
 from antecede.protocols.freescale_roles import Entry, External, Internal, Outside, Super
@@ -319,7 +319,7 @@ def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_w
         sizes[form] = s.paper_bytes(across), s.control_bytes(across)
         e.receive(0, across, 0)
         assert e.deliver(0) is not None
-        assert e.role.outside.seen[0] == Window(801)  # type: ignore[union-attr]
+        assert e.role.outside.seen[0] == BitWindow(801)  # type: ignore[union-attr]
     assert sizes["paper"][0] == 100
     assert sizes["corrected"][0] == 0
     assert sizes["corrected"][1] < 20 < 100 < sizes["paper"][1]
@@ -388,7 +388,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (2, 0, Down(b"", 2, 1, 1, 0, NONE)),
     (2, 0, Down(b"", 4, 0, 1, 0, NONE)),
     (2, 0, Down(b"", 4, 1, 0, 0, NONE)),
-    (2, 0, Down(b"", 4, 1, MOST_AHEAD + 1, 0, NONE)),
+    (2, 0, Down(b"", 4, 1, MAX_AHEAD + 1, 0, NONE)),
     (2, 0, Down(b"", 4, 1, 2, 2, NONE)),
     (2, 0, Down(b"", 4, 1, 2, -1, NONE)),
     (2, 0, Down(b"", 4, 1, 2, 0, row(2))),
@@ -397,7 +397,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (2, 0, Echo(0, 1)),
     (0, 2, Up(b"", 3, 1, NONE, 0)),
     (0, 2, Up(b"", 2, 0, NONE, 0)),
-    (0, 2, Up(b"", 2, MOST_AHEAD + 1, NONE, 0)),
+    (0, 2, Up(b"", 2, MAX_AHEAD + 1, NONE, 0)),
     (0, 2, Up(b"", 2, 1, row(1), 0)),
     (0, 2, Up(b"", 2, 1, NONE, 1)),
     (0, 2, Up(b"", 2, 1, NONE, -1)),
@@ -414,7 +414,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (4, 0, Across(b"", -1, 1, 1, 0, 0, {}, {}, NONE)),
     (4, 0, Across(b"", 2, 0, 1, 0, 0, {}, {}, NONE)),
     (4, 0, Across(b"", 2, 1, 0, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, MOST_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (4, 0, Across(b"", 2, 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
     (4, 0, Across(b"", 2, 1, 2, 2, 0, {}, {}, NONE)),
     (4, 0, Across(b"", 2, 1, 2, 0, 2, {}, {}, NONE)),
     (4, 0, Across(b"", 2, 1, 2, 0, -1, {}, {}, NONE)),
@@ -431,7 +431,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (4, 5, Across(b"", 5, 1, 2, 0, 0, {}, {}, NONE)),
     (5, 4, Across(b"", 4, 1, 2, 0, 0, {}, {}, NONE)),
     (4, 5, Across(b"", 5, 2, 2, 1, 1, {}, {}, NONE)),
-    (4, 5, Across(b"", 5, MOST_AHEAD + 1, MOST_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (4, 5, Across(b"", 5, MAX_AHEAD + 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
     (1, 0, Across(b"", 2, 1, 2, 0, 0, {}, {1: row(1)}, NONE)),
     (4, 4, Across(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
     (4, 9, Across(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
@@ -523,16 +523,16 @@ def test_what_a_silent_peer_says_and_when() -> None:
 def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
     p = Freescale.arranged(3, FreeScale([1]))[1]
     p.broadcast(b"", 0)
-    for wrong in (Echo(1, 0), Echo(1, MOST_AHEAD + 1), Down(b"", 2, 1, MOST_AHEAD + 1, 0, NONE)):
+    for wrong in (Echo(1, 0), Echo(1, MAX_AHEAD + 1), Down(b"", 2, 1, MAX_AHEAD + 1, 0, NONE)):
         with pytest.raises(RemoteError):
             p.receive(0, wrong, 0)
-    p.receive(0, Down(b"", 2, 1, MOST_AHEAD, 0, NONE), 0)
-    p.receive(0, Echo(1, MOST_AHEAD - 1), 0)
+    p.receive(0, Down(b"", 2, 1, MAX_AHEAD, 0, NONE), 0)
+    p.receive(0, Echo(1, MAX_AHEAD - 1), 0)
     s = Freescale.arranged(3, FreeScale([1]))[0]
-    s.receive(1, Up(b"", 1, MOST_AHEAD, NONE, 0), 0)
-    s.receive(2, Across(b"", 2, MOST_AHEAD, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+    s.receive(1, Up(b"", 1, MAX_AHEAD, NONE, 0), 0)
+    s.receive(2, Across(b"", 2, MAX_AHEAD, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
     e = Freescale.arranged(3, FreeScale([1]))[2]
-    e.receive(0, Across(b"", 1, 1, MOST_AHEAD, 0, 0, {}, {}, NONE), 0)
+    e.receive(0, Across(b"", 1, 1, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
 
 
 def test_arranging_more_than_there_are_is_a_local_error() -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import pytest
 
-from antecede.causality import Judgement, MessageId, Window, judge
+from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.protocols.base import Delivery, Effects, Packet, Send
 from antecede.protocols.hcg import Global, Hcg, Need, Subgroups
 from antecede.protocols.hcg_clocks import Ack, Local, Place, RealTime, Recent
@@ -140,8 +140,8 @@ class LargestNumberOnly(Hcg):
 
     name: ClassVar[str] = "largest number"
 
-    def _number(self, packet: Local, before: list[Window]) -> Global:
-        return super()._number(packet, [Window(window.last) for window in before])
+    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+        return super()._number(packet, [BitWindow(window.last) for window in before])
 
 
 def test_a_largest_number_orders_more_than_happened_before() -> None:
@@ -160,7 +160,7 @@ class WhatBasicWouldName(Hcg):
     name: ClassVar[str] = "both"
     noted: ClassVar[dict[MessageId, set[tuple[int, int]]]] = {}
 
-    def _before(self, sender: Place, packet: Local) -> list[Window]:
+    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
         here = {(k, number) for k, window in enumerate(self.taken) for number in window}
         self.noted.setdefault(MessageId(packet.origin, packet.seq), here)
         before = super()._before(sender, packet)
@@ -263,8 +263,8 @@ class DatesBack(Variant):
 class SmallestStamp(Hcg):
     name: ClassVar[str] = "the number of the message with the smallest stamp"
 
-    def _number(self, packet: Local, before: list[Window]) -> Global:
-        return super()._number(packet, [Window(1 if window.last else 0) for window in before])
+    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+        return super()._number(packet, [BitWindow(1 if window.last else 0) for window in before])
 
 
 class EqualNumbers(Hcg):
@@ -273,7 +273,7 @@ class EqualNumbers(Hcg):
     name: ClassVar[str] = "equal numbers for concurrent messages"
     levels: ClassVar[dict[tuple[int, int], int]] = {}
 
-    def _number(self, packet: Local, before: list[Window]) -> Global:
+    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
         counts = [max((self.levels[k, n] for n in window), default=0) for k, window in enumerate(before)]
         made = super()._number(packet, before)
         here = self._subgroup(self.me)
@@ -303,8 +303,8 @@ class CountsWhatArrived(Hcg):
 class NamesNothingBeyond(Hcg):
     name: ClassVar[str] = "names nothing beyond a gap"
 
-    def _number(self, packet: Local, before: list[Window]) -> Global:
-        return super()._number(packet, [Window(window.base) for window in before])
+    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+        return super()._number(packet, [BitWindow(window.base) for window in before])
 
 
 class PromisesAtOnce(Hcg):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Send, Waiting
 from antecede.protocols.hcg import Basic, Global, Hcg, Subgroups
 from antecede.protocols.hcg_clocks import REMEMBERED, Ack, Covered, Linear, Local, Recent
@@ -100,7 +100,7 @@ def test_basic_names_everything() -> None:
     gateway.receive(3, Global(b"", 3, 1, 1, [0, 0], []), 9)
     assert [packet.counts for packet in between(gateway.wake(15))] == [[0, 2], [1, 2]]
     assert gateway.wake(19) == Effects()
-    assert gateway.past == Recent(10, [Window(), Window()]), "basic remembers nothing"
+    assert gateway.past == Recent(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
 
 
 def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
@@ -258,22 +258,22 @@ def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> 
     past = Covered.of(3, 2)
     for number in range(1, REMEMBERED):
         packet = Local(b"", 9, number, number, [number, 0, 0])
-        assert past.reach(0, packet)[1] == Window(number - 1)
+        assert past.reach(0, packet)[1] == BitWindow(number - 1)
         past.remember(0, packet, 1, number)
-    assert past.reach(1, Local(b"", 1, 1, 1, [7, 1, 0])) == [Window(), Window(7)]
-    assert past.before[2] == [Window(), Window()]
+    assert past.reach(1, Local(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
+    assert past.before[2] == [BitWindow(), BitWindow()]
     past.remember(0, Local(b"", 9, REMEMBERED, REMEMBERED, [REMEMBERED, 0, 0]), 1, REMEMBERED)
     half = REMEMBERED // 2
     assert [len(log) for log in past.log] == [half, 0, 0]
-    assert past.reach(2, Local(b"", 2, 1, 1, [3, 0, 1])) == [Window(), Window(half)]
-    assert past.reach(1, Local(b"", 1, 2, 2, [half + 4, 2, 0])) == [Window(), Window(half + 4)]
+    assert past.reach(2, Local(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
+    assert past.reach(1, Local(b"", 1, 2, 2, [half + 4, 2, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
-    assert past.reach(1, Local(b"", 1, 3, 3, [half + 2, 3, 0])) == [Window(), Window(half + 4)]
+    assert past.reach(1, Local(b"", 1, 3, 3, [half + 2, 3, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
     for number in range(REMEMBERED + 1, REMEMBERED + half + 1):
         past.remember(0, Local(b"", 9, number, number, [number, 0, 0]), 1, number)
     assert past.dropped == [2 * half, 0, 0]
-    assert past.reach(2, Local(b"", 2, 2, 2, [0, 0, 2])) == [Window(), Window(2 * half)]
+    assert past.reach(2, Local(b"", 2, 2, 2, [0, 0, 2])) == [BitWindow(), BitWindow(2 * half)]
 
 
 def test_bytes_as_the_paper_counts() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.errors import InputError
 from antecede.protocols.base import Effects, LocalError, Packet, RemoteError, Send
-from antecede.protocols.flat import MOST_AHEAD, Dependent
+from antecede.protocols.flat import MAX_AHEAD, DependencyPacket
 from antecede.protocols.hcg import Global, Hcg, Subgroups
 from antecede.protocols.hcg_clocks import Ack, Linear, Local, RealTime, Recent, Vector
 from antecede.sim.scenario import scenario
@@ -31,8 +31,8 @@ def test_layouts() -> None:
     members = Hcg.arranged(6, made.bounded(7, 9))
     assert [member.clock.me for member in members] == [0, 1, 0, 0, 1, 2]
     assert members[1].clock == RealTime(1, 2, patience=17, skew=9)
-    assert members[1].past == Recent(17, [Window(), Window(), Window()])
-    assert members[5].past == Recent(1, [Window(), Window(), Window()])
+    assert members[1].past == Recent(17, [BitWindow(), BitWindow(), BitWindow()])
+    assert members[5].past == Recent(1, [BitWindow(), BitWindow(), BitWindow()])
     assert [member.gateways for member in members] == [[0, 2, 3]] * 6
     assert [type(member.clock) for member in Hcg.group(8)] == [RealTime] * 4 + [Linear] * 2 + [Vector] * 2
 
@@ -74,7 +74,7 @@ G, L = Global, Local
 @pytest.mark.parametrize(
     ("subgroups", "me", "link", "packet"),
     [
-        (["rt:3"], 0, 1, Dependent(b"", 1, 1, {})),
+        (["rt:3"], 0, 1, DependencyPacket(b"", 1, 1, {})),
         (["rt:3"], 0, 3, L(b"", 3, 1, 1, [0])),
         (["rt:3", "rt:1"], 0, 3, L(b"", 3, 1, 1, [0])),
         (["rt:1", "rt:3"], 1, 0, L(b"", 0, 1, 1, [0])),
@@ -89,18 +89,18 @@ G, L = Global, Local
         (["rt:3"], 0, 1, L(b"", 1, 1, 2, [0])),
         (["rt:3"], 0, 1, L(b"", 1, 0, 0, [0])),
         (["rt:3"], 1, 0, L(b"", 0, 1, 0, [0])),
-        (["rt:3"], 0, 1, L(b"", 1, MOST_AHEAD + 1, MOST_AHEAD + 1, [0])),
+        (["rt:3"], 0, 1, L(b"", 1, MAX_AHEAD + 1, MAX_AHEAD + 1, [0])),
         (["rt:3"], 0, 1, L(b"", 1, 1, 1, [0, 0])),
         (["rt:3"], 0, 1, L(b"", 1, 1, 1, [])),
         (["rt:3"], 0, 1, L(b"", 1, 1, 1, [101])),
         (["rt:3"], 0, 1, Ack(0, 1)),
         (["lt:3"], 0, 1, L(b"", 1, 1, 1, [0])),
         (["lt:3"], 0, 1, L(b"", 1, 1, 1, [1, 1])),
-        (["lt:3"], 0, 1, L(b"", 1, 1, 1, [MOST_AHEAD + 1])),
+        (["lt:3"], 0, 1, L(b"", 1, 1, 1, [MAX_AHEAD + 1])),
         (["lt:3"], 0, 1, Ack(0, 0)),
-        (["lt:3"], 0, 1, Ack(0, MOST_AHEAD + 1)),
+        (["lt:3"], 0, 1, Ack(0, MAX_AHEAD + 1)),
         (["lt:3"], 0, 1, Ack(-1, 1)),
-        (["lt:3"], 0, 1, Ack(MOST_AHEAD + 1, 1)),
+        (["lt:3"], 0, 1, Ack(MAX_AHEAD + 1, 1)),
         (["lt:3"], 0, 3, Ack(0, 1)),
         (["lt:3"], 0, 0, Ack(0, 1)),
         (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1])),
@@ -108,7 +108,7 @@ G, L = Global, Local
         (["vt:3"], 1, 0, L(b"", 0, 1, 0, [0, 0, 0])),
         (["vt:3"], 0, 1, L(b"", 1, 1, 1, [1, 1, 0])),
         (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1, -1])),
-        (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1, MOST_AHEAD + 1])),
+        (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1, MAX_AHEAD + 1])),
         (["vt:3"], 0, 1, Ack(0, 1)),
         (["rt:1", "rt:2", "rt:1"], 2, 0, G(b"", 0, 1, 1, [0, 0, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 2, G(b"", 2, 1, 1, [0, 0, 0], [])),
@@ -117,20 +117,20 @@ G, L = Global, Local
         (["rt:1", "rt:2", "rt:1"], 0, 3, G(b"", 4, 1, 1, [0, 0, 0], [])),
         (["rt:2", "rt:2", "rt:1"], 2, 0, G(b"", -1, 1, 1, [0, 0, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 0, 1, [0, 0, 0], [])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, MOST_AHEAD + 1, 1, [0, 0, 0], [])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, MAX_AHEAD + 1, 1, [0, 0, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 0, [0, 0, 0], [])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, MOST_AHEAD + 1, [0, 0, 0], [])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, MAX_AHEAD + 1, [0, 0, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, -1, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 1, 0], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [1, 0, 0], [])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, MOST_AHEAD + 1], [])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, MAX_AHEAD + 1], [])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(3, 1)])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(-1, 1)])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(2, 0)])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(1, 1)])),
         (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(0, 1)])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(2, MOST_AHEAD + 1)])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 1, 1, 1, [0, 0, 0], [(2, MAX_AHEAD + 1)])),
     ],
     ids=repr,
 )  # fmt: skip
@@ -148,16 +148,16 @@ def test_what_no_correct_peer_sends_is_refused(
 @pytest.mark.parametrize(
     ("subgroups", "me", "link", "packet"),
     [
-        (["rt:3"], 0, 1, L(b"", 1, MOST_AHEAD, MOST_AHEAD, [0])),
+        (["rt:3"], 0, 1, L(b"", 1, MAX_AHEAD, MAX_AHEAD, [0])),
         (["rt:3"], 0, 1, L(b"", 1, 1, 1, [100])),
         (["rt:2", "rt:1"], 1, 0, L(b"", 2, 5, 1, [0])),
         (["rt:2", "rt:1"], 1, 0, L(b"", 0, 1, 5, [0])),
         (["rt:1", "rt:2"], 2, 1, L(b"", 0, 1, 1, [0])),
-        (["lt:3"], 0, 1, L(b"", 1, 1, 1, [MOST_AHEAD])),
-        (["lt:3"], 0, 1, Ack(MOST_AHEAD, MOST_AHEAD)),
-        (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1, MOST_AHEAD])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 2, MOST_AHEAD, MOST_AHEAD, [0, 0, MOST_AHEAD], [])),
-        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 2, 1, 2, [0, 1, 0], [(2, MOST_AHEAD), (1, 1)])),
+        (["lt:3"], 0, 1, L(b"", 1, 1, 1, [MAX_AHEAD])),
+        (["lt:3"], 0, 1, Ack(MAX_AHEAD, MAX_AHEAD)),
+        (["vt:3"], 0, 1, L(b"", 1, 1, 1, [0, 1, MAX_AHEAD])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 2, MAX_AHEAD, MAX_AHEAD, [0, 0, MAX_AHEAD], [])),
+        (["rt:1", "rt:2", "rt:1"], 0, 1, G(b"", 2, 1, 2, [0, 1, 0], [(2, MAX_AHEAD), (1, 1)])),
         (["rt:1", "rt:2", "rt:1"], 3, 1, G(b"", 2, 1, 1, [0, 0, 0], [(0, 1)])),
     ],
     ids=repr,

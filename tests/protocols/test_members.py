@@ -14,7 +14,14 @@ from antecede.causality import MessageId
 from antecede.errors import InputError
 from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
-from antecede.protocols.flat import MOST_AHEAD, Clocked, Dependent, Flat, Run, Sequenced
+from antecede.protocols.flat import (
+    MAX_AHEAD,
+    ClockPacket,
+    DependencyPacket,
+    Flat,
+    MessageBatch,
+    SequencePacket,
+)
 from antecede.protocols.flooding import Flooded
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Grouped
@@ -87,44 +94,44 @@ def test_whatever_bytes_come_in_only_a_remote_error_comes_out(protocol: type[Pro
 
 
 hostile = [
-    Dependent(b"", 9, 1, {}),
-    Dependent(b"", -1, 1, {}),
-    Dependent(b"", 1, 0, {}),
-    Dependent(b"", 1, MOST_AHEAD + 1, {}),
-    Dependent(b"", 1, 1, {7: 1}),
-    Dependent(b"", 1, 1, {3: 1}),
-    Dependent(b"", 1, 1, {-1: 1}),
-    Dependent(b"", 3, 1, {}),
-    Dependent(b"", 1, 1, {2: 0}),
-    Dependent(b"", 1, 1, {1: 1}),
-    Dependent(b"", 0, 1, {}),
-    Dependent(b"", 1, 1, {0: 1}),
-    Run([b"", b""], 9, 1, {}),
-    Run([b"", b""], 0, 1, {}),
-    Run([b"", b""], 1, 0, {}),
-    Run([b"", b""], 1, MOST_AHEAD + 1, {}),
-    Run([b"", b""], 1, 1, {7: 1}),
-    Run([b"", b""], 1, 1, {1: 1}),
-    Run([b"", b""], 1, 1, {0: 1}),
-    Clocked(b"", 1, [1, 1, 0]),
-    Clocked(b"", 1, [0, 1]),
-    Clocked(b"", 1, [0, 1, -1]),
-    Clocked(b"", 1, [0, 0, 0]),
-    Sequenced(b"", 1, 1, {2: []}),
-    Sequenced(b"", 1, 1, {2: [(3, 1)]}),
-    Sequenced(b"", 1, 1, {2: [(0, 1)]}),
-    Sequenced(b"", 1, 1, {7: [(1, 1)]}),
-    Sequenced(b"", 1, 1, {3: [(1, 1)]}),
-    Sequenced(b"", 1, 1, {-1: [(1, 1)]}),
-    Sequenced(b"", 1, 2, {1: [(1, 1)]}),
-    Sequenced(b"", 1, 1, {0: [(1, 1)]}),
+    DependencyPacket(b"", 9, 1, {}),
+    DependencyPacket(b"", -1, 1, {}),
+    DependencyPacket(b"", 1, 0, {}),
+    DependencyPacket(b"", 1, MAX_AHEAD + 1, {}),
+    DependencyPacket(b"", 1, 1, {7: 1}),
+    DependencyPacket(b"", 1, 1, {3: 1}),
+    DependencyPacket(b"", 1, 1, {-1: 1}),
+    DependencyPacket(b"", 3, 1, {}),
+    DependencyPacket(b"", 1, 1, {2: 0}),
+    DependencyPacket(b"", 1, 1, {1: 1}),
+    DependencyPacket(b"", 0, 1, {}),
+    DependencyPacket(b"", 1, 1, {0: 1}),
+    MessageBatch([b"", b""], 9, 1, {}),
+    MessageBatch([b"", b""], 0, 1, {}),
+    MessageBatch([b"", b""], 1, 0, {}),
+    MessageBatch([b"", b""], 1, MAX_AHEAD + 1, {}),
+    MessageBatch([b"", b""], 1, 1, {7: 1}),
+    MessageBatch([b"", b""], 1, 1, {1: 1}),
+    MessageBatch([b"", b""], 1, 1, {0: 1}),
+    ClockPacket(b"", 1, [1, 1, 0]),
+    ClockPacket(b"", 1, [0, 1]),
+    ClockPacket(b"", 1, [0, 1, -1]),
+    ClockPacket(b"", 1, [0, 0, 0]),
+    SequencePacket(b"", 1, 1, {2: []}),
+    SequencePacket(b"", 1, 1, {2: [(3, 1)]}),
+    SequencePacket(b"", 1, 1, {2: [(0, 1)]}),
+    SequencePacket(b"", 1, 1, {7: [(1, 1)]}),
+    SequencePacket(b"", 1, 1, {3: [(1, 1)]}),
+    SequencePacket(b"", 1, 1, {-1: [(1, 1)]}),
+    SequencePacket(b"", 1, 2, {1: [(1, 1)]}),
+    SequencePacket(b"", 1, 1, {0: [(1, 1)]}),
     Flooded(b"", 9, 1),
     Flooded(b"", 3, 1),
     Flooded(b"", -1, 1),
     Flooded(b"", 1, 0),
     Flooded(b"", 0, 1),
-    Flooded(b"", 1, MOST_AHEAD + 1),
-    Bundle([Dependent(b"", 1, 1, {}), Dependent(b"", 1, 2, {9: 1})]),
+    Flooded(b"", 1, MAX_AHEAD + 1),
+    Bundle([DependencyPacket(b"", 1, 1, {}), DependencyPacket(b"", 1, 2, {9: 1})]),
     Grouped(b"", 1, 1, 7, 0, []),
     Grouped(b"", 9, 1, 0, 0, []),
     Grouped(b"", 0, 1, 0, 0, []),
@@ -148,7 +155,7 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol]
 @pytest.mark.parametrize("name", FLAT)
 def test_a_sound_packet_of_another_protocol_is_refused(name: str) -> None:
     protocol = catalog.find(name)
-    sound = [Clocked(b"", 1, [0, 1, 0]), Dependent(b"", 1, 1, {}), Sequenced(b"", 1, 1, {})]
+    sound = [ClockPacket(b"", 1, [0, 1, 0]), DependencyPacket(b"", 1, 1, {}), SequencePacket(b"", 1, 1, {})]
     for packet in [each for each in sound if not isinstance(each, protocol.packets)]:
         with pytest.raises(RemoteError):
             protocol.group(3)[0].receive(1, packet, 0)
@@ -159,15 +166,15 @@ def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
     protocol = catalog.find(name)
     member = protocol.group(3)[0]
     packets: dict[type[Packet], Callable[[int], Packet]] = {
-        Clocked: lambda seq: Clocked(b"", 1, [0, seq, 0]),
-        Dependent: lambda seq: Dependent(b"", 1, seq, {}),
-        Sequenced: lambda seq: Sequenced(b"", 1, seq, {}),
+        ClockPacket: lambda seq: ClockPacket(b"", 1, [0, seq, 0]),
+        DependencyPacket: lambda seq: DependencyPacket(b"", 1, seq, {}),
+        SequencePacket: lambda seq: SequencePacket(b"", 1, seq, {}),
         Flooded: lambda seq: Flooded(b"", 1, seq),
     }
     kind, *_ = getattr(protocol.packets, "__args__", (protocol.packets,))
-    member.receive(1, packets[kind](MOST_AHEAD), 0)
+    member.receive(1, packets[kind](MAX_AHEAD), 0)
     with pytest.raises(RemoteError):
-        member.receive(1, packets[kind](MOST_AHEAD + 1), 0)
+        member.receive(1, packets[kind](MAX_AHEAD + 1), 0)
 
 
 def test_bytes_that_members_keep_as_the_papers_count() -> None:
@@ -182,7 +189,7 @@ def test_bytes_that_members_keep_as_the_papers_count() -> None:
 
 def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
     with pytest.raises(ValueError, match="no peer 3"):
-        Clocked(b"", 3, [0, 0, 0])
+        ClockPacket(b"", 3, [0, 0, 0])
     timestamp = catalog.find("timestamp")
     with pytest.raises(RemoteError, match="no peer 3"):
         timestamp.decode(msgspec.msgpack.encode([0, b"", 3, [0, 0, 0]]))

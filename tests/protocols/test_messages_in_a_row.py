@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.causality import Execution, Kind, MessageId, Step, Window, judge
+from antecede.causality import BitWindow, Execution, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
 from antecede.protocols.base import Packet, RemoteError
-from antecede.protocols.flat import LONGEST_RUN, Dependent, Run
+from antecede.protocols.flat import MAX_BATCH_MESSAGES, DependencyPacket, MessageBatch
 from antecede.protocols.mbcp import Mbcp
 
 SIZE = 3
@@ -34,7 +34,7 @@ class Room:
         """`how` 0: as it is; 1: its messages alone, the last first; 2: the last alone, then all of it."""
         source, to, packet = self.under_way.pop(place % len(self.under_way))
         parts: list[Packet] = [packet]
-        if isinstance(packet, Run) and how:
+        if isinstance(packet, MessageBatch) and how:
             parts = [*reversed(packet.singles())]
             parts = parts if how == 1 else [parts[0], packet, packet]
         for part in parts:
@@ -111,18 +111,18 @@ def test_a_run_is_one_packet_that_names_the_causes_of_the_first() -> None:
     ana.deliver(0)
     effects = ana.broadcast_all([b"a", b"b", b"c"], 0)
     (send,) = effects.sends
-    assert send.packet == Run([b"a", b"b", b"c"], 0, 1, {1: 1})
+    assert send.packet == MessageBatch([b"a", b"b", b"c"], 0, 1, {1: 1})
     assert effects.message == MessageId(0, 3)
     assert send.packet.singles() == [
-        Dependent(b"a", 0, 1, {1: 1}),
-        Dependent(b"b", 0, 2, {}),
-        Dependent(b"c", 0, 3, {}),
+        DependencyPacket(b"a", 0, 1, {1: 1}),
+        DependencyPacket(b"b", 0, 2, {}),
+        DependencyPacket(b"c", 0, 3, {}),
     ]
 
 
-@pytest.mark.parametrize("count", [0, LONGEST_RUN + 1])
+@pytest.mark.parametrize("count", [0, MAX_BATCH_MESSAGES + 1])
 def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> None:
-    data = Mbcp.encode(Run([b""], 1, 1, {})).replace(
+    data = Mbcp.encode(MessageBatch([b""], 1, 1, {})).replace(
         b"\x91\xc4\x00", b"\xdc" + count.to_bytes(2) + b"\xc4\x00" * count
     )
     with pytest.raises(RemoteError, match=f"a run of {count} messages"):
@@ -131,7 +131,7 @@ def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> Non
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40), st.integers(0, 12))
 def test_a_span_is_put_in_whole_or_not_at_all(there: set[int], first: int, more: int) -> None:
-    window, span = Window.of(there), set(range(first, first + more + 1))
+    window, span = BitWindow.of(there), set(range(first, first + more + 1))
     is_new = window.add_span(first, first + more)
     assert is_new == (not there & span)
     assert set(window) == (there | span if is_new else there)

@@ -14,7 +14,7 @@ from antecede.audit.core import judge_files
 from antecede.causality import MessageId, judge
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Cause, Grouped, Multigroup
 from antecede.sim.record import simulate_to
@@ -28,13 +28,13 @@ from antecede.trace.reader import trace_files
 def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) -> None:
     """Each step: a peer takes the next packet that another has sent it, or, from itself, sends."""
     many, flat = Multigroup.group(4), Mbcp.group(4)
-    links: dict[tuple[int, int], list[tuple[Grouped, Dependent]]] = {}
+    links: dict[tuple[int, int], list[tuple[Grouped, DependencyPacket]]] = {}
     for peer, other in script:
         if peer == other:
             one = many[peer].broadcast(b"", 0).sends[0].packet
             two = flat[peer].broadcast(b"", 0).sends[0].packet
             assert isinstance(one, Grouped)
-            assert isinstance(two, Dependent)
+            assert isinstance(two, DependencyPacket)
             assert {(sender, seq) for sender, _, seq in one.causes} == set(two.causes.items())
             for to in range(4):
                 links.setdefault((peer, to), []).append((one, two))

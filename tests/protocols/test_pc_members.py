@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pc_stories import LINE, PATIENCE, Bounded, opened
 
-from antecede.causality import Window
+from antecede.causality import BitWindow
 from antecede.errors import InputError
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, RemoteError, Send
 from antecede.protocols.flooding import Flooded
@@ -171,12 +171,12 @@ def test_of_pings_only_the_most_recent_are_remembered() -> None:
         return bool(member.receive(0, Ping(0, 2, number), 0).sends)
 
     assert [is_new(number) for number in (2, 4)] == [True, True]
-    assert member.pinged[0] == Window.of([1, 2, 4])
+    assert member.pinged[0] == BitWindow.of([1, 2, 4])
     assert [is_new(number) for number in (3, 1, 4, 2)] == [True, False, False, False]
     assert is_new(2**64 - 1)
-    assert member.pinged[0] == Window(2**64 - 4, 0b100)
+    assert member.pinged[0] == BitWindow(2**64 - 4, 0b100)
     assert [is_new(2**64 - each) for each in (4, 3, 2, 1)] == [False, True, True, False]
-    assert member.pinged[0] == Window(2**64 - 1)
+    assert member.pinged[0] == BitWindow(2**64 - 1)
 
 
 hostile: list[Packet] = [

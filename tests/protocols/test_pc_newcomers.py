@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pc_stories import PATIENCE, Bounded, Room, opened
 
-from antecede.causality import Judgement, MessageId, Window, judge
+from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.causality.execution import Execution
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Send, Waiting
 from antecede.protocols.flooding import Flooded
@@ -75,7 +75,9 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     joined = members[newcomer]
     assert isinstance(joined, Joiner)
     assert joined.taken is not None
-    missed = {MessageId(peer, seq) for peer, data in joined.taken.items() for seq in Window.from_bytes(data)}
+    missed = {
+        MessageId(peer, seq) for peer, data in joined.taken.items() for seq in BitWindow.from_bytes(data)
+    }
     before = dict.fromkeys(missed, frozenset(range(newcomer)))
     return judge(Execution(histories.steps, before)), joined, missed
 
@@ -119,7 +121,7 @@ def newcomer() -> Pc:
     return member
 
 
-SNAPSHOT = Snapshot({2: Window(3).to_bytes(), 1: Window(1).to_bytes(), 3: Window(2).to_bytes()})
+SNAPSHOT = Snapshot({2: BitWindow(3).to_bytes(), 1: BitWindow(1).to_bytes(), 3: BitWindow(2).to_bytes()})
 
 
 def test_a_newcomer_says_nothing_before_its_snapshot() -> None:
@@ -135,7 +137,7 @@ def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> N
     member = newcomer()
     assert member.receive(1, SNAPSHOT, 5).sends == (Send((1,), Ping(0, 2, 3)),)
     assert member.neighbours == (1,)
-    assert member.received == {2: Window(3), 1: Window(1), 3: Window(2)}
+    assert member.received == {2: BitWindow(3), 1: BitWindow(1), 3: BitWindow(2)}
     assert list(member.openings) == [2]
     assert member.openings[2] == Opening(2, 1 + PATIENCE, [])
     assert member.receive(2, Flooded(b"", 2, 3), 6) == NOTHING
@@ -202,7 +204,7 @@ def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
     contact = opened()
     contact.receive(1, Flooded(b"", 3, 1), 20)
     contact.receive(1, Flooded(b"", 3, 3), 20)
-    snapshot = Snapshot({3: Window.of([1, 3]).to_bytes(), 0: Window(1).to_bytes()})
+    snapshot = Snapshot({3: BitWindow.of([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
     assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
     assert (contact.neighbours, contact.openings) == ((1, 2), {})
     assert Pc.decode(Pc.encode(snapshot)) == snapshot

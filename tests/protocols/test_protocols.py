@@ -13,7 +13,7 @@ from antecede.causality import Judgement, MessageId, judge
 from antecede.causality.vector_clock import happened_before
 from antecede.protocols import catalog
 from antecede.protocols.base import Packet, Protocol
-from antecede.protocols.flat import Clocked, Dependent
+from antecede.protocols.flat import ClockPacket, DependencyPacket
 from antecede.sim import counter_rng
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario
@@ -128,7 +128,7 @@ def test_mbcp_names_exactly_the_immediate_dependencies(scenario: Scenario) -> No
     """Less the sender's own previous message, which order from one sender implies."""
     packets, judgement = packets_of(scenario, "mbcp")
     for message, packet in packets.items():
-        assert isinstance(packet, Dependent)
+        assert isinstance(packet, DependencyPacket)
         immediate = set(judgement.order.immediate(message)) - {MessageId(message.origin, message.seq - 1)}
         assert {MessageId(peer, seq) for peer, seq in packet.causes.items()} == immediate
 
@@ -136,7 +136,7 @@ def test_mbcp_names_exactly_the_immediate_dependencies(scenario: Scenario) -> No
 @given(scenario=scenarios)
 def test_vector_clocks_are_happened_before(scenario: Scenario) -> None:
     packets, judgement = packets_of(scenario, "timestamp")
-    clocks = {message: packet.clock for message, packet in packets.items() if isinstance(packet, Clocked)}
+    clocks = {message: packet.clock for message, packet in packets.items() if isinstance(packet, ClockPacket)}
     for one in clocks:
         for other in clocks:
             before = judgement.order.happened_before(one, other)

@@ -9,14 +9,23 @@ import pytest
 
 from antecede.causality import MessageId, judge
 from antecede.overlay.vcube import cluster, height
-from antecede.protocols.base import NOTHING, Delivery, Effects, Links, Packet, Protocol, Send, Waiting
-from antecede.protocols.flat import Clocked
+from antecede.protocols.base import (
+    NOTHING,
+    Delivery,
+    Effects,
+    LinkRequirements,
+    Packet,
+    Protocol,
+    Send,
+    Waiting,
+)
+from antecede.protocols.flat import ClockPacket
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories
 
 
 class Set(Packet, frozen=True, array_like=True):
-    messages: list[Clocked]
+    messages: list[ClockPacket]
 
     def carries(self) -> tuple[MessageId, ...]:
         return tuple(message.carries()[0] for message in self.messages)
@@ -27,7 +36,7 @@ class Algorithm2(Protocol):
     children, all entries but the sender's in the delivery test, received sets in causal order."""
 
     name: ClassVar[str] = "algorithm 2"
-    links: ClassVar[Links] = Links(fifo=False)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = Set
     first_child: ClassVar[int] = 1
     forwards_in_while: ClassVar[bool] = False
@@ -38,8 +47,8 @@ class Algorithm2(Protocol):
 
     clock: list[int] = msgspec.field(default_factory=list)
     most: list[int] = msgspec.field(default_factory=list)
-    pending: list[Clocked] = msgspec.field(default_factory=list)
-    ready: list[Clocked] = msgspec.field(default_factory=list)
+    pending: list[ClockPacket] = msgspec.field(default_factory=list)
+    ready: list[ClockPacket] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock, self.most = [0] * self.size, [0] * self.size
@@ -55,7 +64,7 @@ class Algorithm2(Protocol):
         self.clock[self.me] += 1
         self.most[self.me] = self.clock[self.me]
         to = tuple(self.children((self.size - 1).bit_length()))
-        packet = Set([Clocked(payload, self.me, list(self.clock))])
+        packet = Set([ClockPacket(payload, self.me, list(self.clock))])
         return Effects((Send(to, packet),) if to else (), message=packet.carries()[0])
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
@@ -81,7 +90,7 @@ class Algorithm2(Protocol):
                 self.check_delivery()
         return Effects(tuple(sends)) if sends else NOTHING
 
-    def forward(self, below: int, message: Clocked) -> list[Send]:
+    def forward(self, below: int, message: ClockPacket) -> list[Send]:
         sends = []
         for child in self.children(below):
             together = self.check_aggregation(child, message)
@@ -91,7 +100,7 @@ class Algorithm2(Protocol):
                 self.check_delivery()
         return sends
 
-    def check_aggregation(self, child: int, message: Clocked) -> list[Clocked]:
+    def check_aggregation(self, child: int, message: ClockPacket) -> list[ClockPacket]:
         together = []
         for x in self.pending:
             if child in self.children_in_tree_of(x.origin):
@@ -111,7 +120,7 @@ class Algorithm2(Protocol):
             self.clock[x.origin] += 1
             self.pending.remove(x)
 
-    def is_deliverable(self, x: Clocked) -> bool:
+    def is_deliverable(self, x: ClockPacket) -> bool:
         others = [k for k in range(self.size) if self.tests_all_entries or k != x.origin]
         following = x.clock[x.origin] == self.clock[x.origin] + 1
         return following and all(x.clock[k] <= self.clock[k] for k in others)
@@ -166,7 +175,7 @@ class TakesAllFirst(Algorithm2):
 class DeliversBeforeItForwards(Algorithm2):
     """What is delivered leaves `pending`, and is then not there to be forwarded."""
 
-    def forward(self, below: int, message: Clocked) -> list[Send]:
+    def forward(self, below: int, message: ClockPacket) -> list[Send]:
         self.check_delivery()
         return super().forward(below, message)
 

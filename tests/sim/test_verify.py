@@ -8,7 +8,7 @@ import pytest
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Send
-from antecede.protocols.flat import Counts, Dependent, Filed, Flat, Stamped
+from antecede.protocols.flat import Counts, DependencyPacket, Filed, Flat, StampedPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.verify import Report, random_scenario, verify, verify_on
@@ -52,7 +52,7 @@ class MbcpAsPrinted(Mbcp):
 
     name: ClassVar[str] = "mbcp as printed"
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         self.causes[packet.origin] = packet.seq
 
 
@@ -66,10 +66,10 @@ class MbcpThatNeverDelivers(Mbcp):
 class MbcpThatRepeats(Mbcp):
     name: ClassVar[str] = "mbcp that delivers some messages twice"
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         super().learn(packet)
         if packet.seq % 3 == 0 and packet.payload:
-            self.holdback.ready.insert(0, Dependent(b"", packet.origin, packet.seq, {}))
+            self.holdback.ready.insert(0, DependencyPacket(b"", packet.origin, packet.seq, {}))
 
 
 def report(protocol: str, runs: int = 150) -> Report:
@@ -139,7 +139,7 @@ def test_a_failure_replays_from_its_seed_and_run() -> None:
 class MbcpThatRaises(Mbcp):
     name: ClassVar[str] = "mbcp that raises now and then"
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         if packet.seq == 3:
             raise SystemExit(0)
         super().learn(packet)
@@ -155,10 +155,10 @@ def test_a_protocol_that_raises_fails_and_says_where() -> None:
 class MbcpThatInvents(Mbcp):
     name: ClassVar[str] = "mbcp that delivers what nobody sent"
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         super().learn(packet)
         if packet.seq == 2:
-            self.holdback.ready.append(Dependent(b"", packet.origin, 1_000, {}))
+            self.holdback.ready.append(DependencyPacket(b"", packet.origin, 1_000, {}))
 
 
 def test_a_protocol_that_invents_messages_is_caught() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale import FreeScale, Freescale
 from antecede.protocols.freescale_packets import Across, Down, Echo, Up
@@ -25,7 +25,7 @@ def bits(numbers: Iterable[int]) -> str:
     return "".join("01"[number in those] for number in range(1, max(those, default=0) + 1))
 
 
-def solid(window: Window) -> str:
+def solid(window: BitWindow) -> str:
     return bits(window)
 
 
@@ -60,7 +60,7 @@ class Scene:
         """VTx: of the super peer an integer at itself and bits elsewhere; integers of the external peers."""
         role = self.role(peer)
         counts = role.outside.counts
-        mine = role.number if peer == SP1 else solid(role.outside.seen.get(SP1, Window()))
+        mine = role.number if peer == SP1 else solid(role.outside.seen.get(SP1, BitWindow()))
         own = {PE2: self.role(PE2).sent, PE3: self.role(PE3).sent}
         return (mine, *(own[e] if e == peer else counts.get(e, 0) for e in (PE2, PE3)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, VcubeAgg
 
 
@@ -12,7 +12,7 @@ def node_4() -> VcubeAgg:
     return VcubeAgg.group(8)[4]
 
 
-def came(member: VcubeAgg, link: int, *messages: Dependent) -> dict[int, list[str]]:
+def came(member: VcubeAgg, link: int, *messages: DependencyPacket) -> dict[int, list[str]]:
     """What a member sends on when messages arrive from `link`, by destination."""
     sent: dict[int, list[str]] = {}
     effects: Effects = member.receive(link, Bundle(list(messages)), 0)
@@ -24,14 +24,14 @@ def came(member: VcubeAgg, link: int, *messages: Dependent) -> dict[int, list[st
     return sent
 
 
-M2_1 = Dependent(b"", 2, 1, {})
-M2_2 = Dependent(b"", 2, 2, {})
-M2_3 = Dependent(b"", 2, 3, {})
+M2_1 = DependencyPacket(b"", 2, 1, {})
+M2_2 = DependencyPacket(b"", 2, 2, {})
+M2_3 = DependencyPacket(b"", 2, 3, {})
 
 
 def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
     """All have come but m2^2: only m2^1 goes to 5, and m0^1 to 6; when it comes, the rest go together."""
-    m0_1 = Dependent(b"", 0, 1, {2: 3})
+    m0_1 = DependencyPacket(b"", 0, 1, {2: 3})
     node = node_4()
     assert came(node, 6, M2_1) == {5: ["2:1"]}
     assert came(node, 6, M2_3) == {}
@@ -46,7 +46,7 @@ def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
 
 
 def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
-    m0_1, m0_2 = Dependent(b"", 0, 1, {2: 1}), Dependent(b"", 0, 2, {})
+    m0_1, m0_2 = DependencyPacket(b"", 0, 1, {2: 1}), DependencyPacket(b"", 0, 2, {})
     node = node_4()
     assert came(node, 0, m0_1) == {6: ["0:1"]}
     assert came(node, 0, m0_2) == {6: ["0:2"]}
@@ -59,7 +59,7 @@ def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
 
 def test_a_packet_is_cut_at_the_mtu_and_a_large_message_goes_alone() -> None:
     node = node_4()
-    large = Dependent(bytes(2000), 0, 1, {2: 1})
+    large = DependencyPacket(bytes(2000), 0, 1, {2: 1})
     assert came(node, 0, large) == {6: ["0:1"]}
     assert sorted(came(node, 6, M2_1)[5]) == ["0:1", "2:1"]
 
@@ -67,12 +67,12 @@ def test_a_packet_is_cut_at_the_mtu_and_a_large_message_goes_alone() -> None:
 def test_packets_are_filled_up_to_the_mtu() -> None:
     node = node_4()
     messages = [
-        Dependent(bytes(size), 0, seq, {}) for seq, size in enumerate((700, 700, 700, 1480, 10, 9), 1)
+        DependencyPacket(bytes(size), 0, seq, {}) for seq, size in enumerate((700, 700, 700, 1480, 10, 9), 1)
     ]
     parts = [[message.seq for message in part] for part in node._cut(messages)]
     assert parts == [[1, 2], [3], [4], [5, 6]]
-    first = Dependent(bytes(700), 0, 1, {})
-    framing = len(node.encode(Dependent(bytes(700), 0, 2, {}))) - 700
-    exact = Dependent(bytes(node.mtu - len(node.encode(first)) - framing), 0, 2, {})
+    first = DependencyPacket(bytes(700), 0, 1, {})
+    framing = len(node.encode(DependencyPacket(bytes(700), 0, 2, {}))) - 700
+    exact = DependencyPacket(bytes(node.mtu - len(node.encode(first)) - framing), 0, 2, {})
     assert len(node.encode(first)) + len(node.encode(exact)) == node.mtu
     assert node._cut([first, exact]) == [[first, exact]]

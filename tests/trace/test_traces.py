@@ -271,7 +271,7 @@ def test_an_orphan_may_come_from_a_process_nobody_knows() -> None:
 
 
 def test_a_run_whose_pasts_would_take_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antecede.audit.core.MOST_BYTES", 3)
+    monkeypatch.setattr("antecede.audit.core.MAX_BYTES", 3)
     with pytest.raises(InputError, match="has 2 messages in 1 streams"):
         judge_run("r", table_of(("a", 0, "send", "a", 1), ("a", 1, "send", "a", 2)), {})
 

@@ -39,7 +39,7 @@ _LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": 
 """Whose stamps grow as theirs do in the course of a log; the others carry an identity and no more."""
 DELIVERIES = 40_000
 """Simulated for each protocol: about ten seconds for all of them."""
-MOST_PEERS = 1_000
+MAX_PEERS = 1_000
 """Members keep something of each other: beyond this many they do not fit."""
 _LEAST_MESSAGES = 10
 _SAME_DELAY = 0.2
@@ -122,9 +122,9 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
         raise InputError("internal: freescale is not among the protocols")
     first = np.argsort(schedule.times, kind="stable")
     first = first[: max(_LEAST_MESSAGES, asked.deliveries // peers)]
-    if peers > MOST_PEERS:
+    if peers > MAX_PEERS:
         first = first[:0]
-        assumptions.append(f"nothing was simulated: there are more than {MOST_PEERS:,} processes")
+        assumptions.append(f"nothing was simulated: there are more than {MAX_PEERS:,} processes")
     wanted = list(asked.protocols)
     if not schedule.timed:
         wanted = list(dict.fromkeys(wanted + [_LIKE[name] for name in wanted if name in _LIKE]))

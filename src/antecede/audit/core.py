@@ -39,9 +39,9 @@ from antecede.trace.executions import Members
 from antecede.trace.reader import metas, read_batches
 from antecede.trace.schema import Meta
 
-MOST_BYTES = 16 << 30
+MAX_BYTES = 16 << 30
 _IN_MEMORY = 1 << 28
-MOST_VIOLATIONS = 1_000
+MAX_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
 Keys = Mapping[int, tuple[int, int]]
@@ -71,7 +71,7 @@ class RunAudit(msgspec.Struct, frozen=True):
     tally: Tally
 
 
-def judge_run(run: str, rows: pa.Table, members: Members, most: int = MOST_VIOLATIONS) -> RunAudit:
+def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
     """Judge one run's rows; of what was not there in time at most `most` are written out, all are counted."""
     try:
         log = coded(rows, members)
@@ -143,10 +143,10 @@ def room_for_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
     """Room for the past of every message of these streams: in memory, or in a file if it is much."""
     shape, kind = (int(first[-1]), len(first) - 1), number_type(first)
     size = shape[0] * shape[1] * kind.itemsize
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise InputError(
             f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
-            f"{size >> 30:,} GiB; up to {MOST_BYTES >> 30} GiB can be judged"
+            f"{size >> 30:,} GiB; up to {MAX_BYTES >> 30} GiB can be judged"
         )
     if size <= _IN_MEMORY:
         yield np.zeros(shape, kind)
@@ -183,7 +183,7 @@ def worst_first(finding: Finding) -> tuple[bool, int, str, str, str]:
     return not finding.late, -finding.consequences, finding.run, finding.process, finding.effect
 
 
-def judge_files(path: Path, files: list[Path], most: int = MOST_VIOLATIONS) -> Iterator[RunAudit]:
+def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
     """Judge a small local trace here and now, without Spark; the answer is the same."""
     members = members_of(metas(path))
     tables = [table for file in files for table in read_batches(file)]

@@ -18,7 +18,7 @@ _AFTER_FAULT = 150.0
 _ELLIPSIS = 150.0
 _TIGHTEST = 0.5
 """How much of these is left at least, where a path is long."""
-MOST_HOPS, _ENDS = 13, 6
+MAX_HOPS, _ENDS = 13, 6
 
 
 class Placed(NamedTuple):
@@ -42,7 +42,7 @@ class Placed(NamedTuple):
 def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
     """Events from 0 to the right, over `room` or, if they need it, more; `names` says how wide names are."""
     whole = shown.hops
-    first, last = (whole, []) if len(whole) <= MOST_HOPS else (whole[:_ENDS], whole[-_ENDS:])
+    first, last = (whole, []) if len(whole) <= MAX_HOPS else (whole[:_ENDS], whole[-_ENDS:])
     hops = [*first, *last]
     core = [event for hop in hops for event in (hop.sent, hop.got)]
     if shown.late:

@@ -38,7 +38,7 @@ _ROWS_A_PART = 512
 """Of one process: few enough that the pasts of what is delivered in a part stay near the processor."""
 _BLOCKS_A_CORE = 2
 _TASKS_A_CORE = 4
-_MOST_AUDIENCES = 100_000
+_MAX_AUDIENCES = 100_000
 _PARCEL = from_arrow_schema(distributed_steps.PARCEL)
 
 
@@ -284,9 +284,9 @@ def _sends(
             raise InputError(told)
         key = F.when(F.col("destinations").isNull(), key).otherwise(F.concat(F.lit("d"), F.to_json(named)))
         keys = sends.where("destinations is not null").select(key.alias("key")).distinct()
-        found = [row.key for row in keys.limit(_MOST_AUDIENCES + 1).toLocalIterator()]
-        if len(found) > _MOST_AUDIENCES:
-            raise InputError(f"run {run} names more than {_MOST_AUDIENCES:,} different sets of destinations")
+        found = [row.key for row in keys.limit(_MAX_AUDIENCES + 1).toLocalIterator()]
+        if len(found) > _MAX_AUDIENCES:
+            raise InputError(f"run {run} names more than {_MAX_AUDIENCES:,} different sets of destinations")
         audiences |= {each: frozenset(msgspec.json.decode(each[1:], type=list[str])) for each in found}
     return sends.withColumn("key", key), audiences
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from antecede.audit.core import COUNTS, MOST_VIOLATIONS, Finding, RunAudit, judge_run, members_of
+from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_of
 from antecede.audit.distributed import LARGE_RUN, Work, judge_large, large_runs
 from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
@@ -131,7 +131,7 @@ class Audit:
 def audit(
     events: DataFrame,
     members: DataFrame | None = None,
-    most_violations: int = MOST_VIOLATIONS,
+    most_violations: int = MAX_VIOLATIONS,
     *,
     strict: bool = True,
     large_run: int = LARGE_RUN,

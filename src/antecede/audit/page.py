@@ -11,7 +11,7 @@ from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.renamed import refuse_without_deliveries
 
-MOST_DRAWN = 20
+MAX_DRAWN = 20
 
 
 def check_page(page: Path) -> None:
@@ -44,7 +44,7 @@ def audit_to_page(
             there = f"choose 1 to {len(findings):,}" if findings else "there is none to draw"
             many = f"{len(findings):,} violation{'' if len(findings) == 1 else 's'}"
             raise InputError(f"--violation {violation}: the audit tells of {many}; {there}")
-        return sorted({*range(min(MOST_DRAWN, len(findings))), *([violation - 1] if violation else [])})
+        return sorted({*range(min(MAX_DRAWN, len(findings))), *([violation - 1] if violation else [])})
 
     outcome, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
     refuse_without_deliveries(path, outcome.verdict, bad)

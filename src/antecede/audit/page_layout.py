@@ -17,8 +17,8 @@ from antecede.report.charts import compact
 from antecede.report.page import Section, figure, page, table
 from antecede.report.svg import hover, tag, text
 
-MOST_ROWS = 20
-_MOST_STEPS = 24
+MAX_ROWS = 20
+_MAX_STEPS = 24
 
 _COUNTS = {
     "causal_deliveries": (
@@ -161,9 +161,9 @@ def _steps(shown: Excerpt) -> str:
     items = []
     hops = shown.hops
     for number, hop in enumerate(hops, start=1):
-        if len(hops) > _MOST_STEPS and _MOST_STEPS // 2 < number <= len(hops) - _MOST_STEPS // 2:
-            if number == _MOST_STEPS // 2 + 1:
-                items.append(f"<li class=more>… {len(hops) - _MOST_STEPS:,} more messages …</li>")
+        if len(hops) > _MAX_STEPS and _MAX_STEPS // 2 < number <= len(hops) - _MAX_STEPS // 2:
+            if number == _MAX_STEPS // 2 + 1:
+                items.append(f"<li class=more>… {len(hops) - _MAX_STEPS:,} more messages …</li>")
             continue
         sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
         to = escape(printable(hop.got.process))
@@ -217,9 +217,9 @@ def _tallied(tally: Tally, run: str | None) -> list[Section]:
 
 
 def _few(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    more = len(rows) - MOST_ROWS
+    more = len(rows) - MAX_ROWS
     rest = f'<p class="quiet">and {more:,} more</p>' if more > 0 else ""
-    return table(header, rows[:MOST_ROWS]) + rest
+    return table(header, rows[:MAX_ROWS]) + rest
 
 
 def _bucket(counted: OverTime) -> str:

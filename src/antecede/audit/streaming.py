@@ -29,9 +29,9 @@ _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq")
 
-_MOST_PROCESSES = 10_000
+_MAX_PROCESSES = 10_000
 """Above that, what everybody has of everybody does not fit."""
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 """For the vectors of messages that are under way."""
 
 _GOES_ON, _FULL, _OTHERWISE = range(3)
@@ -57,7 +57,7 @@ def clean_verdict(files: list[Path], run: str, members: Members) -> Verdict | No
     if len(members) != 1:
         return None
     (group, names), *_ = members.items()
-    if not 0 < len(names) <= _MOST_PROCESSES or len(set(names)) < len(names):
+    if not 0 < len(names) <= _MAX_PROCESSES or len(set(names)) < len(names):
         return None
     state = _fresh(len(names))
     for rows in _rows(files, run, group, names):
@@ -69,7 +69,7 @@ def clean_verdict(files: list[Path], run: str, members: Members) -> Verdict | No
             if outcome == _OTHERWISE:
                 return None
             if outcome == _FULL:
-                if 2 * state.vectors.nbytes > _MOST_BYTES:
+                if 2 * state.vectors.nbytes > _MAX_BYTES:
                     return None
                 state = _larger(state)
     if state.at[_UNDER_WAY]:

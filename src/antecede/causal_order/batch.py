@@ -83,7 +83,7 @@ _TOLD = {
     TAINTED: "its cause was put aside: ",
     OVERDUE: "its cause did not come: ",
 }
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def reasons(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray) -> pa.Array:
@@ -114,7 +114,7 @@ def _named(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray, 
     places, of = places[meant], of[meant]
     begins = np.searchsorted(of, np.arange(rows.size + 1))
     lists = pa.ListArray.from_arrays(pa.array(begins, pa.int32()), links.dep_names(places))
-    text = pc.binary_join(pc.list_slice(lists, 0, _MOST_NAMED), ", ").to_numpy(zero_copy_only=False)
-    more = np.diff(begins) - _MOST_NAMED
+    text = pc.binary_join(pc.list_slice(lists, 0, _MAX_NAMED), ", ").to_numpy(zero_copy_only=False)
+    more = np.diff(begins) - _MAX_NAMED
     ends_with = np.where(more > 0, [f" and {count} more" for count in more], "").astype(object)
     return _TOLD[code] + text + ends_with

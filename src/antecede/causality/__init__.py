@@ -4,12 +4,13 @@ Nothing here knows a protocol, a clock or a file: from who sent and delivered wh
 it derives what happened before what.
 """
 
-from antecede.causality.bit_window import Window
+from antecede.causality.bit_window import BitWindow
 from antecede.causality.execution import Execution, Kind, MessageId, Step
 from antecede.causality.happened_before import CausalOrder
 from antecede.causality.oracle import Judgement, Verdict, Violation, judge
 
 __all__ = [
+    "BitWindow",
     "CausalOrder",
     "Execution",
     "Judgement",
@@ -18,6 +19,5 @@ __all__ = [
     "Step",
     "Verdict",
     "Violation",
-    "Window",
     "judge",
 ]

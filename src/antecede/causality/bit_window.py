@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 
-class Window:
+class BitWindow:
     """A set of numbers from 1 up, compact when it is solid from below.
 
-    >>> seen = Window()
+    >>> seen = BitWindow()
     >>> seen.add(1), seen.add(3), seen.add(3)
     (True, True, False)
     >>> list(seen.gaps()), seen
-    ([2], Window(1 + 3))
+    ([2], BitWindow(1 + 3))
     >>> seen.add(2), seen
-    (True, Window(3))
+    (True, BitWindow(3))
     """
 
     __slots__ = ("base", "bits")
@@ -31,7 +31,7 @@ class Window:
         self._close()
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Window:
+    def of(cls, numbers: Iterable[int]) -> BitWindow:
         window = cls()
         for number in numbers:
             window.add(number)
@@ -53,9 +53,9 @@ class Window:
     def add_span(self, first: int, last: int) -> bool:
         """Put in every number from `first` to `last`; if one of them is there already, none, and False.
 
-        >>> seen = Window.of([5])
+        >>> seen = BitWindow.of([5])
         >>> seen.add_span(1, 3), seen.add_span(3, 4), seen
-        (True, False, Window(3 + 5))
+        (True, False, BitWindow(3 + 5))
         """
         if first < 1 or last < first:
             raise ValueError(f"no numbers from {first} to {last}")
@@ -105,7 +105,7 @@ class Window:
         return self.base + self.bits.bit_count()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Window) and (self.base, self.bits) == (other.base, other.bits)
+        return isinstance(other, BitWindow) and (self.base, self.bits) == (other.base, other.bits)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -120,7 +120,7 @@ class Window:
         return bytes([len(base)]) + base + bits
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Window:
+    def from_bytes(cls, data: bytes) -> BitWindow:
         if not data or len(data) < 1 + data[0]:
             raise ValueError("a window is cut short")
         cut = 1 + data[0]

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.errors import AntecedeError, InputError
 from antecede.live.envelope import Body, Envelope, unwrap, wrap
 from antecede.live.stability import Kept, Progress, entry_bytes
 from antecede.live.store.journal import Changes, Journal, Row, Stored
-from antecede.live.transport.frames import MOST_BYTES
+from antecede.live.transport.frames import MAX_BYTES
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Span
-from antecede.protocols.flat import LONGEST_RUN, MOST_AHEAD
+from antecede.protocols.flat import MAX_AHEAD, MAX_BATCH_MESSAGES
 
-MOST_PACKET = MOST_BYTES // 2 + (1 << 20)
+MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
 """The longest body and its control information: a frame has room for it, however it is passed on."""
-_MOST_TOGETHER = LONGEST_RUN
+_MAX_TOGETHER = MAX_BATCH_MESSAGES
 _TOGETHER_BYTES = 1 << 15
 """So much of what is said in a row goes into one packet at most; a longer message goes alone."""
 MANY_PACKETS = 256
@@ -148,7 +148,7 @@ class Core:
         if not self.protocol.names_causes:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
-        if len(self._open) == _MOST_TOGETHER or self._open_bytes + len(payload) > _TOGETHER_BYTES:
+        if len(self._open) == _MAX_TOGETHER or self._open_bytes + len(payload) > _TOGETHER_BYTES:
             self.flush()
         if not self._open:
             self._open_at, self._open_causes = now, causes
@@ -224,7 +224,7 @@ class Core:
             self._carry_out(effects)
         return True
 
-    def handed(self, data: bytes, now: int) -> list[MessageId]:
+    def on_repair(self, data: bytes, now: int) -> list[MessageId]:
         """A packet that another member kept; the messages of it that were missing."""
         packet, spans = self._sound(data)
         missing = [
@@ -233,7 +233,7 @@ class Core:
             for seq in range(first, last + 1)
             if seq not in self.progress.arrived[origin]
         ]
-        parts = self.protocol.handed(packet) if missing else []
+        parts = self.protocol.on_repair(packet) if missing else []
         if not parts:
             return []
         self._write("handed", now, data)
@@ -246,13 +246,13 @@ class Core:
 
     def _sound(self, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
         """A packet whose messages can be, and those; the protocol looks at the rest."""
-        if len(data) > MOST_PACKET:
-            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MOST_PACKET}")
+        if len(data) > MAX_PACKET:
+            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MAX_PACKET}")
         packet = self.protocol.decode(data)
         spans = packet.spans()
         size, arrived = self.size, self.progress.arrived
         for origin, first, last in spans:
-            if not 0 <= origin < size or first < 1 or last > arrived[origin].base + MOST_AHEAD:
+            if not 0 <= origin < size or first < 1 or last > arrived[origin].base + MAX_AHEAD:
                 raise RemoteError(f"message number {first} of member {origin} cannot be")
         return packet, spans
 
@@ -427,7 +427,7 @@ class Core:
         for link, box in self.outboxes.items():
             box.last = box.stored = image.sent[link]
             box.confirmed = image.confirmed[link]
-        self.progress.arrived = [Window.from_bytes(data) for data in image.arrived]
+        self.progress.arrived = [BitWindow.from_bytes(data) for data in image.arrived]
         self.progress.stable = image.stable
         self.said = self.progress.arrived[self.me].base
         for origin, count in enumerate(image.done):
@@ -443,7 +443,7 @@ class Core:
             self.receive(row.link, row.number, row.data, row.time)
         elif row.kind == "handed":
             with contextlib.suppress(RemoteError):  # of a later part, as it was then
-                self.handed(row.data, row.time)
+                self.on_repair(row.data, row.time)
         else:
             self.wake(row.time)
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
-from antecede.live.transport.frames import MOST_BYTES
+from antecede.live.transport.frames import MAX_BYTES
 
 Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 """What a message may hold. Everything but bytes and text is JSON."""
 
 _BYTES, _TEXT, _JSON = range(3)
-LONGEST_BODY = MOST_BYTES // 2
+LONGEST_BODY = MAX_BYTES // 2
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Protocol, RemoteError, Span
 
-_MOST_FOUND = 1 << 20
+_MAX_FOUND = 1 << 20
 """Bytes of packets that one request is answered with."""
-_MOST_WANTED = 1_000
+_MAX_WANTED = 1_000
 _ENTRY_BYTES = 100
 """What a message that is not stable costs besides its own bytes, roughly."""
 
@@ -49,14 +49,14 @@ class Progress:
         self.complete = type(protocol).partners is Protocol.partners
         """Whether all members talk to each other, so that each can speak for itself. That this one does is
         not enough: a super peer must pass on how far those behind it are."""
-        self.led = protocol.led()
+        self.leaves = protocol.leaves()
         """Partners that hear of the group through this member alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
         self.leaf = protocol.kind() == "internal"
         """Whether it hears of the group through one partner alone, which knows more of the others."""
-        self.asks = type(protocol).handed is not Protocol.handed and not self.leaf
+        self.asks = type(protocol).on_repair is not Protocol.on_repair and not self.leaf
 
-        self.arrived = [Window() for _ in range(size)]
+        self.arrived = [BitWindow() for _ in range(size)]
         self.known = [[0] * size for _ in range(size)]
         """How many messages of each origin each member has delivered, as far as it has told."""
         self.stable = [0] * size
@@ -126,14 +126,14 @@ class Progress:
     def learn(self, link: int, rows: dict[int, dict[int, int]]) -> None:
         """A partner tells how far members are."""
         for member, counts in rows.items():
-            if not 0 <= member < self.size or (member != link and link in self.led):
+            if not 0 <= member < self.size or (member != link and link in self.leaves):
                 raise RemoteError(f"it speaks for member {member}")
             for origin, count in counts.items():
                 if not 0 <= origin < self.size or count < 0:
                     raise RemoteError(f"it counts messages of member {origin}")
                 if origin == self.me and count > self.known[self.me][self.me]:
                     raise RemoteError(f"it has message {count} of this member, which has sent fewer")
-                if link in self.led and origin != link and count > self.arrived[origin].base:
+                if link in self.leaves and origin != link and count > self.arrived[origin].base:
                     raise RemoteError(
                         f"it has message {count} of member {origin}, which has not come by here"
                     )
@@ -178,16 +178,16 @@ class Progress:
                 self._lacking[origin] = (base, now)
             elif now - since >= patience:
                 helper = able[(now // max(patience, 1) + origin) % len(able)]
-                most = min(self.known[helper][origin], base + _MOST_WANTED)
+                most = min(self.known[helper][origin], base + _MAX_WANTED)
                 wanted.setdefault(helper, []).append((origin, base + 1, most))
         return max(wanted.items(), key=lambda item: len(item[1])) if wanted else None
 
     def found(self, spans: Iterable[tuple[int, int, int]]) -> list[bytes]:
         """Packets of the messages that a member asks for, as far as they are here and fit one answer."""
         packets: dict[int, bytes] = {}
-        room = _MOST_FOUND
+        room = _MAX_FOUND
         for origin, first, last in spans:
-            if not 0 <= origin < self.size or not 1 <= first <= last < first + _MOST_WANTED:
+            if not 0 <= origin < self.size or not 1 <= first <= last < first + _MAX_WANTED:
                 raise RemoteError("it asks for messages that cannot be")
             for seq in range(first, last + 1):
                 if origin == self.me and seq > self.known[self.me][self.me]:

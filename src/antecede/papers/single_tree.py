@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from antecede.protocols.base import Effects, Packet, RemoteError, Send
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, Passing, VcubeAgg
 
 HEADER = 20
@@ -27,7 +27,7 @@ class Counted(VcubeAgg):
     twin: ClassVar[str] = "vcube counted"
     """The kernel that does the same."""
 
-    def _room(self, message: Dependent) -> int:
+    def _room(self, message: DependencyPacket) -> int:
         return message.payload_bytes() + self.paper_bytes(Bundle([message]))
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.errors import AntecedeError
 
 
@@ -26,7 +26,7 @@ class RemoteError(AntecedeError):
     """Another peer sent something that no correct peer sends."""
 
 
-class Links(msgspec.Struct, frozen=True):
+class LinkRequirements(msgspec.Struct, frozen=True):
     """What a protocol needs from its links. Drivers give it exactly that."""
 
     fifo: bool
@@ -120,7 +120,7 @@ K = TypeVar("K")
 P = TypeVar("P")
 
 
-class Holdback(msgspec.Struct, Generic[K, P]):
+class HoldBackQueue(msgspec.Struct, Generic[K, P]):
     """Packets that wait, each filed under one thing that it waits for, and those that are ready.
 
     A packet is looked at again only when what it is filed under has come, so over its life it costs its own
@@ -170,7 +170,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """What a message carries, in one line."""
     control: ClassVar[str]
     """How much that is in a group of n."""
-    links: ClassVar[Links]
+    links: ClassVar[LinkRequirements]
     packets: ClassVar[Any]
     """The type, or union of types, of its packets: what a link may bring."""
 
@@ -235,11 +235,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         """The peers that packets go to or come from."""
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
-    def led(self) -> frozenset[int]:
+    def leaves(self) -> frozenset[int]:
         """The partners to which everything comes through this member."""
         return frozenset()
 
-    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+    def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         """What to receive, and from which peer, if another member hands on a packet of a message that went
         astray with its sender; nothing if such packets are of no use to this one."""
         return []
@@ -293,14 +293,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
 
 def _to_plain(value: Any) -> Any:
-    if isinstance(value, Window):
+    if isinstance(value, BitWindow):
         return value.to_bytes()
     raise TypeError(f"cannot save a {type(value).__name__}")
 
 
 def _from_plain(kind: type, value: Any) -> Any:
-    if kind is Window:
-        return Window.from_bytes(value)
+    if kind is BitWindow:
+        return BitWindow.from_bytes(value)
     raise TypeError(f"cannot restore a {kind.__name__}")
 
 

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from antecede.errors import InputError
-from antecede.protocols.base import Links, Protocol
+from antecede.protocols.base import LinkRequirements, Protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
 from antecede.protocols.freescale import Freescale
@@ -64,6 +64,6 @@ def find(name: str) -> type[Protocol]:
         raise InputError(f"cannot load protocol '{name}': {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Protocol)) or inspect.isabstract(found):
         raise InputError(f"'{name}' is not a whole subclass of antecede.protocols.base.Protocol")
-    if not isinstance(getattr(found, "links", None), Links):
-        raise InputError(f"'{name}' does not say what links it needs: links = Links(fifo=...)")
+    if not isinstance(getattr(found, "links", None), LinkRequirements):
+        raise InputError(f"'{name}' does not say what links it needs: links = LinkRequirements(fifo=...)")
     return found

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Filed, Flat, Interval, Sequenced, Stamped, by_peer
+from antecede.protocols.flat import Filed, Flat, Interval, SequencePacket, StampedPacket, by_peer
 
 
 def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
@@ -37,20 +37,20 @@ class DepSeq(Flat):
     name: ClassVar[str] = "depseq"
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
     control: ClassVar[str] = "up to n − 1 intervals"
-    packets: ClassVar[Any] = Sequenced
-    stamps: ClassVar[tuple[type[Filed], ...]] = (Sequenced,)
+    packets: ClassVar[Any] = SequencePacket
+    stamps: ClassVar[tuple[type[Filed], ...]] = (SequencePacket,)
 
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
 
-    def stamp(self, seq: int, payload: bytes) -> Sequenced:
+    def stamp(self, seq: int, payload: bytes) -> SequencePacket:
         before = {peer: list(intervals) for peer, intervals in by_peer(self.known).items()}
-        return Sequenced(payload, self.me, seq, before)
+        return SequencePacket(payload, self.me, seq, before)
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         """What the message names is known already: it has been delivered here."""
         number = (packet.seq, packet.seq)
         self.known[packet.origin] = merge(self.known.get(packet.origin, []), [number])
 
     def paper_bytes(self, packet: Packet) -> int:
-        intervals = packet.before.values() if isinstance(packet, Sequenced) else ()
+        intervals = packet.before.values() if isinstance(packet, SequencePacket) else ()
         return 8 * sum(len(each) for each in intervals)

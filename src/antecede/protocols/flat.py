@@ -13,14 +13,14 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.causality.vector_clock import lacking
 from antecede.protocols.base import (
     NOTHING,
     Delivery,
     Effects,
-    Holdback,
-    Links,
+    HoldBackQueue,
+    LinkRequirements,
     LocalError,
     Packet,
     Protocol,
@@ -30,16 +30,16 @@ from antecede.protocols.base import (
     Waiting,
 )
 
-MOST_AHEAD = 1_000_000
+MAX_AHEAD = 1_000_000
 """A number further than this beyond the last one known without gaps is an attack, not a delay."""
 
-LONGEST_RUN = 1024
+MAX_BATCH_MESSAGES = 1024
 
 Counts = list[MessageId]
 """The last message of each peer that is still to be delivered."""
 
 
-class Message(Packet, frozen=True, array_like=True):
+class MessagePacket(Packet, frozen=True, array_like=True):
     """One message, with its payload."""
 
     payload: bytes
@@ -53,7 +53,7 @@ Interval = tuple[int, int]
 """First and last number, both included."""
 
 
-class Clocked(Message, frozen=True, array_like=True, tag=0):
+class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
     """Names a whole vector clock; the sender's own entry is the message's number."""
 
     clock: list[int]
@@ -76,7 +76,7 @@ class Clocked(Message, frozen=True, array_like=True, tag=0):
         return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
 
 
-class Dependent(Message, frozen=True, array_like=True, tag=1):
+class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
     """Names single messages: for each peer the last one depended on."""
 
     seq: int
@@ -92,7 +92,7 @@ class Dependent(Message, frozen=True, array_like=True, tag=1):
         return _unmet(self.origin, self.causes, delivered)
 
 
-class Run(Packet, frozen=True, array_like=True, tag=15):
+class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
     """Messages that were sent in a row with nothing delivered in between: each but the first depends on the
     one before it, and names nothing. On the wire and until it is ready a run is one thing."""
 
@@ -104,8 +104,8 @@ class Run(Packet, frozen=True, array_like=True, tag=15):
     """Of the first."""
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.payloads) <= LONGEST_RUN:
-            raise ValueError(f"a run of {len(self.payloads)} messages; there are 1 to {LONGEST_RUN}")
+        if not 1 <= len(self.payloads) <= MAX_BATCH_MESSAGES:
+            raise ValueError(f"a run of {len(self.payloads)} messages; there are 1 to {MAX_BATCH_MESSAGES}")
 
     @property
     def last(self) -> int:
@@ -120,11 +120,11 @@ class Run(Packet, frozen=True, array_like=True, tag=15):
     def spans(self) -> tuple[Span, ...]:
         return ((self.origin, self.seq, self.last),)
 
-    def singles(self) -> list[Dependent]:
+    def singles(self) -> list[DependencyPacket]:
         """Its messages, each as if it had been sent alone."""
         found, causes = [], self.causes
         for seq, payload in enumerate(self.payloads, self.seq):
-            found.append(Dependent(payload, self.origin, seq, causes))
+            found.append(DependencyPacket(payload, self.origin, seq, causes))
             causes = {}
         return found
 
@@ -142,7 +142,7 @@ def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> Counts:
     return found
 
 
-class Sequenced(Message, frozen=True, array_like=True, tag=4):
+class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
     """Names whole sequences of messages."""
 
     seq: int
@@ -182,35 +182,35 @@ def everyone_but(me: int, size: int) -> tuple[int, ...]:
     return tuple(peer for peer in range(size) if peer != me)
 
 
-Stamped = Clocked | Dependent | Sequenced
+StampedPacket = ClockPacket | DependencyPacket | SequencePacket
 """The ways to name what a message depends on."""
-Filed = Stamped | Run
+Filed = StampedPacket | MessageBatch
 
 
 class Flat(Protocol):
     """A member of a flat group; subclasses say what a message names and what a delivery teaches."""
 
-    links: ClassVar[Links] = Links(fifo=False)
-    packets: ClassVar[Any] = Dependent
-    stamps: ClassVar[tuple[type[Filed], ...]] = (Dependent,)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
+    packets: ClassVar[Any] = DependencyPacket
+    stamps: ClassVar[tuple[type[Filed], ...]] = (DependencyPacket,)
     """How its messages name what they depend on."""
 
     delivered: list[int] = msgspec.field(default_factory=list)
-    received: list[Window] = msgspec.field(default_factory=list)
-    holdback: Holdback[MessageId, Filed] = msgspec.field(default_factory=Holdback)
+    received: list[BitWindow] = msgspec.field(default_factory=list)
+    holdback: HoldBackQueue[MessageId, Filed] = msgspec.field(default_factory=HoldBackQueue)
 
     def __post_init__(self) -> None:
         if not 0 <= self.me < self.size:
             raise LocalError(f"peer {self.me} is not one of 0 to {self.size - 1}")
         if not self.delivered:
             self.delivered = [0] * self.size
-            self.received = [Window() for _ in range(self.size)]
+            self.received = [BitWindow() for _ in range(self.size)]
 
     @abc.abstractmethod
-    def stamp(self, seq: int, payload: bytes) -> Stamped:
+    def stamp(self, seq: int, payload: bytes) -> StampedPacket:
         """The packet of this member's `seq`-th message."""
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         """`packet` has just been delivered here."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
@@ -229,7 +229,7 @@ class Flat(Protocol):
     def _take(self, packet: Filed, unmet: Counts) -> bool:
         """File a message that is not here yet; False if it is."""
         origin, seq = packet.origin, packet.seq
-        if isinstance(packet, Run):
+        if isinstance(packet, MessageBatch):
             if not self.received[origin].add_span(seq, packet.last):
                 # Some of it came by another way.
                 taken = [self._take(each, each.unmet(self.delivered)) for each in packet.singles()]
@@ -254,7 +254,7 @@ class Flat(Protocol):
             raise _names_strangers(delivered)
         if origin == me:
             raise RemoteError("a message of this peer came back under another's hand")
-        if not 1 <= seq <= delivered[origin] + MOST_AHEAD:
+        if not 1 <= seq <= delivered[origin] + MAX_AHEAD:
             raise RemoteError(f"message number {seq} of peer {origin} cannot be")
         unmet = packet.unmet(delivered)
         for peer, _ in unmet:
@@ -267,7 +267,7 @@ class Flat(Protocol):
         if not holdback.ready:
             return None
         packet = holdback.ready.pop(0)
-        if isinstance(packet, Run):
+        if isinstance(packet, MessageBatch):
             packet, *rest = packet.singles()
             holdback.ready[:0] = rest
         origin, seq = message = MessageId(packet.origin, packet.seq)
@@ -275,10 +275,10 @@ class Flat(Protocol):
         self.learn(packet)
         if holdback.held:
             holdback.wake(message, self._is_delivered)
-        named = packet.causes if self.names_causes and isinstance(packet, Dependent) else None
+        named = packet.causes if self.names_causes and isinstance(packet, DependencyPacket) else None
         return Delivery(message, packet.payload, named)
 
-    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+    def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         return [(packet.origin, packet)] if isinstance(packet, self.stamps) else []
 
     def waiting(self) -> list[Waiting]:

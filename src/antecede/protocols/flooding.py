@@ -20,23 +20,23 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.overlay.hypercube import hypercube
 from antecede.protocols.base import (
     NOTHING,
     Delivery,
     Effects,
-    Links,
+    LinkRequirements,
     Packet,
     Protocol,
     RemoteError,
     Send,
     Waiting,
 )
-from antecede.protocols.flat import MOST_AHEAD, Message
+from antecede.protocols.flat import MAX_AHEAD, MessagePacket
 
 
-class Flooded(Message, frozen=True, array_like=True, tag=2):
+class Flooded(MessagePacket, frozen=True, array_like=True, tag=2):
     """A message with its identity and nothing else."""
 
     seq: int
@@ -49,14 +49,14 @@ class Flooding(Protocol):
     name: ClassVar[str] = "flooding"
     summary: ClassVar[str] = "its identity; FIFO links of a hypercube keep the order"
     control: ClassVar[str] = "none"
-    links: ClassVar[Links] = Links(fifo=True)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
     packets: ClassVar[Any] = Flooded
     buffering: ClassVar[str] = "never"
     membership: ClassVar[str] = "fixed; links may be lost"
 
     neighbours: tuple[int, ...]
     sent: int = 0
-    received: dict[int, Window] = msgspec.field(default_factory=dict)
+    received: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     ready: list[Flooded] = msgspec.field(default_factory=list)
 
     @classmethod
@@ -81,8 +81,8 @@ class Flooding(Protocol):
             if packet.seq > self.sent:
                 raise RemoteError("a message of this peer that it has not sent")
             return NOTHING
-        seen = self.received.get(packet.origin, Window())
-        if not 1 <= packet.seq <= seen.base + MOST_AHEAD:
+        seen = self.received.get(packet.origin, BitWindow())
+        if not 1 <= packet.seq <= seen.base + MAX_AHEAD:
             raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
         if not seen.add(packet.seq):
             return NOTHING

@@ -33,7 +33,7 @@ from antecede.protocols.base import (
     Delivery,
     Effects,
     Layout,
-    Links,
+    LinkRequirements,
     LocalError,
     Packet,
     Protocol,
@@ -93,7 +93,7 @@ class Freescale(Protocol):
     name: ClassVar[str] = "freescale"
     summary: ClassVar[str] = "immediate dependencies, as bits behind a super peer and as pairs outside"
     control: ClassVar[str] = "inside one row of bits; outside up to a pair a peer and a row a super peer"
-    links: ClassVar[Links] = Links(fifo=False)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = Up | Down | Echo | Across | Ack
     buffering: ClassVar[str] = "until its causes are delivered; at a super peer, until they passed"
     layout: ClassVar[Any] = FreeScale
@@ -148,10 +148,10 @@ class Freescale(Protocol):
     def partners(self) -> tuple[int, ...]:
         return self.role.partners()
 
-    def led(self) -> frozenset[int]:
+    def leaves(self) -> frozenset[int]:
         return frozenset(self.role.inside) if isinstance(self.role, Super) else frozenset()
 
-    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+    def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         """Only the external group's packets: behind a super peer all comes from it."""
         if isinstance(packet, Across) and not isinstance(self.role, Internal):
             homes = self.role.outside.homes

@@ -5,16 +5,16 @@ from __future__ import annotations
 from antecede.causality import MessageId
 from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import MOST_AHEAD, Message
+from antecede.protocols.flat import MAX_AHEAD, MessagePacket
 
 
 def _refuse_long(*those: Bits) -> None:
     """Before anybody counts its bits: a set of numbers that far apart is an attack."""
-    if any(len(bits.bits) > MOST_AHEAD // 8 + 1 for bits in those):
+    if any(len(bits.bits) > MAX_AHEAD // 8 + 1 for bits in those):
         raise ValueError("a set of numbers that are too far apart")
 
 
-class Numbered(Message, frozen=True, array_like=True):
+class Numbered(MessagePacket, frozen=True, array_like=True):
     """A message by its origin's own number."""
 
     seq: int

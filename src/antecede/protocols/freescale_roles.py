@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.causality.bit_window import Bits
-from antecede.protocols.base import Delivery, Effects, Holdback, Packet, RemoteError, Send, Waiting
-from antecede.protocols.flat import MOST_AHEAD
+from antecede.protocols.base import Delivery, Effects, HoldBackQueue, Packet, RemoteError, Send, Waiting
+from antecede.protocols.flat import MAX_AHEAD
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Numbered, Up
 
 Entry = tuple[int, int]
@@ -31,11 +31,11 @@ class Internal(msgspec.Struct, tag="internal"):
     relay: int
     ack_every: int
     sent: int = 0
-    delivered: Window = msgspec.field(default_factory=Window)
+    delivered: BitWindow = msgspec.field(default_factory=BitWindow)
     """Numbers delivered here, its own messages among them once their numbers are known."""
     causes: set[int] = msgspec.field(default_factory=set)
     """The numbers that the next message depends on immediately."""
-    holdback: Holdback[int, Down] = msgspec.field(default_factory=Holdback)
+    holdback: HoldBackQueue[int, Down] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[int] = msgspec.field(default_factory=set)
     unsaid: int = 0
     """Deliveries since the super peer was last told."""
@@ -84,7 +84,7 @@ class Internal(msgspec.Struct, tag="internal"):
         self.holdback.file(packet, [packet.last, *named], self.delivered.__contains__)
 
     def _number_may_be(self, number: int) -> None:
-        if not 1 <= number <= self.delivered.base + MOST_AHEAD:
+        if not 1 <= number <= self.delivered.base + MAX_AHEAD:
             raise RemoteError(f"the super peer's number {number} cannot be")
 
     def deliver(self) -> Delivery | None:
@@ -122,9 +122,9 @@ class Outside(msgspec.Struct):
     homes: list[int]
     counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How many messages of each external peer are delivered."""
-    seen: dict[int, Window] = msgspec.field(default_factory=dict)
+    seen: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     """Which of each super peer's numbers are delivered, or never come."""
-    holdback: Holdback[Entry, tuple[int, Across]] = msgspec.field(default_factory=Holdback)
+    holdback: HoldBackQueue[Entry, tuple[int, Across]] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[Entry] = msgspec.field(default_factory=set)
 
     def everyone(self) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ class Outside(msgspec.Struct):
             raise RemoteError(f"no packet {type(packet).__name__} comes from another site")
         named = self._sound(sender, packet, sent)
         if sender < self.supers:
-            seen = self.seen.setdefault(sender, Window())
+            seen = self.seen.setdefault(sender, BitWindow())
             seen.add_between(packet.previous, packet.number)
             for number in packet.translated.numbers():
                 seen.add(number)
@@ -169,7 +169,7 @@ class Outside(msgspec.Struct):
         before = all(0 <= number < packet.number for number in (packet.last, packet.previous))
         if not (before and packet.seq >= 1 and _within(packet.translated.numbers(), packet.number)):
             raise RemoteError("a packet with numbers that no message has")
-        if packet.number > known + MOST_AHEAD:
+        if packet.number > known + MAX_AHEAD:
             raise RemoteError(f"message number {packet.number} of peer {sender} cannot be")
         named = list(_entries(packet))
         for peer, number in named:
@@ -329,7 +329,7 @@ class Super(msgspec.Struct, tag="super"):
 
     def _from_inside(self, link: int, packet: Up) -> Iterator[Send]:
         done = self.heard.get(link, (0, 0))[0]
-        if packet.origin != link or not 1 <= packet.seq <= done + MOST_AHEAD:
+        if packet.origin != link or not 1 <= packet.seq <= done + MAX_AHEAD:
             raise RemoteError(f"message {packet.seq} of peer {packet.origin} cannot come from peer {link}")
         self._may_say(packet.solid, packet.causes)
         if packet.seq <= done:

@@ -48,13 +48,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import (
     Delivery,
     Effects,
-    Holdback,
+    HoldBackQueue,
     Layout,
-    Links,
+    LinkRequirements,
     LocalError,
     Packet,
     Protocol,
@@ -62,7 +62,7 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.flat import MOST_AHEAD, Message
+from antecede.protocols.flat import MAX_AHEAD, MessagePacket
 from antecede.protocols.hcg_clocks import (
     Ack,
     Covered,
@@ -129,7 +129,7 @@ class Subgroups(Layout, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, longest_delay=longest_delay, skew=skew)
 
 
-class Global(Message, frozen=True, array_like=True, tag=22):
+class Global(MessagePacket, frozen=True, array_like=True, tag=22):
     """A message between gateways."""
 
     seq: int
@@ -160,7 +160,7 @@ class Hcg(Protocol):
     name: ClassVar[str] = "hcg"
     summary: ClassVar[str] = "subgroups on real, linear or vector clocks, joined by gateways"
     control: ClassVar[str] = "1 time or s counts in a subgroup of s, k counts between k gateways"
-    links: ClassVar[Links] = Links(fifo=False, bounded=True)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False, bounded=True)
     packets: ClassVar[Any] = Local | Ack | Global
     buffering: ClassVar[str] = "until its time has come, or all have acknowledged, or its causes are there"
     layout: ClassVar[Any] = Subgroups
@@ -170,13 +170,13 @@ class Hcg(Protocol):
     clock: RealTime | Linear | Vector
     past: Recent | Covered
     """What a gateway remembers to say what may precede a message."""
-    arrived: list[Window]
+    arrived: list[BitWindow]
     """At a gateway, the numbers from each subgroup that are here."""
-    taken: list[Window]
+    taken: list[BitWindow]
     """Those that are sent on in this subgroup; of this subgroup, those numbered."""
     last: dict[int, int] = msgspec.field(default_factory=dict)
     """The last message taken of each peer of another subgroup."""
-    holdback: Holdback[Need, tuple[int, Global]] = msgspec.field(default_factory=Holdback)
+    holdback: HoldBackQueue[Need, tuple[int, Global]] = msgspec.field(default_factory=HoldBackQueue)
     sent: int = 0
     turns: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(subgroup, number) of what a gateway sent on and whose turn has not come."""
@@ -203,7 +203,7 @@ class Hcg(Protocol):
     ) -> Self:
         kind, members = subgroup
         place = me - gateways[bisect_right(gateways, me) - 1]
-        before, arrived, taken = ([Window() for _ in gateways] for _ in range(3))
+        before, arrived, taken = ([BitWindow() for _ in gateways] for _ in range(3))
         clock: RealTime | Linear | Vector
         past: Recent | Covered
         if kind == "rt":
@@ -289,9 +289,9 @@ class Hcg(Protocol):
         source = self._subgroup(link)
         if not 0 <= packet.origin < self.size or self._subgroup(packet.origin) != source:
             raise RemoteError(f"peer {link} sends a message of peer {packet.origin}")
-        if not 1 <= packet.seq <= self.last.get(packet.origin, 0) + MOST_AHEAD:
+        if not 1 <= packet.seq <= self.last.get(packet.origin, 0) + MAX_AHEAD:
             raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
-        if not 1 <= packet.number <= self.taken[source].base + MOST_AHEAD:
+        if not 1 <= packet.number <= self.taken[source].base + MAX_AHEAD:
             raise RemoteError(f"number {packet.number} of a gateway cannot be")
         if len(packet.counts) != len(self.gateways) or min(packet.counts) < 0:
             raise RemoteError(f"a packet counts the messages of {len(packet.counts)} subgroups")
@@ -303,7 +303,7 @@ class Hcg(Protocol):
                 raise RemoteError("a packet depends on itself or on later ones")
             if subgroup == here and number > self.taken[here].base:
                 raise RemoteError("a packet depends on messages that this peer has not sent")
-            if number > self.taken[subgroup].base + MOST_AHEAD:
+            if number > self.taken[subgroup].base + MAX_AHEAD:
                 raise RemoteError(f"a packet names number {number} of a gateway, which cannot be")
         if any(number < 1 for _, number in packet.beyond):
             raise RemoteError("a packet names a number that no message has")
@@ -362,14 +362,14 @@ class Hcg(Protocol):
                 self._remember(sender, packet, *self.turns.pop(0))
         return out
 
-    def _before(self, sender: Place, packet: Local) -> list[Window]:
+    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
         """The numbers of each subgroup's messages that may precede a packet whose turn has come."""
         return self.past.reach(sender, packet)
 
     def _remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
         self.past.remember(sender, packet, subgroup, number)
 
-    def _number(self, packet: Local, before: list[Window]) -> Global:
+    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
         counts = [window.base for window in before]
         beyond = [
             (subgroup, number)
@@ -421,7 +421,7 @@ class Basic(Hcg):
     name: ClassVar[str] = "basic"
     summary: ClassVar[str] = "as hcg, but a message follows all that its gateway had before it"
 
-    def _before(self, sender: Place, packet: Local) -> list[Window]:
+    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
         return self.taken
 
     def _remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:

@@ -29,15 +29,15 @@ from typing import Self
 
 import msgspec
 
-from antecede.causality import MessageId, Window
-from antecede.protocols.base import Holdback, Packet, RemoteError
-from antecede.protocols.flat import MOST_AHEAD, Message
+from antecede.causality import BitWindow, MessageId
+from antecede.protocols.base import HoldBackQueue, Packet, RemoteError
+from antecede.protocols.flat import MAX_AHEAD, MessagePacket
 
 REMEMBERED = 1000
 """How many messages of each sender a gateway remembers by vectors, at most."""
 
 
-class Local(Message, frozen=True, array_like=True, tag=20):
+class Local(MessagePacket, frozen=True, array_like=True, tag=20):
     """A message within a subgroup, sent there by its member or by the gateway that forwards it."""
 
     seq: int
@@ -69,13 +69,13 @@ class Clock(msgspec.Struct):
 
     me: Place
     size: int
-    arrived: list[Window] = msgspec.field(default_factory=list)
+    arrived: list[BitWindow] = msgspec.field(default_factory=list)
     """The numbers of each member's packets that are here."""
     sent: int = 0
 
     def __post_init__(self) -> None:
         if not self.arrived:
-            self.arrived = [Window() for _ in range(self.size)]
+            self.arrived = [BitWindow() for _ in range(self.size)]
 
     @abc.abstractmethod
     def stamp(self, now: int) -> list[int]:
@@ -95,7 +95,7 @@ class Clock(msgspec.Struct):
 
     def check(self, sender: Place, packet: Local, now: int) -> None:
         """A `RemoteError` if no correct member sends this."""
-        if not 1 <= packet.number <= self.arrived[sender].base + MOST_AHEAD:
+        if not 1 <= packet.number <= self.arrived[sender].base + MAX_AHEAD:
             raise RemoteError(f"a packet with number {packet.number} cannot be")
         if len(packet.stamp) != 1:
             raise RemoteError("a packet with a vector where there is one time")
@@ -184,7 +184,7 @@ class Linear(Clock, tag="lt"):
         self._check_time(packet.stamp[0])
 
     def _check_time(self, time: int) -> None:
-        if not 1 <= time <= self.promised[self.me] + MOST_AHEAD:
+        if not 1 <= time <= self.promised[self.me] + MAX_AHEAD:
             raise RemoteError(f"a packet stamped {time} cannot be")
 
     def file(self, sender: Place, packet: Local) -> None:
@@ -195,7 +195,7 @@ class Linear(Clock, tag="lt"):
 
     def acknowledged(self, sender: Place, ack: Ack) -> None:
         self._check_time(ack.time)
-        if not 0 <= ack.sent <= self.arrived[sender].base + MOST_AHEAD:
+        if not 0 <= ack.sent <= self.arrived[sender].base + MAX_AHEAD:
             raise RemoteError(f"an acknowledgement after {ack.sent} packets cannot be")
         self._promise(sender, ack.sent, ack.time)
 
@@ -224,7 +224,7 @@ class Linear(Clock, tag="lt"):
 
 class Vector(Clock, tag="vt"):
     delivered: list[int] = msgspec.field(default_factory=list)
-    holdback: Holdback[tuple[Place, int], Placed] = msgspec.field(default_factory=Holdback)
+    holdback: HoldBackQueue[tuple[Place, int], Placed] = msgspec.field(default_factory=HoldBackQueue)
 
     def __post_init__(self) -> None:
         if not self.delivered:
@@ -242,7 +242,7 @@ class Vector(Clock, tag="vt"):
             raise RemoteError("a packet with a vector that is not its sender's")
         if vector[self.me] > self.sent:
             raise RemoteError("a packet depends on messages that this peer has not sent")
-        if not all(0 <= count <= self.delivered[place] + MOST_AHEAD for place, count in enumerate(vector)):
+        if not all(0 <= count <= self.delivered[place] + MAX_AHEAD for place, count in enumerate(vector)):
             raise RemoteError("a packet counts messages that cannot be")
 
     def file(self, sender: Place, packet: Local) -> None:
@@ -272,11 +272,11 @@ class Recent(msgspec.Struct, tag="recent"):
     """By times: the messages of one gap, and for each subgroup those that precede whatever comes."""
 
     gap: int
-    before: list[Window]
+    before: list[BitWindow]
     entries: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     """(time, subgroup, number), in the order of time"""
 
-    def reach(self, sender: Place, packet: Local) -> list[Window]:
+    def reach(self, sender: Place, packet: Local) -> list[BitWindow]:
         """The numbers of each subgroup's messages that may precede this packet, the next in order."""
         passed = 0
         for time, subgroup, number in self.entries:
@@ -295,7 +295,7 @@ class Recent(msgspec.Struct, tag="recent"):
 class Covered(msgspec.Struct, tag="covered"):
     """By vectors: the last messages of each sender, and how far each member is known to know them."""
 
-    before: list[list[Window]]
+    before: list[list[BitWindow]]
     """For each member."""
     walked: list[list[int]]
     """For each member, how many packets of each sender are in its `before`."""
@@ -307,13 +307,13 @@ class Covered(msgspec.Struct, tag="covered"):
     @classmethod
     def of(cls, size: int, subgroups: int) -> Self:
         return cls(
-            [[Window() for _ in range(subgroups)] for _ in range(size)],
+            [[BitWindow() for _ in range(subgroups)] for _ in range(size)],
             [[0] * size for _ in range(size)],
             [[] for _ in range(size)],
             [0] * size,
         )
 
-    def reach(self, sender: Place, packet: Local) -> list[Window]:
+    def reach(self, sender: Place, packet: Local) -> list[BitWindow]:
         for place, count in enumerate(packet.stamp):
             self._walk(sender, place, count)
         return self.before[sender]

@@ -11,8 +11,8 @@ delivery puts its message in and takes out what it depends on itself: that step 
 paper's example (4.2, step 4.v) and missing from its Table 1. Without it order still holds, but
 messages name more than they must.
 
-Messages that are sent in a row, with nothing delivered in between, may go as one packet (`Run`): the first
-names what all depend on. A driver that has several at hand asks for it (`broadcast_all`).
+Messages that are sent in a row, with nothing delivered in between, may go as one packet (`MessageBatch`): the
+first names what all depend on. A driver that has several at hand asks for it (`broadcast_all`).
 
 Links need not be FIFO; memory O(n) and the held messages; a delivery costs O(pairs carried).
 """
@@ -25,7 +25,16 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Send
-from antecede.protocols.flat import LONGEST_RUN, Dependent, Filed, Flat, Run, Stamped, by_peer, everyone_but
+from antecede.protocols.flat import (
+    MAX_BATCH_MESSAGES,
+    DependencyPacket,
+    Filed,
+    Flat,
+    MessageBatch,
+    StampedPacket,
+    by_peer,
+    everyone_but,
+)
 
 
 class Mbcp(Flat):
@@ -33,27 +42,27 @@ class Mbcp(Flat):
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
     control: ClassVar[str] = "up to n − 1 pairs, the least"
     names_causes: ClassVar[bool] = True
-    packets: ClassVar[Any] = Dependent | Run
-    stamps: ClassVar[tuple[type[Filed], ...]] = (Dependent, Run)
+    packets: ClassVar[Any] = DependencyPacket | MessageBatch
+    stamps: ClassVar[tuple[type[Filed], ...]] = (DependencyPacket, MessageBatch)
 
     causes: dict[int, int] = msgspec.field(default_factory=dict)
 
-    def stamp(self, seq: int, payload: bytes) -> Dependent:
+    def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         named, self.causes = self.causes, {}
-        return Dependent(payload, self.me, seq, by_peer(named))
+        return DependencyPacket(payload, self.me, seq, by_peer(named))
 
     def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
-        if not 1 < len(payloads) <= LONGEST_RUN or self.size == 1:
+        if not 1 < len(payloads) <= MAX_BATCH_MESSAGES or self.size == 1:
             return super().broadcast_all(payloads, now)
         named, self.causes = self.causes, {}
-        packet = Run(payloads, self.me, self.delivered[self.me] + 1, by_peer(named))
+        packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, by_peer(named))
         self.delivered[self.me] = packet.last
         send = Send(everyone_but(self.me, self.size), packet)
         return Effects((send,), message=MessageId(self.me, packet.last))
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         causes = self.causes
-        if isinstance(packet, Dependent):
+        if isinstance(packet, DependencyPacket):
             # Whoever depends on a message depends on its causes through it: no need to name them.
             for peer, seq in packet.causes.items():
                 if causes.get(peer) == seq:
@@ -61,7 +70,7 @@ class Mbcp(Flat):
         causes[packet.origin] = packet.seq
 
     def paper_bytes(self, packet: Packet) -> int:
-        return 8 * len(packet.causes) if isinstance(packet, Dependent | Run) else 0
+        return 8 * len(packet.causes) if isinstance(packet, DependencyPacket | MessageBatch) else 0
 
     def paper_storage(self) -> int:
         """A clock entry a peer and the pairs that the next message would carry."""

@@ -28,8 +28,8 @@ from antecede.protocols.base import (
     NOTHING,
     Delivery,
     Effects,
-    Holdback,
-    Links,
+    HoldBackQueue,
+    LinkRequirements,
     LocalError,
     Packet,
     Protocol,
@@ -37,13 +37,13 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.flat import Message
+from antecede.protocols.flat import MessagePacket
 
 Source = tuple[int, int]
 """A sender and a group, by rank and by place in the list of groups."""
 
 
-class Grouped(Message, frozen=True, array_like=True, tag=5):
+class Grouped(MessagePacket, frozen=True, array_like=True, tag=5):
     """A message to one group, naming single messages to this and other groups."""
 
     seq: int
@@ -68,7 +68,7 @@ class Multigroup(Protocol):
     name: ClassVar[str] = "multigroup"
     summary: ClassVar[str] = "immediate dependencies across groups that share members"
     control: ClassVar[str] = "up to one entry a sender and group"
-    links: ClassVar[Links] = Links(fifo=False)
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = Grouped
     membership: ClassVar[str] = "fixed; groups may overlap"
     many_groups: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class Multigroup(Protocol):
     causes: dict[Source, Cause] = msgspec.field(default_factory=dict)
     done: dict[Source, int] = msgspec.field(default_factory=dict)
     """The last number of each sender in each group that need never be named again."""
-    holdback: Holdback[tuple[int, int, int], Grouped] = msgspec.field(default_factory=Holdback)
+    holdback: HoldBackQueue[tuple[int, int, int], Grouped] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[MessageId] = msgspec.field(default_factory=set)
     """What is here and not delivered yet."""
 

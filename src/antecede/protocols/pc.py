@@ -44,7 +44,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from antecede.causality import MessageId, Window
+from antecede.causality import BitWindow, MessageId
 from antecede.overlay.hypercube import hypercube
 from antecede.protocols.base import (
     NOTHING,
@@ -78,7 +78,7 @@ class Hello(Packet, frozen=True, array_like=True, tag=13):
 
 
 class Snapshot(Packet, frozen=True, array_like=True, tag=14):
-    """What the sender has received from each origin, its own messages included, as `Window`s."""
+    """What the sender has received from each origin, its own messages included, as `BitWindow`s."""
 
     received: dict[int, bytes]
 
@@ -165,7 +165,7 @@ class Pc(Flooding):
     # `neighbours` are the safe links: at the start all that are open, because nothing was delivered.
     openings: dict[int, Opening] = msgspec.field(default_factory=dict)
     pings: int = 0
-    pinged: dict[int, Window] = msgspec.field(default_factory=dict)
+    pinged: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     wake_asked: bool = False
     joining: bool = False
     contact: int | None = None
@@ -249,9 +249,9 @@ class Pc(Flooding):
         return Effects((Send((ping.source,), Pong(ping.number)),))
 
     def _is_new(self, ping: Ping) -> bool:
-        seen = self.pinged.get(ping.source, Window())
+        seen = self.pinged.get(ping.source, BitWindow())
         base = max(seen.base, ping.number - self.recent_pings)
-        self.pinged[ping.source] = seen = Window(base, seen.bits >> base - seen.base)
+        self.pinged[ping.source] = seen = BitWindow(base, seen.bits >> base - seen.base)
         return seen.add(ping.number)
 
     def _is_open(self, link: int) -> bool:
@@ -276,7 +276,7 @@ class Pc(Flooding):
             self._settle(link)  # what was kept is in the snapshot
         received = {origin: window.to_bytes() for origin, window in self.received.items()}
         if self.sent:
-            received[self.me] = Window(self.sent).to_bytes()
+            received[self.me] = BitWindow(self.sent).to_bytes()
         return Effects((Send((link,), Snapshot(received)),))
 
     def _hold(self, link: int, packet: Packet) -> Effects:
@@ -301,11 +301,11 @@ class Pc(Flooding):
                 sends += self.receive(source, packet, now).sends
         return Effects(tuple(sends))
 
-    def _windows(self, snapshot: Snapshot) -> dict[int, Window]:
+    def _windows(self, snapshot: Snapshot) -> dict[int, BitWindow]:
         if not snapshot.received.keys() <= set(range(self.size)) - {self.me}:
             raise RemoteError("a snapshot of messages that nobody can have sent")
         try:
-            return {origin: Window.from_bytes(data) for origin, data in snapshot.received.items()}
+            return {origin: BitWindow.from_bytes(data) for origin, data in snapshot.received.items()}
         except ValueError as error:
             raise RemoteError(f"a snapshot is damaged: {error}") from error
 

@@ -21,18 +21,18 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Clocked, Dependent, Filed, Flat, Stamped, by_peer
+from antecede.protocols.flat import ClockPacket, DependencyPacket, Filed, Flat, StampedPacket, by_peer
 
 
 class Timestamp(Flat):
     name: ClassVar[str] = "timestamp"
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
-    packets: ClassVar[Any] = Clocked
-    stamps: ClassVar[tuple[type[Filed], ...]] = (Clocked,)
+    packets: ClassVar[Any] = ClockPacket
+    stamps: ClassVar[tuple[type[Filed], ...]] = (ClockPacket,)
 
-    def stamp(self, seq: int, payload: bytes) -> Clocked:
-        return Clocked(payload, self.me, self.delivered.copy())
+    def stamp(self, seq: int, payload: bytes) -> ClockPacket:
+        return ClockPacket(payload, self.me, self.delivered.copy())
 
     def paper_bytes(self, packet: Packet) -> int:
         return 4 * self.size
@@ -45,12 +45,12 @@ class TimestampDiff(Flat):
 
     changed: dict[int, int] = msgspec.field(default_factory=dict)
 
-    def stamp(self, seq: int, payload: bytes) -> Dependent:
+    def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         changed, self.changed = self.changed, {}
-        return Dependent(payload, self.me, seq, by_peer(changed))
+        return DependencyPacket(payload, self.me, seq, by_peer(changed))
 
-    def learn(self, packet: Stamped) -> None:
+    def learn(self, packet: StampedPacket) -> None:
         self.changed[packet.origin] = packet.seq
 
     def paper_bytes(self, packet: Packet) -> int:
-        return 4 * (1 + len(packet.causes)) if isinstance(packet, Dependent) else 0
+        return 4 * (1 + len(packet.causes)) if isinstance(packet, DependencyPacket) else 0

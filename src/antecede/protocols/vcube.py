@@ -29,7 +29,7 @@ import msgspec
 from antecede.causality import MessageId
 from antecede.overlay.vcube import children, cluster, height, parent, partners
 from antecede.protocols.base import NOTHING, Effects, Packet, RemoteError, Send
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.timestamp import TimestampDiff
 
 
@@ -55,8 +55,8 @@ class Vcube(TimestampDiff):
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
 
-    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
-        return [*_from_parent(self, [packet])] if isinstance(packet, Dependent) else []
+    def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
+        return [*_from_parent(self, [packet])] if isinstance(packet, DependencyPacket) else []
 
     def _serve(self, below: int, packet: Packet) -> tuple[Send, ...]:
         to = tuple(child for _, child in children(self.me, below, self.size))
@@ -66,7 +66,7 @@ class Vcube(TimestampDiff):
 class Bundle(Packet, frozen=True, array_like=True, tag=3):
     """One or more messages in one packet."""
 
-    messages: list[Dependent]
+    messages: list[DependencyPacket]
 
     def payload_bytes(self) -> int:
         return sum(len(message.payload) for message in self.messages)
@@ -78,7 +78,7 @@ class Bundle(Packet, frozen=True, array_like=True, tag=3):
 class Passing(msgspec.Struct):
     """A message that some children have not been sent yet: those of the clusters below `low`."""
 
-    message: Dependent
+    message: DependencyPacket
     low: int
     missing: list[tuple[int, int, int]] | None = None
     """(height, source, number) of the causes not received yet, the most blocking last; None before
@@ -123,13 +123,13 @@ class VcubeAgg(TimestampDiff):
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
 
-    def handed(self, packet: Packet) -> list[tuple[int, Packet]]:
+    def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         messages = packet.messages if isinstance(packet, Bundle) else []
         return [(link, Bundle([message])) for link, message in _from_parent(self, messages)]
 
-    def _moved(self, arrived: list[Dependent]) -> dict[int, list[Dependent]]:
+    def _moved(self, arrived: list[DependencyPacket]) -> dict[int, list[DependencyPacket]]:
         """What can be passed on now, by cluster, after new messages have come."""
-        out: dict[int, list[Dependent]] = {}
+        out: dict[int, list[DependencyPacket]] = {}
         awake = [MessageId(message.origin, message.seq) for message in arrived]
         for origin in dict.fromkeys(message.origin for message in arrived):
             awake += self._advance(origin)
@@ -155,7 +155,7 @@ class VcubeAgg(TimestampDiff):
             woken += self.blocked.pop(MessageId(origin, seq), ())
         return woken
 
-    def _pass_on(self, message: MessageId, out: dict[int, list[Dependent]]) -> None:
+    def _pass_on(self, message: MessageId, out: dict[int, list[DependencyPacket]]) -> None:
         """To the children that can make use of it; for the others it waits under what blocks most."""
         passing = self.passing[message]
         if passing.missing is None:
@@ -174,15 +174,15 @@ class VcubeAgg(TimestampDiff):
         else:
             self.blocked.setdefault(MessageId(source, count), []).append(message)
 
-    def _bundles(self, out: dict[int, list[Dependent]]) -> tuple[Send, ...]:
+    def _bundles(self, out: dict[int, list[DependencyPacket]]) -> tuple[Send, ...]:
         sends = []
         for bit, child in children(self.me, max(out, default=-1) + 1, self.size):
             sends += [Send((child,), Bundle(part)) for part in self._cut(out.get(bit, []))]
         return tuple(sends)
 
-    def _cut(self, messages: list[Dependent]) -> list[list[Dependent]]:
+    def _cut(self, messages: list[DependencyPacket]) -> list[list[DependencyPacket]]:
         """Messages in as few packets as the largest packet allows."""
-        parts: list[list[Dependent]] = []
+        parts: list[list[DependencyPacket]] = []
         room = 0
         for message in messages:
             size = self._room(message)
@@ -193,7 +193,7 @@ class VcubeAgg(TimestampDiff):
             room -= size
         return parts
 
-    def _room(self, message: Dependent) -> int:
+    def _room(self, message: DependencyPacket) -> int:
         """How much of a packet a message takes."""
         return len(self.encode(message))
 
@@ -206,7 +206,9 @@ class VcubeAgg(TimestampDiff):
         return sum(super(VcubeAgg, self).paper_bytes(message) for message in messages)
 
 
-def _from_parent(member: TimestampDiff, messages: list[Dependent]) -> list[tuple[int, Dependent]]:
+def _from_parent(
+    member: TimestampDiff, messages: list[DependencyPacket]
+) -> list[tuple[int, DependencyPacket]]:
     """Each message with the peer that passes its source's messages on to this member."""
     found = []
     for message in messages:

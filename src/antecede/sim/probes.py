@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.hcg import Global, Hcg
 
 _LONG = 1 << 62
@@ -201,7 +201,7 @@ class Immediate(Probe):
         self._messages = self._named = self._immediate = self._most = self._worst = self._all = 0
 
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
-        if not isinstance(packet, Dependent):
+        if not isinstance(packet, DependencyPacket):
             return
         me = packet.origin
         if now >= self.since:

@@ -23,7 +23,7 @@ _COLUMNS = (
 )  # fmt: skip
 _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
 _BATCH = 65_536
-_MOST_NAMES = 65_536
+_MAX_NAMES = 65_536
 """More are not written as a dictionary, which every batch would have to repeat."""
 
 
@@ -113,9 +113,7 @@ class Recorder:
 def _named(codes: np.ndarray, names: pa.Array, absent: np.ndarray | None = None) -> pa.Array:
     """Names by number; none where they are `absent`."""
     indices = pa.array(codes.astype(np.int32), mask=absent)
-    return (
-        pa.DictionaryArray.from_arrays(indices, names) if len(names) <= _MOST_NAMES else names.take(indices)
-    )
+    return pa.DictionaryArray.from_arrays(indices, names) if len(names) <= _MAX_NAMES else names.take(indices)
 
 
 def simulate_to(

@@ -21,7 +21,7 @@ from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario
 
 _SCENARIO = 5
-_MOST_FAILURES = 20
+_MAX_FAILURES = 20
 _BATCH = 100
 
 
@@ -92,7 +92,7 @@ class Report(msgspec.Struct):
         self.largest_group = max(self.largest_group, other.largest_group)
         self.control_bytes_max = max(self.control_bytes_max, other.control_bytes_max)
         self.failed += other.failed
-        self.failures = [*self.failures, *other.failures][:_MOST_FAILURES]
+        self.failures = [*self.failures, *other.failures][:_MAX_FAILURES]
 
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:

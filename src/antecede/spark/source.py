@@ -36,7 +36,7 @@ from antecede.trace.reader import first_line, metas, open_parquet, read_batches,
 from antecede.trace.schema import SCHEMA, read_meta
 from antecede.trace.writer import META, part_name, part_number
 
-_MOST_PARTS = 1000
+_MAX_PARTS = 1000
 """How many parts a micro-batch has at most, unless `maxPartsPerBatch` says so."""
 _OPTIONS = ("path", "maxPartsPerBatch")
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
@@ -103,7 +103,7 @@ class TraceSource(DataSource):
         return folder
 
     def max_parts(self) -> int:
-        given = self.options.get("maxPartsPerBatch", str(_MOST_PARTS))
+        given = self.options.get("maxPartsPerBatch", str(_MAX_PARTS))
         if not re.fullmatch(r"0*[1-9][0-9]{0,8}", given):
             raise InputError(f"maxPartsPerBatch is a number from 1, not {brief(given)}")
         return int(given)

@@ -21,7 +21,7 @@ from typing import Any
 from antecede.errors import InputError
 from antecede.sim.scenario import Scenario, scenario
 
-MOST_RUNS = 100_000
+MAX_RUNS = 100_000
 
 
 def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Scenario]:
@@ -34,8 +34,8 @@ def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Sc
     size = 1
     for values in grid.values():
         size *= len(values)
-    if not 1 <= size <= MOST_RUNS:
-        raise InputError(f"grid: it makes {size:,} runs; between 1 and {MOST_RUNS:,} are allowed")
+    if not 1 <= size <= MAX_RUNS:
+        raise InputError(f"grid: it makes {size:,} runs; between 1 and {MAX_RUNS:,} are allowed")
     scenarios = [
         scenario(**run, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())
     ]

@@ -8,8 +8,8 @@ import msgspec
 
 from antecede.errors import InputError
 
-_MOST_EXAMPLES = 5
-_MOST_CHARACTERS = 120
+_MAX_EXAMPLES = 5
+_MAX_CHARACTERS = 120
 
 
 class Bad(msgspec.Struct):
@@ -41,7 +41,7 @@ class BadRows:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
         found = self._found.setdefault(what, Bad(what, 0, []))
         found.rows += rows
-        if len(found.examples) < _MOST_EXAMPLES:
+        if len(found.examples) < _MAX_EXAMPLES:
             found.examples.append(example if source == self.source else f"{source}, {example}")
 
     def add_all(self, what: str, examples: Iterable[str], rows: int, source: str | None = None) -> None:
@@ -50,7 +50,7 @@ class BadRows:
         for example in examples:
             if not left:
                 return
-            last = left == 1 or rows - left + 1 >= _MOST_EXAMPLES
+            last = left == 1 or rows - left + 1 >= _MAX_EXAMPLES
             self.add(what, example, source, rows=left if last else 1)
             left -= left if last else 1
 
@@ -70,4 +70,4 @@ class BadRows:
 
 def brief(text: str) -> str:
     """A text of a file's own, short enough for a message."""
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

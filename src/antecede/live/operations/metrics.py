@@ -15,7 +15,7 @@ from antecede.live.settings import address
 if TYPE_CHECKING:
     from antecede.live.group import Group
 
-_MOST_HEAD = 8192
+_MAX_HEAD = 8192
 _PATIENCE_SECONDS = 5.0
 
 
@@ -112,7 +112,7 @@ async def serve(group: Group, where: str) -> asyncio.Server:
             writer.close()
 
     try:
-        return await asyncio.start_server(answer, host, port, limit=_MOST_HEAD)
+        return await asyncio.start_server(answer, host, port, limit=_MAX_HEAD)
     except OSError as error:
         raise InputError(f"metrics: cannot listen at {where}: {error.strerror or error}") from error
 

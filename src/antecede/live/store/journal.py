@@ -33,7 +33,7 @@ from antecede.protocols.base import Span
 VERSION = 2
 _APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
 _TAKEN = struct.Struct("<q")
-_MOST_WAL = 1 << 23
+_MAX_WAL = 1 << 23
 _PAGE = 1 << 15
 """Rows go in as blobs of many; with pages of the usual 4 kB writing a megabyte takes three times as long."""
 _SPARE_PAGES = 512
@@ -139,8 +139,8 @@ class Journal:
                 self._base.execute(f"PRAGMA page_size = {_PAGE}")
                 self._base.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._base.execute("PRAGMA journal_mode = WAL")
-            self._base.execute(f"PRAGMA journal_size_limit = {_MOST_WAL}")
-            self._base.execute(f"PRAGMA wal_autocheckpoint = {_MOST_WAL // _PAGE}")
+            self._base.execute(f"PRAGMA journal_size_limit = {_MAX_WAL}")
+            self._base.execute(f"PRAGMA wal_autocheckpoint = {_MAX_WAL // _PAGE}")
             self._base.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             self._taken = _mapped(self.path.with_name(self.path.name + "-taken"), new)
             if new:

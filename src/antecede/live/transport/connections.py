@@ -26,7 +26,7 @@ from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
 from antecede.live.transport.frames import (
-    MOST_BYTES,
+    MAX_BYTES,
     Again,
     Beat,
     Found,
@@ -53,11 +53,11 @@ _RESEND_SECONDS = 2.0
 _PARTING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_MOST_STRANGERS = 64
+_MAX_STRANGERS = 64
 """Connections that have not greeted yet; for one more, the oldest of them gives way."""
 _GREETINGS_A_SECOND = 50.0
 _SAY_AGAIN_SECONDS = 60.0
-_MOST_SAID = 1_000
+_MAX_SAID = 1_000
 
 
 class Link:
@@ -125,7 +125,7 @@ class Links:
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")
             serve = require("websockets.asyncio.server", "live").serve
-            options: dict[str, Any] = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options: dict[str, Any] = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
             options["ssl"] = self._security.web
             web = await self._listen(serve(self._called_by_web, host, port, **options), "web")
             self.listening_web = f"{'wss' if self._security.web else 'ws'}://{_where(web)}"
@@ -246,7 +246,7 @@ class Links:
         # Whoever is refused tries again: it is said once a minute.
         said = (who.rpartition(":")[0] or who, reason)
         if time.monotonic() - self._said.get(said, -math.inf) > _SAY_AGAIN_SECONDS:
-            if len(self._said) > _MOST_SAID:
+            if len(self._said) > _MAX_SAID:
                 self._said.clear()
             self._said[said] = time.monotonic()
             self._log.warning("refused %s: %s", who, reason, extra={"peer": who})
@@ -258,7 +258,7 @@ class Links:
             self._log.info("a connection was not let in: too many a second")
             wire.abort()
             return
-        if len(self._strangers) >= _MOST_STRANGERS:
+        if len(self._strangers) >= _MAX_STRANGERS:
             # A member greets at once, so it is not the one that has been silent for longest.
             self._counts["rejected too many"] += 1
             oldest = next(iter(self._strangers))
@@ -402,7 +402,7 @@ class Links:
                     link.tell(Found(bodies))
             elif isinstance(frame, Found):
                 for body in frame.bodies:
-                    for message in core.handed(body, now):
+                    for message in core.on_repair(body, now):
                         self._counts["recovered"] += 1
                         origin = self._roster.names[message.origin]
                         which = f"{origin}:{message.seq}"

@@ -19,7 +19,7 @@ import msgspec
 from antecede.protocols.base import RemoteError
 
 VERSION = 2
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")
 
@@ -113,6 +113,6 @@ def length(head: bytes) -> int:
     (size,) = _LENGTH.unpack(head)
     if head[:2] == b"\x16\x03":
         raise RemoteError("it speaks TLS, and this member has no keys")
-    if size > MOST_BYTES:
-        raise RemoteError(f"a frame of {size} bytes; the longest is {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise RemoteError(f"a frame of {size} bytes; the longest is {MAX_BYTES}")
     return int(size)

@@ -55,7 +55,7 @@ class Greetings:
             # Proof comes first: a stranger is told nothing of the group.
             self._prove(wire, theirs, called)
             peer = self._found(theirs, called)
-            if called is None and isinstance(wire, WebWire) and peer not in self._core.progress.led:
+            if called is None and isinstance(wire, WebWire) and peer not in self._core.progress.leaves:
                 raise RemoteError(f"{theirs.me} is not behind {self._settings.me}: the web is for those")
             self._can_go_on(peer, theirs)
         except RemoteError as error:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from antecede.errors import require
 from antecede.live.settings import Rough, address
-from antecede.live.transport.frames import MOST_BYTES, Packets, encode, framed, length
+from antecede.live.transport.frames import MAX_BYTES, Packets, encode, framed, length
 from antecede.units import SECOND, duration, span
 
 _PACKETS = encode(Packets(1, []))[1]
@@ -92,7 +92,7 @@ class WebWire:
         client = require("websockets.asyncio.client", "live")
         exceptions = require("websockets.exceptions", "live")
         try:
-            options = {"max_size": MOST_BYTES, "compression": None, "ping_interval": None}
+            options = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
             socket = await client.connect(where, ssl=context, **options)
         except ssl.SSLError:
             raise  # which may be a ValueError, too

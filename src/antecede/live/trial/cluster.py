@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from antecede.causality import Window
+from antecede.causality import BitWindow
 from antecede.errors import InputError
 from antecede.live.settings import Settings
 
@@ -146,7 +146,7 @@ class Process:
         self.kills = 0
         self.accepted = 0
         """How many messages it has sent: as its broadcasts said, or as it found when it came back."""
-        self.seen: dict[str, Window] = {}
+        self.seen: dict[str, BitWindow] = {}
         self.delivered = self.again = 0
         self.faults: list[str] = []
         self._last: tuple[str, int] | None = None
@@ -196,7 +196,7 @@ class Process:
 
     def _given(self, origin: str, seq: int, again: bool) -> None:
         """Once, or a second time if it was in hand when the process died."""
-        if self.seen.setdefault(origin, Window()).add(seq):
+        if self.seen.setdefault(origin, BitWindow()).add(seq):
             self.delivered += 1
         elif again and self._last == (origin, seq):
             self.again += 1
@@ -273,7 +273,7 @@ def _judge(process: Process, settings: Settings, processes: list[Process], fault
     faults += process.faults
     for other in processes:
         if other is not process:
-            seen = process.seen.get(other.name, Window())
+            seen = process.seen.get(other.name, BitWindow())
             missing = [seq for seq in range(seen.base + 1, other.accepted + 1) if seq not in seen]
             if missing:
                 more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from antecede.errors import InputError
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 """Of a file that has to be read whole, after decompression."""
 
 _GZIP = b"\x1f\x8b"
@@ -37,9 +37,9 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 def read_whole(path: Path) -> bytes:
     """All of a file, if it is not beyond measure."""
     with opened(path) as stream:
-        data = stream.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} has more than {MOST_BYTES >> 30} GiB; split it")
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path} has more than {MAX_BYTES >> 30} GiB; split it")
     if not data.strip():
         raise InputError(f"{path} is empty")
     return data

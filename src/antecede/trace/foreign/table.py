@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 65_536
-_MOST_ON_CYCLE = 6
+_MAX_ON_CYCLE = 6
 
 
 class About(msgspec.Struct, frozen=True):
@@ -183,7 +183,7 @@ def _cycle(parents: np.ndarray, ends: np.ndarray, waits: list[int], nodes: Seque
         at = next(int(one) for one in parents[ends[at] : ends[at + 1]] if waits[one])
     path = list(seen)
     around = [brief(nodes[row]) for row in path[path.index(at) :]]
-    shown = [*around[:_MOST_ON_CYCLE], "…"] if len(around) > _MOST_ON_CYCLE else [*around, around[0]]
+    shown = [*around[:_MAX_ON_CYCLE], "…"] if len(around) > _MAX_ON_CYCLE else [*around, around[0]]
     return f"{len(around):,} nodes depend on themselves: {' on '.join(shown)}" if len(around) > 1 else (
         f"node {around[0]} depends on itself"
     )  # fmt: skip

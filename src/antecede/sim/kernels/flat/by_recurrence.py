@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from antecede.protocols import catalog
-from antecede.protocols.flat import Dependent, Flat
+from antecede.protocols.flat import DependencyPacket, Flat
 from antecede.sim import counter_rng
 from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, State
@@ -24,7 +24,7 @@ from antecede.units import SECOND
 
 PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 PROBES = {"costs", "immediate"}
-MOST_PEERS = 5_000
+MAX_PEERS = 5_000
 """Tables of peers² are 28 bytes a pair."""
 _ROWS = 64
 _CHUNK = 20_000_000
@@ -39,8 +39,8 @@ def unfit(given: Scenario) -> str:
         return "the network has faults"
     if not isinstance(given.network, RelayedModel | None):
         return "delays depend on what else is sent"
-    if given.peers > MOST_PEERS:
-        return f"there are more than {MOST_PEERS:,} peers"
+    if given.peers > MAX_PEERS:
+        return f"there are more than {MAX_PEERS:,} peers"
     others = set(given.probes) - PROBES
     if others:
         return f"probe {min(others)} looks at events one by one"
@@ -147,7 +147,7 @@ def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, na
 
 
 def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
-    seen = heard if stamps(given) is Dependent and given.peers > 1 else heard & False
+    seen = heard if stamps(given) is DependencyPacket and given.peers > 1 else heard & False
     named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
     found = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
     total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())

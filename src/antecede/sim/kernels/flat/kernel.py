@@ -67,8 +67,8 @@ def unfit(given: Scenario) -> str:
     others = set(given.probes) - by_recurrence.PROBES - {"queues"}
     if others:
         return f"probe {min(others)} is not compiled for {given.protocol}"
-    if given.peers > by_recurrence.MOST_PEERS:
-        return f"there are more than {by_recurrence.MOST_PEERS:,} peers"
+    if given.peers > by_recurrence.MAX_PEERS:
+        return f"there are more than {by_recurrence.MAX_PEERS:,} peers"
     return flat_network.unfit(given)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_inline
-from antecede.protocols.flat import Dependent
+from antecede.protocols.flat import DependencyPacket
 from antecede.sim.faults import Duplicate, parse_fault
 from antecede.sim.kernels.flat import by_recurrence
 from antecede.sim.kernels.flat.recurrence import MBCP, TIMESTAMP_DIFF
@@ -21,9 +21,9 @@ from antecede.units import SECOND
 
 LANES = 64
 """Counts that are compared at once: fewer would not be compiled into vectors, but one by one."""
-_MOST_COUNTS = 1 << 28
-_MOST_MESSAGES = 1 << 20
-_MOST_RECENT = 1 << 27
+_MAX_COUNTS = 1 << 28
+_MAX_MESSAGES = 1 << 20
+_MAX_RECENT = 1 << 27
 _RECENT = 16
 _CHAINS = 64
 _MADE, _VACANT, HELD, RING, _SCALARS = range(5)
@@ -67,7 +67,7 @@ class Terms(NamedTuple):
     dense: bool
     """Whether packets are numbers of their senders' messages, not messages."""
     dependent: bool
-    """Whether messages are `Dependent`."""
+    """Whether messages are `DependencyPacket`."""
     since: int
     costs: bool
     immediate: bool
@@ -109,7 +109,7 @@ def terms_of(given: Scenario, dense: bool) -> Terms:
         chains *= 2
     return Terms(
         given.peers, by_recurrence.PROTOCOLS[given.protocol], given.payload, payload_head(given.payload),
-        given.count == "paper", chains, dense, by_recurrence.stamps(given) is Dependent,
+        given.count == "paper", chains, dense, by_recurrence.stamps(given) is DependencyPacket,
         round(given.warmup * SECOND), "costs" in given.probes, "immediate" in given.probes,
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def terms_of(given: Scenario, dense: bool) -> Terms:
 def fresh(given: Scenario, terms: Terms) -> State:
     peers = terms.peers
     width = -(-peers // LANES) * LANES
-    rows = min(_MOST_MESSAGES, _MOST_COUNTS // width)
+    rows = min(_MAX_MESSAGES, _MAX_COUNTS // width)
     noted = peers if terms.protocol in (MBCP, TIMESTAMP_DIFF) else 0
     clocks = rows if terms.protocol == MBCP and terms.immediate else 0
     again = any(isinstance(parse_fault(fault), Duplicate) for fault in given.faults)
@@ -125,7 +125,7 @@ def fresh(given: Scenario, terms: Terms) -> State:
         np.zeros(_SCALARS, np.int64), np.empty(rows, np.dtype(_MESSAGE, align=True)),
         np.empty((rows, width), np.int32), np.zeros((peers, width), np.int32),
         np.zeros((noted, width), np.int32), np.empty((clocks, width), np.int32),
-        np.empty((rows if again else 0, peers + 63 >> 6), np.uint64), np.zeros(_MOST_RECENT, np.int32),
+        np.empty((rows if again else 0, peers + 63 >> 6), np.uint64), np.zeros(_MAX_RECENT, np.int32),
         np.zeros(peers * terms.chains, np.uint32), pools.items(_ITEM), np.arange(peers),
         np.empty(peers, np.int64), np.zeros(peers, np.bool_), np.zeros(_SUMS, np.int64),
         queues.fresh(given),

@@ -39,10 +39,10 @@ from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
-_MOST_MESSAGES = 1 << 24
-_MOST_PAIRS = 1 << 28
+_MAX_MESSAGES = 1 << 24
+_MAX_PAIRS = 1 << 28
 """Peers × senders, with bits."""
-_MOST_WORDS = 1 << 10
+_MAX_WORDS = 1 << 10
 _NUMBER = 4
 """Bytes that a message carries on paper."""
 
@@ -90,7 +90,7 @@ def unfit(given: Scenario, measured: Sequence[str] = ("queues",)) -> str:
         return f"probe {min(others)} is not compiled for {given.protocol}"
     if "queues" in given.probes and not _in_order(given):
         return "what comes out of order is in no queue, but probe queues counts it"
-    if given.peers * len(who_sends(given)) > _MOST_PAIRS:
+    if given.peers * len(who_sends(given)) > _MAX_PAIRS:
         return "too many peers have to remember too many senders"
     return routed.unfit(given)
 
@@ -118,7 +118,7 @@ def with_room(
                 attempt(given, (), None, words)
             return attempt(given, observers, progress, words)
         except Full:
-            if words == 0 or words >= _MOST_WORDS:
+            if words == 0 or words >= _MAX_WORDS:
                 raise
             words *= 8
 
@@ -150,8 +150,8 @@ def fresh(given: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.n
         first, last, neighbours, column,
         np.zeros((given.peers, len(senders)), np.int32), np.zeros(bits, np.int32),
         np.zeros((*bits, words), np.uint64),
-        np.empty(_MOST_MESSAGES, np.int32), np.empty(_MOST_MESSAGES, np.int32),
-        np.empty(_MOST_MESSAGES, np.int64), np.zeros(1, np.int64),
+        np.empty(_MAX_MESSAGES, np.int32), np.empty(_MAX_MESSAGES, np.int32),
+        np.empty(_MAX_MESSAGES, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
 
 

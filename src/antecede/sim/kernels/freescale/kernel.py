@@ -33,10 +33,10 @@ from antecede.sim.kernels.freescale.state import (
     KIND,
     KINDS,
     LOW,
+    MAX_BITS,
+    MAX_PEERS,
+    MAX_SUPERS,
     MEMBERS,
-    MOST_BITS,
-    MOST_PEERS,
-    MOST_SUPERS,
     NAMED,
     NAMED_BITS,
     NAMED_HIGH,
@@ -98,8 +98,8 @@ def unfit(given: Scenario) -> str:
     if any(fault.startswith("duplicate") for fault in given.faults):
         return "packets come twice"
     arranged = cast(FreeScale, given.arrangement())
-    if given.peers > MOST_PEERS or len(arranged.inside) > MOST_SUPERS:
-        return f"there are more than {MOST_PEERS:,} peers, or {MOST_SUPERS} super peers"
+    if given.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
+        return f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers"
     return ""
 
 
@@ -115,7 +115,7 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
                 _attempt(given, (), None, bits, words)
             return _attempt(given, observers, progress, bits, words)
         except Full:
-            if bits >= MOST_BITS:
+            if bits >= MAX_BITS:
                 raise
             bits, words = 4 * bits, 4 * words
 

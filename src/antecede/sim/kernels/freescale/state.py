@@ -17,15 +17,15 @@ from antecede.units import SECOND
 UP, DOWN, ECHO, ACROSS, ACK = range(5)
 KINDS = ("up", "down", "echo", "across", "ack")
 MEMBERS = ("internal", "external", "super")
-MOST_PEERS = 4_000
-MOST_SUPERS = 64
-_MOST_PACKETS = 1 << 20
+MAX_PEERS = 4_000
+MAX_SUPERS = 64
+_MAX_PACKETS = 1 << 20
 _MEMORY = 4 << 30
 """What packets may take, if as many as that are under way."""
 _HELD = 1 << 22
 CHAINS = 256
 EARLY = 1024
-MOST_BITS = 1 << 20
+MAX_BITS = 1 << 20
 
 # What is where in the arrays of `State`.
 KIND, ORIGIN, SEQ, NUMBER, LAST, OTHER, AFTER, SENT_AT, COPIES, CONTROL, PAPER = range(11)
@@ -121,7 +121,7 @@ def fresh_state(shape: Shape, bits: int, words: int) -> State:
     peers, supers = shape.peers, shape.supers
     external = peers - supers - shape.behind
     group, ring, some = supers + external, bits // 64, max(1, supers)
-    packets = min(_MOST_PACKETS, _MEMORY // (8 * (supers + 1) * (words + 2) + 4 * external + 100))
+    packets = min(_MAX_PACKETS, _MEMORY // (8 * (supers + 1) * (words + 2) + 4 * external + 100))
     made = State(
         at=_zeros(PLACES),
         costs=_zeros(5, 3),

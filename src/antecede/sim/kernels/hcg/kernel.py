@@ -92,12 +92,12 @@ from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.units import SECOND
 
-_MOST_PACKETS = 1 << 23
-_MOST_CELLS = 1 << CELL_BITS
-_MOST_COUNTS = 1 << 29
-_MOST_QUEUED = 1 << 28
-_MOST_PAIRS = 1 << 28
-_MOST_NAMED = 300
+_MAX_PACKETS = 1 << 23
+_MAX_CELLS = 1 << CELL_BITS
+_MAX_COUNTS = 1 << 29
+_MAX_QUEUED = 1 << 28
+_MAX_PAIRS = 1 << 28
+_MAX_NAMED = 300
 """Peers, each of which is compared with each other."""
 _PROBES = ("named", "costs")
 _LONG = 1 << 62
@@ -116,10 +116,10 @@ def unfit(given: Scenario) -> str:
     unknown = [name for name in given.probes if name not in _PROBES]
     if unknown:
         return f"probe {unknown[0]} is not compiled for {given.protocol}"
-    if "named" in given.probes and given.peers > _MOST_NAMED:
-        return f"probe named compares more than {_MOST_NAMED} peers"
+    if "named" in given.probes and given.peers > _MAX_NAMED:
+        return f"probe named compares more than {_MAX_NAMED} peers"
     sizes = [members for _, members in _layout(given).parsed()]
-    if max(sum(members**2 for members in sizes), given.peers * len(sizes)) > _MOST_PAIRS:
+    if max(sum(members**2 for members in sizes), given.peers * len(sizes)) > _MAX_PAIRS:
         return "its subgroups are too large, or too many"
     return ""
 
@@ -163,7 +163,7 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
     plan = Plan(
         subgroups=subgroups,
         width=max(subgroups, int(np.max(members * vectors))),
-        room=min(messages, _MOST_QUEUED // peers),
+        room=min(messages, _MAX_QUEUED // peers),
         patience=layout.longest_delay + layout.skew + 1,
         head=int(payload_head(given.payload)),
         basic=basic,
@@ -177,9 +177,9 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
     remembering = peers if np.any(vectors) and not basic else 0
     state = State(
         tops=np.zeros(TOPS, np.int64),
-        packets=np.empty((_MOST_PACKETS, PACKET_COLUMNS), np.int64),
-        cells=np.empty((_MOST_CELLS, CELL_COLUMNS), np.int64),
-        rows=np.empty(min(_MOST_COUNTS, _MOST_PACKETS * plan.width), np.int32),
+        packets=np.empty((_MAX_PACKETS, PACKET_COLUMNS), np.int64),
+        cells=np.empty((_MAX_CELLS, CELL_COLUMNS), np.int64),
+        rows=np.empty(min(_MAX_COUNTS, _MAX_PACKETS * plan.width), np.int32),
         site=site,
         place=place,
         pairs=starts[site] + place * members[site],

@@ -69,13 +69,13 @@ from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.units import SECOND
 
-_MOST_PAIRS = 1 << 27
+_MAX_PAIRS = 1 << 27
 """Peers × those that send pings."""
 
 
 def unfit(given: Scenario) -> str:
     """Why a run cannot be done so; nothing if it can."""
-    if given.peers * min(given.peers, 2 * (given.churn or 0) * given.seconds) > _MOST_PAIRS:
+    if given.peers * min(given.peers, 2 * (given.churn or 0) * given.seconds) > _MAX_PAIRS:
         return "too many peers have to remember the pings of too many others"
     return flooding.unfit(given, ("costs",))
 

@@ -35,9 +35,9 @@ FIRST, LAST, PINGS, ASKED = range(4)
 SOURCE, TARGET, NUMBER = range(3)
 """In `State.pings`."""
 
-_MOST_PINGS = 1 << 24
-_MOST_OPENINGS = 1 << 20
-_MOST_KEPT = 1 << 26
+_MAX_PINGS = 1 << 24
+_MAX_OPENINGS = 1 << 20
+_MAX_KEPT = 1 << 26
 _OPENING: list[tuple[str, type[np.generic]]] = [
     ("after", np.int32),
     ("other", np.int32),
@@ -105,9 +105,9 @@ def fresh(given: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, 
         changes=np.array(changes, np.int64).reshape(-1, 4),
         closed=np.zeros(len(changes) + 1, np.bool_),
         peers=np.zeros((4, given.peers), np.int64),
-        openings=items(_OPENING, _MOST_OPENINGS),
-        kept=items(_KEPT, _MOST_KEPT),
-        pings=np.empty((_MOST_PINGS, 3), np.int32),
+        openings=items(_OPENING, _MAX_OPENINGS),
+        kept=items(_KEPT, _MAX_KEPT),
+        pings=np.empty((_MAX_PINGS, 3), np.int32),
         pinging=columns,
         pinged=windows(given.peers * len(pinging), recent_pings),
         costs=np.zeros((len(KINDS) if given.probes else 0, 2), np.int64),

@@ -17,10 +17,10 @@ from antecede.sim.probes import Bundles
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
-_MOST_TOGETHER = 1 << 11
+_MAX_TOGETHER = 1 << 11
 _SLACK = 1 << 14
 """Bytes on paper of messages in one packet that are not a single message's."""
-MOST_PAYLOAD = 1 << 20
+MAX_PAYLOAD = 1 << 20
 HEADER = Bundles.HEADER
 _SLICE = Bundles.SLICE
 _CUT, _LAST, _LAST_TO, _SLOWEST, _DELIVERIES, _HELD, _PAIRS, _PAIR_TOOK, _PAIR_HELD, _PAIR_LATE = range(10)
@@ -52,7 +52,7 @@ def fresh(given: Scenario) -> Watch:
     at = np.zeros(10, np.int64)
     at[_LAST] = -1
     return Watch(
-        round(given.warmup * SECOND), at, np.zeros(_MOST_TOGETHER if on else 0, np.int64),
+        round(given.warmup * SECOND), at, np.zeros(_MAX_TOGETHER if on else 0, np.int64),
         np.zeros(sizes, np.int64), np.zeros(peers + 1, np.int64),
         np.zeros((round(given.seconds * SECOND) // _SLICE + 1 if on else 0, 2), np.int64),
         np.zeros(peers, np.int32), np.full(peers, -1, np.int32), np.full(peers, -1, np.int32),

@@ -20,10 +20,10 @@ from antecede.sim.kernels.runtime.events import ALARMS, FULL, NOW
 _LINE = 7
 """Words in a line; its eighth leads to the line before."""
 _IN_A_BUCKET = 16
-_MOST_BUCKETS = 1 << 20
+_MAX_BUCKETS = 1 << 20
 _LEAST_NUMBERS = 24
 """Bits that numbers have, unless delays are so long that buckets need them."""
-_MOST_LINES = 1 << 24
+_MAX_LINES = 1 << 24
 _NEVER = 1 << 62
 _BUCKET, _UNDER_WAY, _HEAPED, _MADE, _VACANT, _SCALARS = range(6)
 _1, _2, _3, _7 = (np.uint64(value) for value in (1, 2, 3, _LINE))
@@ -54,14 +54,14 @@ def fresh(peers: int, rate: float, longest: int) -> tuple[Dense, Packing]:
     peer = max(1, (peers - 1).bit_length())
     most = 63 - 2 * peer - _LEAST_NUMBERS
     width = 0
-    while (width < most and 1 << width + 1 < _IN_A_BUCKET / rate) or longest >> width > _MOST_BUCKETS:
+    while (width < most and 1 << width + 1 < _IN_A_BUCKET / rate) or longest >> width > _MAX_BUCKETS:
         width += 1
     buckets = 1
     while buckets < (longest >> width) + 3:
         buckets *= 2
     dense = Dense(
-        np.zeros(_SCALARS, np.int64), np.empty((_MOST_LINES, _LINE + 1), np.int64),
-        np.zeros(buckets, np.int32), np.empty(_MOST_LINES, np.int64),
+        np.zeros(_SCALARS, np.int64), np.empty((_MAX_LINES, _LINE + 1), np.int64),
+        np.zeros(buckets, np.int32), np.empty(_MAX_LINES, np.int64),
     )  # fmt: skip
     dense.at[_MADE] = 1
     return dense, Packing(width, peer, 63 - 2 * peer - width)

@@ -46,8 +46,8 @@ WHEN, ORDER, WHAT, AFTER = range(4)
 ) = range(23)  # fmt: skip
 
 _PEER_BITS, _NUMBER_BITS = 20, 21
-_MOST_EVENTS = 1 << 25
-_MOST_COPIES = 16
+_MAX_EVENTS = 1 << 25
+_MAX_COPIES = 16
 _ROOM = 1 << 20
 _MARGIN = 1 << 18
 _IN_A_BUCKET = 8
@@ -157,10 +157,10 @@ def fresh(
     alarms = 4 * given.peers + 1024
     run = Run(
         at=np.zeros(SCALARS, np.int64),
-        events=np.empty((_MOST_EVENTS, 4), np.int64),
-        free=np.empty(_MOST_EVENTS, np.int32),
+        events=np.empty((_MAX_EVENTS, 4), np.int64),
+        free=np.empty(_MAX_EVENTS, np.int32),
         heads=np.full(buckets, -1, np.int32),
-        heap=np.empty(_MOST_EVENTS, np.int32),
+        heap=np.empty(_MAX_EVENTS, np.int32),
         alarms=np.empty((2, alarms), np.int64),
         planned=np.zeros(given.peers, np.int64),
         messages=np.zeros(given.peers, np.int64),
@@ -169,7 +169,7 @@ def fresh(
         samples=np.array(given.samples() if given.probes else (), np.int64),
         link_packets=np.zeros(links, np.int32),
         link_last=np.zeros(links if fifo else 0, np.int64),
-        copies=np.zeros(_MOST_COPIES, np.int64),
+        copies=np.zeros(_MAX_COPIES, np.int64),
         rows=np.empty((_ROOM if observed else 0, 7), np.int64),
         sites=np.array(arranged.sites(given.peers) if near and arranged else (), np.int32),
         faults=np.array([_numbers(fault) for fault in faults], np.int64).reshape(-1, 4),

@@ -16,8 +16,8 @@ import numpy as np
 from antecede.jit import njit_inline
 from antecede.sim.kernels.runtime.events import FULL
 
-_MOST_WORDS = 1 << 27
-_MOST_ITEMS = 1 << 24
+_MAX_WORDS = 1 << 27
+_MAX_ITEMS = 1 << 24
 _LENGTHS = 32
 _MADE, _FREE = range(2)
 
@@ -51,10 +51,10 @@ class Items(NamedTuple):
 
 
 def blocks() -> Blocks:
-    return Blocks(np.ones(1, np.int64), np.empty(_MOST_WORDS, np.int64), np.zeros(_LENGTHS, np.int64))
+    return Blocks(np.ones(1, np.int64), np.empty(_MAX_WORDS, np.int64), np.zeros(_LENGTHS, np.int64))
 
 
-def items(fields: list[tuple[str, type[np.generic]]], most: int = _MOST_ITEMS) -> Items:
+def items(fields: list[tuple[str, type[np.generic]]], most: int = _MAX_ITEMS) -> Items:
     return Items(np.array([1, 0], np.int64), np.empty(most, np.dtype(fields, align=True)))
 
 

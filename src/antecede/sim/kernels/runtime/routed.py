@@ -35,7 +35,7 @@ from antecede.sim.scenario import Scenario
 _NODE_BITS, _NUMBER_BITS = 12, 38
 _THROUGH = np.int64(-1 << 63)
 """In the order of what passes through, so that it comes before arrivals."""
-_MOST_FRAGMENTS = 1 << 25
+_MAX_FRAGMENTS = 1 << 25
 _LATEST = 1 << 61
 """Nanoseconds: no fragment is on its way for longer, and sums of times are counted in pieces of that."""
 _MADE, _VACANT, _NUMBERS, _FRAGMENTS, _BYTES, _HOPS, _LONGEST, _LONGEST_AT, _TIME, _TIMES, _SCALARS = range(
@@ -110,7 +110,7 @@ def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple
     at[_MADE] = 1
     branches, roots = _grow(twin, ways, others, audiences() if twin._multicast else ())
     made = Routed(
-        at, lines, np.empty(_MOST_FRAGMENTS, np.dtype(_FRAGMENT, align=True)), ways, branches, roots,
+        at, lines, np.empty(_MAX_FRAGMENTS, np.dtype(_FRAGMENT, align=True)), ways, branches, roots,
         twin._multicast, twin._ns_per_byte, twin._header, twin._room,
     )  # fmt: skip
     return made, twin

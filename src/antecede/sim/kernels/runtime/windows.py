@@ -16,7 +16,7 @@ from antecede.sim.kernels.runtime.events import FULL
 _ONE = np.uint64(1)
 _ODD, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-_MOST_WORDS = 1 << 27
+_MAX_WORDS = 1 << 27
 """In the rings of all windows of one sort: 1 GB."""
 
 
@@ -31,7 +31,7 @@ class Windows(NamedTuple):
 def windows(count: int, span: int) -> Windows:
     """So many empty ones, for gaps of up to `span` numbers if there is room for that."""
     words = 2
-    while words * 64 < span + 64 and 2 * words * max(1, count) <= _MOST_WORDS:
+    while words * 64 < span + 64 and 2 * words * max(1, count) <= _MAX_WORDS:
         words *= 2
     return Windows(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros((count, words), np.uint64))
 

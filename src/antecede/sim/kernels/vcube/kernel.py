@@ -27,7 +27,7 @@ from antecede.sim.world import Observer
 
 _COUNTED, _SINGLE = "vcube counted", "vcube single"
 """`vcube-agg`, but a packet is full when it is so on paper; and the same with one tree for all."""
-_MOST_PAIRS = 1 << 27
+_MAX_PAIRS = 1 << 27
 """Peers × senders: 4 GB."""
 
 
@@ -38,9 +38,9 @@ def unfit(given: Scenario) -> str:
     others = set(given.probes) - {"bundles"}
     if others:
         return f"probe {min(others)} is not compiled for {given.protocol}"
-    if given.probes and given.payload > bundles.MOST_PAYLOAD:
+    if given.probes and given.payload > bundles.MAX_PAYLOAD:
         return "packets are too large to be counted by their size"
-    if given.peers * len(who_sends(given)) > _MOST_PAIRS:
+    if given.peers * len(who_sends(given)) > _MAX_PAIRS:
         return "too many peers have to remember too many senders"
     return ""
 

@@ -31,8 +31,8 @@ from antecede.sim.kernels.runtime.pools import (
     unchain,
 )
 
-_MOST_MESSAGES = 1 << 24
-_MOST_AT_ONCE = 1 << 24
+_MAX_MESSAGES = 1 << 24
+_MAX_AT_ONCE = 1 << 24
 """Messages that one event makes ready, or moves on."""
 MADE, HELD, FAR, READY, READY_END, AWAKE, MOVED, _SCALARS = range(8)
 WAITING, EARLY, BLOCKED = range(3)
@@ -120,14 +120,14 @@ def fresh(terms: Terms, senders: list[int]) -> State:
     columns, pairs = terms.columns, terms.peers * terms.columns
     column = np.full(terms.peers, -1, np.int32)
     column[senders] = np.arange(columns)
-    moved = _MOST_AT_ONCE if terms.together else 0
+    moved = _MAX_AT_ONCE if terms.together else 0
     return State(
         np.zeros(_SCALARS, np.int64), np.array(senders, np.int32), column,
         np.zeros(pairs, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs, np.uint64),
         np.zeros(terms.peers, np.int32), np.zeros(pairs, np.int32), np.zeros(pairs * terms.chains, np.int32),
         np.zeros(columns, np.int32), np.zeros((columns, columns + 63 >> 6), np.uint64),
         pools.blocks(), pools.items(ITEM), pools.items([*ITEM, ("block", np.int32), ("kept", np.int32)]),
-        np.empty(_MOST_MESSAGES, np.dtype(_MESSAGE, align=True)), np.empty(_MOST_AT_ONCE, np.int32),
+        np.empty(_MAX_MESSAGES, np.dtype(_MESSAGE, align=True)), np.empty(_MAX_AT_ONCE, np.int32),
         np.empty(moved, np.int32), np.empty(moved, np.int32), np.empty(moved, np.int32),
         np.empty(moved, np.int8), np.empty(moved, np.int8), np.empty(moved, np.int64),
         np.empty(columns, np.int64),
