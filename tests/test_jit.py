@@ -19,14 +19,14 @@ print(cache_folder(Path(kernel.__file__)))
 
 def test_sources_are_every_antecede_module_that_a_kernel_imports() -> None:
     kernel = Path(hcg.__file__).parent / "kernel.py"
-    constants = Path(protocols.__file__).parent / "hcg_clocks.py"
+    constants = Path(protocols.__file__).parent / "limits.py"
     found = jit.sources(kernel)
     assert {kernel, constants, kernel.parent / "clocks.py"} <= found
     assert all("antecede" in source.parts for source in found)
 
 
 def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path) -> None:
-    """`REMEMBERED` in protocols/hcg_clocks.py sizes an array of the kernel: stale code wrote past its end."""
+    """`MAX_REMEMBERED` in protocols/limits.py sizes an array of the kernel: stale code wrote past its end."""
     package = Path(protocols.__file__).parent.parent
     copy = tmp_path / "antecede"
     subprocess.run(["cp", "-r", str(package), str(copy)], check=True)
@@ -38,9 +38,9 @@ def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path)
         ).stdout
 
     before = folder("sim.kernels.hcg.kernel"), folder("causality.width")
-    clocks = copy / "protocols" / "hcg_clocks.py"
-    text = clocks.read_text()
-    assert "REMEMBERED = 1000" in text
-    clocks.write_text(text.replace("REMEMBERED = 1000", "REMEMBERED = 4"))
+    limits = copy / "protocols" / "limits.py"
+    text = limits.read_text()
+    assert "MAX_REMEMBERED = 1000" in text
+    limits.write_text(text.replace("MAX_REMEMBERED = 1000", "MAX_REMEMBERED = 4"))
     assert folder("sim.kernels.hcg.kernel") != before[0]
     assert folder("causality.width") == before[1]

@@ -14,10 +14,10 @@ from antecede.causality import BitWindow, MessageId, judge
 from antecede.causality.bit_window import Bits
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
-from antecede.protocols.flat import MAX_AHEAD
 from antecede.protocols.freescale import FreeScale, Freescale
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
 from antecede.protocols.freescale_roles import Entry, External, Internal, Outside, Super
+from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, Report, random_scenario, verify
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Send, Waiting
 from antecede.protocols.hcg import Basic, Global, Hcg, Subgroups
-from antecede.protocols.hcg_clocks import REMEMBERED, Ack, Covered, Linear, Local, Recent
+from antecede.protocols.hcg_clocks import Ack, Covered, Linear, Local, Recent
+from antecede.protocols.limits import MAX_REMEMBERED
 
 
 def local(effects: Effects) -> Local:
@@ -256,21 +257,21 @@ def test_a_gateway_waits_for_all_that_a_message_names() -> None:
 
 def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> None:
     past = Covered.of(3, 2)
-    for number in range(1, REMEMBERED):
+    for number in range(1, MAX_REMEMBERED):
         packet = Local(b"", 9, number, number, [number, 0, 0])
         assert past.reach(0, packet)[1] == BitWindow(number - 1)
         past.remember(0, packet, 1, number)
     assert past.reach(1, Local(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
     assert past.before[2] == [BitWindow(), BitWindow()]
-    past.remember(0, Local(b"", 9, REMEMBERED, REMEMBERED, [REMEMBERED, 0, 0]), 1, REMEMBERED)
-    half = REMEMBERED // 2
+    past.remember(0, Local(b"", 9, MAX_REMEMBERED, MAX_REMEMBERED, [MAX_REMEMBERED, 0, 0]), 1, MAX_REMEMBERED)
+    half = MAX_REMEMBERED // 2
     assert [len(log) for log in past.log] == [half, 0, 0]
     assert past.reach(2, Local(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
     assert past.reach(1, Local(b"", 1, 2, 2, [half + 4, 2, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
     assert past.reach(1, Local(b"", 1, 3, 3, [half + 2, 3, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
-    for number in range(REMEMBERED + 1, REMEMBERED + half + 1):
+    for number in range(MAX_REMEMBERED + 1, MAX_REMEMBERED + half + 1):
         past.remember(0, Local(b"", 9, number, number, [number, 0, 0]), 1, number)
     assert past.dropped == [2 * half, 0, 0]
     assert past.reach(2, Local(b"", 2, 2, 2, [0, 0, 2])) == [BitWindow(), BitWindow(2 * half)]

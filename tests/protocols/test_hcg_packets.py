@@ -8,9 +8,10 @@ import pytest
 from antecede.causality import BitWindow, MessageId
 from antecede.errors import InputError
 from antecede.protocols.base import Effects, LocalError, Packet, RemoteError, Send
-from antecede.protocols.flat import MAX_AHEAD, DependencyPacket
+from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.hcg import Global, Hcg, Subgroups
 from antecede.protocols.hcg_clocks import Ack, Linear, Local, RealTime, Recent, Vector
+from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import scenario
 
 HCG = "antecede.protocols.hcg:Hcg"

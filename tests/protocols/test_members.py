@@ -15,7 +15,6 @@ from antecede.errors import InputError
 from antecede.protocols import catalog
 from antecede.protocols.base import LocalError, Packet, Protocol, RemoteError
 from antecede.protocols.flat import (
-    MAX_AHEAD,
     ClockPacket,
     DependencyPacket,
     Flat,
@@ -23,6 +22,7 @@ from antecede.protocols.flat import (
     SequencePacket,
 )
 from antecede.protocols.flooding import Flooded
+from antecede.protocols.limits import MAX_AHEAD
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Grouped
 from antecede.protocols.vcube import Bundle
@@ -235,3 +235,12 @@ def test_state_of_an_unknown_kind_is_neither_saved_nor_restored() -> None:
     saved = Wrong(0, 1, extra="text").save()  # type: ignore[arg-type]
     with pytest.raises((TypeError, LocalError), match="complex"):
         Wrong.restore(saved)
+
+
+def test_a_kernel_stands_in_for_the_class_that_declares_it_and_for_no_subclass() -> None:
+    class Mine(Mbcp):
+        pass
+
+    assert (Mbcp.declared_kernel(), Mine.declared_kernel()) == ("flat", "")
+    without = [name for name, protocol in catalog.PROTOCOLS.items() if not protocol.declared_kernel()]
+    assert without == ["multigroup"]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from antecede.causality import BitWindow, Execution, Kind, MessageId, Step, judge
 from antecede.protocols import catalog
 from antecede.protocols.base import Packet, RemoteError
-from antecede.protocols.flat import MAX_BATCH_MESSAGES, DependencyPacket, MessageBatch
+from antecede.protocols.flat import DependencyPacket, MessageBatch
+from antecede.protocols.limits import MAX_BATCH_MESSAGES
 from antecede.protocols.mbcp import Mbcp
 
 SIZE = 3

@@ -26,7 +26,7 @@ from antecede.live.store.journal import Changes, Journal, Row, Stored
 from antecede.live.transport.frames import MAX_BYTES
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Span
-from antecede.protocols.flat import MAX_AHEAD, MAX_BATCH_MESSAGES
+from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
 MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
 """The longest body and its control information: a frame has room for it, however it is passed on."""

@@ -187,8 +187,20 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     names_causes: ClassVar[bool] = False
     """Whether its packets name immediate dependencies and nothing else, so that deliveries tell them."""
 
+    kernel: ClassVar[str] = ""
+    """The package of `antecede.sim.kernels` that holds this protocol's compiled twin; empty if there is none.
+
+    A twin computes exactly what this class does, so it stands in for the class that declares it and for no
+    subclass: look it up with `declared_kernel`.
+    """
+
     me: int
     size: int
+
+    @classmethod
+    def declared_kernel(cls) -> str:
+        """The kernel that this very class declares. A subclass may behave differently and inherits none."""
+        return cls.kernel if "kernel" in vars(cls) else ""
 
     @classmethod
     def group(cls, size: int) -> list[Self]:

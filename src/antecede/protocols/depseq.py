@@ -35,6 +35,7 @@ def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
 
 class DepSeq(Flat):
     name: ClassVar[str] = "depseq"
+    kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
     control: ClassVar[str] = "up to n − 1 intervals"
     packets: ClassVar[Any] = SequencePacket

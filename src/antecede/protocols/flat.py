@@ -29,11 +29,7 @@ from antecede.protocols.base import (
     Span,
     Waiting,
 )
-
-MAX_AHEAD = 1_000_000
-"""A number further than this beyond the last one known without gaps is an attack, not a delay."""
-
-MAX_BATCH_MESSAGES = 1024
+from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
 Counts = list[MessageId]
 """The last message of each peer that is still to be delivered."""

@@ -33,7 +33,8 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.flat import MAX_AHEAD, MessagePacket
+from antecede.protocols.flat import MessagePacket
+from antecede.protocols.limits import MAX_AHEAD
 
 
 class Flooded(MessagePacket, frozen=True, array_like=True, tag=2):
@@ -47,6 +48,7 @@ class Flooded(MessagePacket, frozen=True, array_like=True, tag=2):
 
 class Flooding(Protocol):
     name: ClassVar[str] = "flooding"
+    kernel: ClassVar[str] = "flooding"
     summary: ClassVar[str] = "its identity; FIFO links of a hypercube keep the order"
     control: ClassVar[str] = "none"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)

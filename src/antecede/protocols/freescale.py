@@ -91,6 +91,7 @@ class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
 
 class Freescale(Protocol):
     name: ClassVar[str] = "freescale"
+    kernel: ClassVar[str] = "freescale"
     summary: ClassVar[str] = "immediate dependencies, as bits behind a super peer and as pairs outside"
     control: ClassVar[str] = "inside one row of bits; outside up to a pair a peer and a row a super peer"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from antecede.causality import MessageId
 from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import MAX_AHEAD, MessagePacket
+from antecede.protocols.flat import MessagePacket
+from antecede.protocols.limits import MAX_AHEAD
 
 
 def _refuse_long(*those: Bits) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Delivery, Effects, HoldBackQueue, Packet, RemoteError, Send, Waiting
-from antecede.protocols.flat import MAX_AHEAD
 from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Numbered, Up
+from antecede.protocols.limits import MAX_AHEAD
 
 Entry = tuple[int, int]
 """A member of the external group, and its number for a message."""

@@ -62,7 +62,7 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.flat import MAX_AHEAD, MessagePacket
+from antecede.protocols.flat import MessagePacket
 from antecede.protocols.hcg_clocks import (
     Ack,
     Covered,
@@ -73,6 +73,7 @@ from antecede.protocols.hcg_clocks import (
     Recent,
     Vector,
 )
+from antecede.protocols.limits import MAX_AHEAD
 
 CLOCKS = ("rt", "lt", "vt")
 
@@ -158,6 +159,7 @@ _ALL_UP_TO, _ONE, _PEERS_OWN = range(3)
 
 class Hcg(Protocol):
     name: ClassVar[str] = "hcg"
+    kernel: ClassVar[str] = "hcg"
     summary: ClassVar[str] = "subgroups on real, linear or vector clocks, joined by gateways"
     control: ClassVar[str] = "1 time or s counts in a subgroup of s, k counts between k gateways"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False, bounded=True)
@@ -419,6 +421,7 @@ def _message(need: Need) -> MessageId | None:
 
 class Basic(Hcg):
     name: ClassVar[str] = "basic"
+    kernel: ClassVar[str] = "hcg"
     summary: ClassVar[str] = "as hcg, but a message follows all that its gateway had before it"
 
     def _before(self, sender: Place, packet: Local) -> list[BitWindow]:

@@ -17,8 +17,8 @@ which never puts a message before one of its causes:
 may precede m if it is at least `gap` older: 1 in linear time, in real time as long as everybody waits for a
 message. Messages come in order of time, so each is looked at once, and what is remembered is what lies
 within one gap. By vectors (`Covered`), m1 may precede m if m's vector counts it. Each message is looked at
-once for each member; the oldest half of the last `REMEMBERED` messages of each sender is dropped when there
-are as many, and taken to precede whatever comes: that orders too much, never too little.
+once for each member; the oldest half of the last `MAX_REMEMBERED` messages of each sender is dropped when
+there are as many, and taken to precede whatever comes: that orders too much, never too little.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ import msgspec
 
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import HoldBackQueue, Packet, RemoteError
-from antecede.protocols.flat import MAX_AHEAD, MessagePacket
-
-REMEMBERED = 1000
-"""How many messages of each sender a gateway remembers by vectors, at most."""
+from antecede.protocols.flat import MessagePacket
+from antecede.protocols.limits import MAX_AHEAD, MAX_REMEMBERED
 
 
 class Local(MessagePacket, frozen=True, array_like=True, tag=20):
@@ -330,8 +328,8 @@ class Covered(msgspec.Struct, tag="covered"):
     def remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
         log = self.log[sender]
         log.append((subgroup, number))
-        if len(log) == REMEMBERED:
-            half = REMEMBERED // 2
+        if len(log) == MAX_REMEMBERED:
+            half = MAX_REMEMBERED // 2
             for member in range(len(self.walked)):
                 self._walk(member, sender, self.dropped[sender] + half)
             del log[:half]

@@ -26,7 +26,6 @@ import msgspec
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Send
 from antecede.protocols.flat import (
-    MAX_BATCH_MESSAGES,
     DependencyPacket,
     Filed,
     Flat,
@@ -35,10 +34,12 @@ from antecede.protocols.flat import (
     by_peer,
     everyone_but,
 )
+from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 
 class Mbcp(Flat):
     name: ClassVar[str] = "mbcp"
+    kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
     control: ClassVar[str] = "up to n − 1 pairs, the least"
     names_causes: ClassVar[bool] = True

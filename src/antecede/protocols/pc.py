@@ -57,6 +57,7 @@ from antecede.protocols.base import (
     Waiting,
 )
 from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.limits import MAX_BUFFERED_MESSAGES, MAX_RECENT_PINGS, PONG_TIMEOUT
 
 
 class Ping(Packet, frozen=True, array_like=True, tag=11):
@@ -147,6 +148,7 @@ class Opening(msgspec.Struct):
 
 class Pc(Flooding):
     name: ClassVar[str] = "pc"
+    kernel: ClassVar[str] = "pc"
     summary: ClassVar[str] = "its identity; FIFO links that come and go keep the order"
     control: ClassVar[str] = "none; a ping over every link and a pong when a link opens"
     packets: ClassVar[Any] = Flooded | Ping | Pong | Hello | Snapshot
@@ -155,11 +157,11 @@ class Pc(Flooding):
     layout: ClassVar[Any] = Overlay
     moving_links: ClassVar[bool] = True
 
-    most_buffered: ClassVar[int] = 10_000
+    most_buffered: ClassVar[int] = MAX_BUFFERED_MESSAGES
     """How many messages are kept for one link, or by a newcomer, before it is safe."""
-    patience: ClassVar[int] = 5_000_000_000
+    patience: ClassVar[int] = PONG_TIMEOUT
     """How long to wait for a pong before asking again, in nanoseconds."""
-    recent_pings: ClassVar[int] = 1_000
+    recent_pings: ClassVar[int] = MAX_RECENT_PINGS
     """How many of a source's last pings are told apart."""
 
     # `neighbours` are the safe links: at the start all that are open, because nothing was delivered.

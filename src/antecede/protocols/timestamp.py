@@ -26,6 +26,7 @@ from antecede.protocols.flat import ClockPacket, DependencyPacket, Filed, Flat, 
 
 class Timestamp(Flat):
     name: ClassVar[str] = "timestamp"
+    kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
     packets: ClassVar[Any] = ClockPacket
@@ -40,6 +41,7 @@ class Timestamp(Flat):
 
 class TimestampDiff(Flat):
     name: ClassVar[str] = "timestamp-diff"
+    kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "the entries of the vector clock that changed since the last message"
     control: ClassVar[str] = "up to n − 1 counts"
 

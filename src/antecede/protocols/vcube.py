@@ -30,11 +30,13 @@ from antecede.causality import MessageId
 from antecede.overlay.vcube import children, cluster, height, parent, partners
 from antecede.protocols.base import NOTHING, Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
+from antecede.protocols.limits import MAX_BUNDLE_BYTES
 from antecede.protocols.timestamp import TimestampDiff
 
 
 class Vcube(TimestampDiff):
     name: ClassVar[str] = "vcube"
+    kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "changed clock entries, down a spanning tree of its source's own"
     control: ClassVar[str] = "up to n − 1 counts"
 
@@ -87,11 +89,12 @@ class Passing(msgspec.Struct):
 
 class VcubeAgg(TimestampDiff):
     name: ClassVar[str] = "vcube-agg"
+    kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
     control: ClassVar[str] = "up to n − 1 counts"
     packets: ClassVar[Any] = Bundle
     buffering: ClassVar[str] = "until its causes are delivered; on its way, for causes that come the same way"
-    mtu: ClassVar[int] = 1500
+    mtu: ClassVar[int] = MAX_BUNDLE_BYTES
     """The largest packet that messages are put together in; a larger message goes alone."""
 
     clocks: dict[int, dict[int, int]] = msgspec.field(default_factory=dict)

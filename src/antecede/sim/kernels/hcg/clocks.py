@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_inline
-from antecede.protocols.hcg_clocks import REMEMBERED
+from antecede.protocols.limits import MAX_REMEMBERED
 from antecede.sim.kernels.runtime.events import FULL, NOW, wake_soon
 from antecede.sim.kernels.runtime.windows import Windows, put
 
@@ -495,7 +495,7 @@ def walk(run: Any, state: Any, plan: Any, subgroup: Any, member: Any, place: Any
         return
     before = state.before[subgroup] + member * plan.subgroups
     for at in range(walked, known):
-        entry = state.log[peer * REMEMBERED + at % REMEMBERED]
+        entry = state.log[peer * MAX_REMEMBERED + at % MAX_REMEMBERED]
         put(run.at, state.far, before + (entry >> 40), entry & (1 << 40) - 1)
     state.walked[pair] = known
 
@@ -516,10 +516,10 @@ def remember(run: Any, state: Any, plan: Any, subgroup: Any, packet: Any, origin
         return
     sender = state.packets[packet, SORT] >> 2
     peer = state.first[subgroup] + sender
-    state.log[peer * REMEMBERED + state.logged[peer] % REMEMBERED] = origins << 40 | number
+    state.log[peer * MAX_REMEMBERED + state.logged[peer] % MAX_REMEMBERED] = origins << 40 | number
     state.logged[peer] += 1
-    if state.logged[peer] - state.dropped[peer] == REMEMBERED:
-        half = state.dropped[peer] + REMEMBERED // 2
+    if state.logged[peer] - state.dropped[peer] == MAX_REMEMBERED:
+        half = state.dropped[peer] + MAX_REMEMBERED // 2
         for member in range(state.members[subgroup]):
             walk(run, state, plan, subgroup, member, sender, half)
         state.dropped[peer] = half

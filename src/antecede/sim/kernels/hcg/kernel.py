@@ -13,7 +13,7 @@ import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
 from antecede.protocols.hcg import CLOCKS, Subgroups
-from antecede.protocols.hcg_clocks import REMEMBERED
+from antecede.protocols.limits import MAX_REMEMBERED
 from antecede.sim.kernels.hcg.clocks import (
     ACK,
     BETWEEN_BITS,
@@ -204,7 +204,7 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
         entries=np.full(subgroups, -1, np.int64),
         entries_end=np.full(subgroups, -1, np.int64),
         walked=np.zeros(squares if remembering else 0, np.int32),
-        log=np.empty(remembering * REMEMBERED, np.int64),
+        log=np.empty(remembering * MAX_REMEMBERED, np.int64),
         logged=np.zeros(remembering, np.int64),
         dropped=np.zeros(remembering, np.int64),
         named=np.zeros((looked_at, 5), np.int64),
