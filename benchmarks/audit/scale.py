@@ -28,7 +28,7 @@ SIZES = ("1000x0.09", "1000x1", "1000x10", "100x10", "10x10", "1000x100")
 RATE = 10
 """Messages a second of each process."""
 STARTS = 3
-_FAULTS = ("causal_deliveries", "missing", "duplicates", "orphans", "impossible")
+_FAULTS = ("causal_violations", "missing", "duplicates", "orphans", "impossible")
 
 
 def main() -> None:

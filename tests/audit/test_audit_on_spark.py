@@ -80,7 +80,7 @@ def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
     ]
     result = audit(spark.createDataFrame(rows, names).repartition(3))
     expected = dict.fromkeys(COUNTS, 0) | {"processes": 3, "messages": 2, "deliveries": 4}
-    expected |= {"causal_deliveries": 1, "causal_late_deliveries": 1, "causal_pairs_late": 1}
+    expected |= {"causal_violations": 1, "causal_late_deliveries": 1, "causal_pairs_late": 1}
     assert asdict(result.total()) == expected
     (finding,) = result.first(5)
     assert finding.text == "c delivered b:1 before its cause a:1: b delivered a:1 and then sent b:1."

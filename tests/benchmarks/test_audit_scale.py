@@ -41,7 +41,7 @@ def test_plain_python_finds_made_traces_clean_as_the_audit_does(
 
 def test_plain_python_sees_what_came_too_early(part: Callable[[str], Any], tmp_path: Path) -> None:
     events = table(chain(2))
-    assert judge_run("r", events, {}).verdict.causal_deliveries == 1
+    assert judge_run("r", events, {}).verdict.causal_violations == 1
     pq.write_table(events, tmp_path / "chain.parquet")
     rows = part("plain").read_rows([tmp_path / "chain.parquet"], [f"n{number}" for number in range(3)], 100)
     assert part("plain").check(rows, 3) == 1

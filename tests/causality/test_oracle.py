@@ -113,11 +113,11 @@ class BruteForce:
             processes=len(processes),
             messages=len(self.sends),
             deliveries=sum(step.kind is Kind.DELIVER for step in self.events.values()),
-            causal_deliveries=len({(p, effect) for p, _, effect, _ in pairs}),
+            causal_violations=len({(p, effect) for p, _, effect, _ in pairs}),
             causal_late_deliveries=len({(p, effect) for p, _, effect, late in pairs if late}),
             causal_pairs_late=sum(late for *_, late in pairs),
             causal_pairs_never=sum(not late for *_, late in pairs),
-            fifo_deliveries=len(
+            fifo_violations=len(
                 {(p, effect) for p, cause, effect, _ in pairs if cause.origin == effect.origin}
             ),
             missing=sum(self.addressed(m, p) and (p, m) not in firsts for m in self.sends for p in processes),
@@ -207,5 +207,5 @@ def test_a_cycle_is_impossible_and_does_not_poison_the_rest() -> None:
     )
     judgement = judge(execution)
     assert judgement.verdict.impossible == 2
-    assert judgement.verdict.causal_deliveries == 0
+    assert judgement.verdict.causal_violations == 0
     assert judgement.order.immediate(MessageId(2, 1)) == [MessageId(0, 1), MessageId(1, 1)]

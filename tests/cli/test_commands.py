@@ -81,8 +81,8 @@ def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
 def test_audit_of_a_clean_trace(trace: Path) -> None:
     shown = document("audit", str(trace))
     faults = (
-        "causal_deliveries", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
-        "fifo_deliveries", "missing", "duplicates", "orphans", "impossible",
+        "causal_violations", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
+        "fifo_violations", "missing", "duplicates", "orphans", "impossible",
     )  # fmt: skip
     assert {name: shown[name] for name in faults} == dict.fromkeys(faults, 0)
     assert shown["processes"] == 8
@@ -115,7 +115,7 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
         page = tmp_path / f"{engine}.html"
         shown = document("audit", str(swapped), "--engine", engine, "--html", str(page), code=1)
         assert (shown["engine"], shown["page"]) == (engine, str(page))
-        assert (shown["causal_deliveries"], shown["causal_late_deliveries"]) == (1, 1)
+        assert (shown["causal_violations"], shown["causal_late_deliveries"]) == (1, 1)
         assert (shown["causal_pairs_late"], shown["causal_pairs_never"], shown["missing"]) == (1, 0, 0)
         (violation,) = shown["violations"]
         assert violation["process"] == first["process"]

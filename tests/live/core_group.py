@@ -314,7 +314,7 @@ class Group:
         """By the oracle; and whatever anybody took is what its sender said, and names its causes right."""
         judgement = judge(Execution([[Step(d.kind, d.message) for d in peer.did] for peer in self.peers]))
         verdict = judgement.verdict
-        assert not verdict.causal_deliveries, [judgement.explain(each) for each in judgement.violations()]
+        assert not verdict.causal_violations, [judgement.explain(each) for each in judgement.violations()]
         assert (verdict.duplicates, verdict.orphans, verdict.impossible) == (0, 0, 0)
         said = {d.message: d.body for peer in self.peers for d in peer.did if d.kind is Kind.SEND}
         for peer in self.peers:

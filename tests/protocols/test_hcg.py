@@ -369,7 +369,7 @@ def test_packets_of_the_same_instant_need_one_unit_more() -> None:
         sum(
             run(loose(name, ["rt:5"], seed, delay="0", local_delay=None, skew=None))[
                 0
-            ].verdict.causal_deliveries
+            ].verdict.causal_violations
             for seed in range(5)
         )
         for name in (HCG, f"{__name__}:NoMoreThanTheSum")

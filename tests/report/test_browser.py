@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from antecede.causality import Verdict
 from antecede.papers import contest, p000
 from antecede.papers.board import Done, Runs
 from antecede.papers.scoreboard import Part, Reproduction, document
@@ -59,8 +60,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for given in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
         metrics = simulate_to(folder / given.key(), given)
         verdict = dict.fromkeys(
-            ["causal_deliveries", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
-             "fifo_deliveries", "missing", "duplicates", "orphans", "impossible"], 0
+            ["causal_violations", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
+             "fifo_violations", "missing", "duplicates", "orphans", "impossible", *Verdict.DEPRECATED], 0
         )  # fmt: skip
         verdict["audited"] = metrics.deliveries
         rows.append(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.protocols.base import Effects
 from antecede.protocols.mbcp import Mbcp
@@ -105,7 +106,27 @@ def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -
     summary = write_results(sweep)
     assert summary.column_names[:4] == ["protocol", "peers", "delay", "runs"]
     assert summary.num_rows == 8
-    assert summary.column("causal_deliveries").null_count == 8
+    assert summary.column("causal_violations").null_count == 8
+
+
+def test_former_names_of_counts_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Deprecated, for one release: tables and verdict.json have them, and older verdicts stay readable."""
+    sweep = Sweep(tmp_path, grid())
+    sweep.simulate(spark)
+    sweep.judge(spark)
+    summary = write_results(sweep)
+    for old, new in Verdict.DEPRECATED.items():
+        assert summary.column(old) == summary.column(new)
+    (key, _, verdict), *_ = sweep.runs()
+    file = sweep.run_folder(key) / "verdict.json"
+    counts = msgspec.json.decode(file.read_bytes())
+    for old, new in Verdict.DEPRECATED.items():
+        assert counts.pop(new) == counts[old]
+    file.write_bytes(msgspec.json.encode(counts))
+    assert next(sweep.runs())[2] == verdict
+    file.write_bytes(b"{}")
+    with pytest.raises(InputError, match="lacks the count"):
+        list(sweep.runs())
 
 
 def test_nothing_finished_is_nothing_to_report(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_two_deliveries_that_change_places_in_a_real_log_are_found(real_traces: 
     one["msg"], other["msg"] = other["msg"], one["msg"]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "swapped.parquet")
     found = verdict(tmp_path / "swapped.parquet", "index=idx,message=msg")
-    assert (found.causal_deliveries, found.causal_pairs_late, found.missing) == (1, 1, 0)
+    assert (found.causal_violations, found.causal_pairs_late, found.missing) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
@@ -178,7 +178,7 @@ def test_without_an_index_the_order_in_the_file_counts(tmp_path: Path) -> None:
     found = verdict(
         wrote(tmp_path / "u.csv", [{k: v for k, v in row.items() if k != "n"} for row in rows]), columns
     )
-    assert found.fifo_deliveries == 1
+    assert found.fifo_violations == 1
 
 
 def test_origin_and_seq_may_have_other_names_and_start_at_zero(tmp_path: Path) -> None:

@@ -179,7 +179,9 @@ def audit(
     return Audit(
         judged=judged,
         kept=kept,
-        verdicts=judged.where("error is null").select("run", *COUNTS),
+        verdicts=judged.where("error is null").select(
+            "run", *COUNTS, *(F.col(new).alias(old) for old, new in Verdict.DEPRECATED.items())
+        ),
         violations=judged.select("run", F.inline("findings")),
         tallies=judged.where("error is null").select("run", "tally"),
     )

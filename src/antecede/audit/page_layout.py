@@ -21,12 +21,12 @@ MAX_ROWS = 20
 _MAX_STEPS = 24
 
 _COUNTS = {
-    "causal_deliveries": (
+    "causal_violations": (
         "deliveries before a cause",
         "a process got a message while something that led to it was still missing there",
     ),
     "causal_late_deliveries": ("of which the cause came later", "the two came in the wrong order"),
-    "fifo_deliveries": (
+    "fifo_violations": (
         "of which out of one sender's order",
         "cause and effect were sent by the same process",
     ),
@@ -65,8 +65,8 @@ def headline(verdict: Verdict) -> str:
     )
     if verdict.clean:
         return f"Clean: {much}, each once and after all its causes."
-    if verdict.causal_deliveries:
-        wrong = verdict.causal_deliveries
+    if verdict.causal_violations:
+        wrong = verdict.causal_violations
         return (
             f"Not in causal order: of {much}, {wrong:,} came before {'its' if wrong == 1 else 'their'} cause."
         )

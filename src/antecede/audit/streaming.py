@@ -74,7 +74,7 @@ def clean_verdict(files: list[Path], run: str, members: Members) -> Verdict | No
                 state = _larger(state)
     if state.at[_UNDER_WAY]:
         return None
-    return Verdict.spotless(len(names), int(state.at[_MESSAGES]), int(state.at[_DELIVERIES]))
+    return Verdict.no_faults(len(names), int(state.at[_MESSAGES]), int(state.at[_DELIVERIES]))
 
 
 def _rows(files: list[Path], run: str, group: str, names: list[str]) -> Iterator[tuple[Any, ...] | None]:

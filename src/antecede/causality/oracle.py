@@ -7,8 +7,8 @@ inversion), *never* if it does not come at all (a gap).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -23,29 +23,46 @@ class Verdict:
     processes: int
     messages: int
     deliveries: int
-    causal_deliveries: int
+    causal_violations: int
     causal_late_deliveries: int
     causal_pairs_late: int
     causal_pairs_never: int
-    fifo_deliveries: int
+    fifo_violations: int
     missing: int
     duplicates: int
     orphans: int
     impossible: int
 
     FAULTS: ClassVar[tuple[str, ...]] = (
-        "causal_deliveries",
+        "causal_violations",
         "missing",
         "duplicates",
         "orphans",
         "impossible",
     )
-    """The counts that must be 0; the others say more about them, or how much was judged."""
+    """The counts that must be 0; the others break them down or say how much was judged."""
+
+    DEPRECATED: ClassVar[dict[str, str]] = {
+        "causal_deliveries": "causal_violations",
+        "fifo_deliveries": "fifo_violations",
+    }
+    """Former names of counts. JSON and DataFrames carry them beside the new ones for one release."""
 
     @classmethod
-    def spotless(cls, processes: int, messages: int, deliveries: int) -> Verdict:
-        """On so much, in which nothing is wrong."""
+    def no_faults(cls, processes: int, messages: int, deliveries: int) -> Verdict:
+        """The verdict on a clean execution of this size."""
         return cls(processes, messages, deliveries, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int]) -> Verdict:
+        """A verdict from its counts by name; deprecated names are accepted."""
+        renamed = {new: counts[old] for old, new in cls.DEPRECATED.items() if old in counts} | {**counts}
+        return cls(**{field.name: renamed[field.name] for field in fields(cls)})
+
+    def counts(self) -> dict[str, int]:
+        """Every count by name, for JSON; deprecated names come last."""
+        counts: dict[str, int] = asdict(self)
+        return counts | {old: counts[new] for old, new in self.DEPRECATED.items()}
 
     @property
     def clean(self) -> bool:
@@ -120,11 +137,11 @@ class Judgement:
             processes=len(self.execution.histories),
             messages=len(self.order.messages),
             deliveries=sum(step.kind is Kind.DELIVER for step in given),
-            causal_deliveries=deliveries,
+            causal_violations=deliveries,
             causal_late_deliveries=late_deliveries,
             causal_pairs_late=pairs_late,
             causal_pairs_never=pairs_never,
-            fifo_deliveries=fifo,
+            fifo_violations=fifo,
             missing=sum(
                 (due & ~came).bit_count() for due, came in zip(self._addressed, self._delivered, strict=True)
             ),

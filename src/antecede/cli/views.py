@@ -114,9 +114,9 @@ def run(
 
 
 _AUDIT_ROWS = {
-    "causal_deliveries": "deliveries before a cause",
+    "causal_violations": "deliveries before a cause",
     "causal_late_deliveries": "  of which the cause came later",
-    "fifo_deliveries": "  of which out of one sender's order",
+    "fifo_violations": "  of which out of one sender's order",
     "causal_pairs_late": "pairs with the cause late",
     "causal_pairs_never": "pairs with the cause never delivered",
     "missing": "missing",
@@ -130,7 +130,7 @@ def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None, bad: B
     verdict = outcome.verdict
     if as_json:
         document = {"trace": trace, "clean": verdict.clean, "engine": outcome.engine}
-        document |= msgspec.to_builtins(verdict)
+        document |= verdict.counts()
         document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
         document |= {"bad_rows": bad.rows, "bad": bad.found}
         show.json(document | ({"page": str(page)} if page else {}))

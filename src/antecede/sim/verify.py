@@ -192,7 +192,7 @@ def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> 
         runs=1,
         deliveries=verdict.deliveries,
         largest_group=scenario.peers,
-        violations=verdict.causal_deliveries + verdict.orphans + verdict.impossible,
+        violations=verdict.causal_violations + verdict.orphans + verdict.impossible,
         stuck=metrics.stuck,
         duplicates=verdict.duplicates,
         missing=verdict.missing,
@@ -229,7 +229,7 @@ def _batch(protocol: str, runs: int, seed: int, peers: int | None, first: int, e
 
 def _reason(judgement: Judgement, stuck: int) -> str:
     verdict = judgement.verdict
-    if verdict.causal_deliveries:
+    if verdict.causal_violations:
         return judgement.explain(next(judgement.violations()))
     counts = {"duplicate": verdict.duplicates, "missing": verdict.missing, "stuck": stuck}
     counts |= {"sent by nobody": verdict.orphans, "delivered before they were sent": verdict.impossible}

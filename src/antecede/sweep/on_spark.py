@@ -145,8 +145,8 @@ class Sweep:
         for done, key in enumerate(todo, start=before - len(todo) + 1):
             if key not in errors:
                 # A run in which nothing happened has no rows, so Spark says nothing of it.
-                verdict = verdicts.get(key) or Verdict.spotless(self.scenarios[key].peers, 0, 0)
-                write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict))
+                verdict = verdicts.get(key) or Verdict.no_faults(self.scenarios[key].peers, 0, 0)
+                write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict.counts()))
             progress(done)
         return errors
 
@@ -161,7 +161,7 @@ class Sweep:
             if not self._has(key, _RUN):
                 continue
             folder = self.run_folder(key)
-            verdict = _read(folder / _VERDICT, Verdict) if self._has(key, _VERDICT) else None
+            verdict = _read_verdict(folder / _VERDICT) if self._has(key, _VERDICT) else None
             yield key, _read(folder / _RUN, Run), verdict
 
 
@@ -185,6 +185,15 @@ def _read(file: Path, kind: type[T]) -> T:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{file} is damaged ({error}); delete it and run the sweep again") from error
+
+
+def _read_verdict(file: Path) -> Verdict:
+    """Verdicts written before counts were renamed are read too."""
+    counts = _read(file, dict[str, int])
+    try:
+        return Verdict.from_counts(counts)
+    except KeyError as error:
+        raise InputError(f"{file} lacks the count {error}; delete it and run the sweep again") from error
 
 
 def _task(
@@ -214,7 +223,7 @@ def _check(folder: Path) -> dict[str, str | None]:
     except InputError:
         found = None  # the audit says what is wrong
     if found is not None:
-        write_whole(folder / _VERDICT, msgspec.json.encode(found))
+        write_whole(folder / _VERDICT, msgspec.json.encode(found.counts()))
     return {"key": folder.name, "error": None}
 
 

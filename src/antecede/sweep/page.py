@@ -58,8 +58,9 @@ def settings(summary: pa.Table) -> list[str]:
 
 
 def faults(rows: Sequence[dict[str, Any]]) -> int:
-    """Everything that an audit found wrong."""
-    return sum(row[name] or 0 for row in rows for name in Verdict.FAULTS)
+    """How many faults the audits counted; tables with deprecated column names are read too."""
+    former = {new: old for old, new in Verdict.DEPRECATED.items()}
+    return sum(row[name if name in row else former[name]] or 0 for row in rows for name in Verdict.FAULTS)
 
 
 def lead(summary: pa.Table, failed: int = 0) -> str:

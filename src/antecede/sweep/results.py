@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.audit.core import COUNTS
+from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
@@ -15,7 +16,7 @@ from antecede.sweep.on_spark import Sweep
 RESULTS, SUMMARY = "results.parquet", "summary.parquet"
 
 _METRICS = Metrics.__struct_fields__
-_VERDICT = tuple(name for name in COUNTS if name not in (*_METRICS, "processes"))
+_VERDICT = tuple(name for name in (*COUNTS, *Verdict.DEPRECATED) if name not in (*_METRICS, "processes"))
 _FIELDS = Scenario.__struct_fields__
 
 
@@ -26,9 +27,10 @@ def write_results(sweep: Sweep) -> pa.Table:
         | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
         | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent", "probes")}
         | {"measured": _as_json(run.metrics.measured)}
-        | {name: getattr(verdict, name, None) for name in _VERDICT}
-        | {"audited": getattr(verdict, "deliveries", None)}
+        | {name: counts.get(name) for name in _VERDICT}
+        | {"audited": counts.get("deliveries")}
         for key, run, verdict in sweep.runs()
+        for counts in [verdict.counts() if verdict else {}]
     ]
     if not rows:
         raise InputError(f"{sweep.folder} has no finished run to report")
