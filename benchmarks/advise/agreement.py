@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from antecede.advise import Advice, Request
 from antecede.advise.run import advise_path
-from antecede.advise.trial import on_schedule
+from antecede.advise.trial import trial_scenario
 from antecede.sim import engines
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
@@ -59,7 +59,7 @@ def agreement(name: str, given: Scenario, asked: Request) -> Iterator[Row]:
                 sends[row["process"]].append(row["time"])
     for cost in advice.costs:
         names, layout = _arranged(cost.protocol, given, advice)
-        again = on_schedule(
+        again = trial_scenario(
             cost.protocol,
             [sends[peer] for peer in names],
             given.delay,

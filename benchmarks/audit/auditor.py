@@ -40,11 +40,11 @@ def here(trace: Path) -> dict[str, Any]:
 
 
 def in_one_pass(trace: Path) -> dict[str, Any]:
-    from antecede.audit.streaming import clean_verdict
-    from antecede.trace.reader import metas, trace_files
+    from antecede.audit.streaming import verdict_if_clean
+    from antecede.trace.reader import read_metas, trace_files
 
-    (meta,) = metas(trace)
-    found = clean_verdict(trace_files(trace), meta.run, meta.groups)
+    (meta,) = read_metas(trace)
+    found = verdict_if_clean(trace_files(trace), meta.run, meta.groups)
     if found is None:
         raise SystemExit(f"{trace} cannot be judged in one pass")
     return asdict(found)
@@ -53,9 +53,9 @@ def in_one_pass(trace: Path) -> dict[str, Any]:
 def plainly(trace: Path) -> dict[str, Any]:
     from plain import check, read_rows
 
-    from antecede.trace.reader import metas, trace_files
+    from antecede.trace.reader import read_metas, trace_files
 
-    (meta,) = metas(trace)
+    (meta,) = read_metas(trace)
     (names,) = meta.groups.values()
     rows = read_rows(trace_files(trace), names, PLAIN_ROWS)
     gc.disable()

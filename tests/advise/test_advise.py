@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antecede.advise import Advice, Request, advise_dependencies, advise_run
-from antecede.advise.core import ADVISED, FROM_PASTS
-from antecede.advise.figures import Cost
+from antecede.advise.core import ADVISED_PROTOCOLS, FROM_PASTS
 from antecede.advise.recommend import recommend, split
-from antecede.advise.trial import attempt, on_schedule
-from antecede.audit.core import members_of
+from antecede.advise.results import Cost
+from antecede.advise.trial import run_trial, trial_scenario
+from antecede.audit.core import members_by_run
 from antecede.errors import InputError
 from antecede.sim import engines
 from antecede.sim.network import Quantiles, parse_delay
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.trace.dependencies import dependencies
-from antecede.trace.reader import metas, read_batches, trace_files
+from antecede.trace.reader import read_batches, read_metas, trace_files
 
 MILLISECOND = 1_000_000
 
@@ -33,7 +33,7 @@ def logged(given: Scenario, receives: bool = True) -> tuple[str, pa.Table, dict[
         simulate_to(folder, given, receives=receives)
         tables = [table for file in trace_files(Path(folder)) for table in read_batches(file)]
         run = given.key()
-        members = dict(members_of(metas(Path(folder)))[run])
+        members = dict(members_by_run(read_metas(Path(folder)))[run])
     return run, pa.concat_tables(tables, promote_options="default"), members
 
 
@@ -79,7 +79,7 @@ def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliv
     assert advice.delay_mean_ns == pytest.approx(50.5 * MILLISECOND, rel=0.03)
     assert not advice.assumptions
     found = by_protocol(advice)
-    assert list(found) == list(ADVISED)
+    assert list(found) == list(ADVISED_PROTOCOLS)
     for protocol in ("flooding", "vcube", "vcube-agg", "pc"):
         measured = engines.simulate(
             scenario(protocol=protocol, peers=12, seconds=8, workload="poisson", seed=5)
@@ -190,8 +190,8 @@ def test_causes_that_a_log_names_are_enough() -> None:
 
 
 def test_given_sends_are_sent_when_they_say() -> None:
-    again = on_schedule("mbcp", [[0, 5 * MILLISECOND], [], [MILLISECOND]], "quantiles:2ms,2ms", 7)
-    trial = attempt(again)
+    again = trial_scenario("mbcp", [[0, 5 * MILLISECOND], [], [MILLISECOND]], "quantiles:2ms,2ms", 7)
+    trial = run_trial(again)
     assert trial.copies == 2
     assert trial.payload_bytes == 14
     assert trial.extra_delay == 0

@@ -17,7 +17,7 @@ from test_browser import COLOUR, brightness, browser, size
 from antecede.audit.diagram import diagram
 from antecede.audit.excerpt import Excerpt, excerpt, near
 from antecede.audit.page import audit_to_page
-from antecede.audit.page_layout import Audited, audit_page, headline
+from antecede.audit.page_layout import AuditPageData, audit_page, headline
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
@@ -153,7 +153,7 @@ TALLY = Tally(
 
 def test_counts_by_process_by_origin_and_over_time() -> None:
     verdict = Verdict(3, 9, 18, 2, 2, 2, 0, 0, 0, 0, 0, 0)
-    html = audit_page(Audited("t", verdict, [], {}, tally=TALLY))
+    html = audit_page(AuditPageData("t", verdict, [], {}, tally=TALLY))
     assert "<td>&lt;p0&gt;</td><td>50</td>" in html
     assert "and 30 more" in html
     (chart,) = [ET.fromstring(each) for each in SVG.findall(html)]  # noqa: S314
@@ -169,7 +169,9 @@ def test_a_browser_shows_the_fault_and_the_way_to_it(
     one = shown(rows, f"n{hops}", "n0:1")
     verdict = Verdict(hops + 1, hops, hops + late, 1, int(late), 1, 0, 0, 0, 0, 0, 0)
     page = tmp_path / "page.html"
-    page.write_text(audit_page(Audited("t", verdict, [one.finding], {0: one}, tally=TALLY)), encoding="utf-8")
+    page.write_text(
+        audit_page(AuditPageData("t", verdict, [one.finding], {0: one}, tally=TALLY)), encoding="utf-8"
+    )
     for scheme in ("light", "dark"):
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})

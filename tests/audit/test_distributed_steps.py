@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.audit import distributed_steps as parcels
-from antecede.audit.distributed_steps import CODED, PARCEL, Plan
-from antecede.audit.encoding import Coded, coded
-from antecede.audit.passes import COUNTED, SEND, Root, settle
+from antecede.audit.distributed_steps import CHUNK, CODED, BlockPlan
+from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.passes import COUNTED, SEND, Root, find_violations
 from random_executions import any_execution, as_rows
 
 Work = Callable[[Any], Iterator[pa.RecordBatch]]
 
 
-def plan_of(source: random.Random, log: Coded) -> Plan:
-    return Plan(
+def plan_of(source: random.Random, log: EncodedRun) -> BlockPlan:
+    return BlockPlan(
         run="r",
         first=log.streams.first,
         origin=log.streams.origin,
@@ -36,7 +36,7 @@ def plan_of(source: random.Random, log: Coded) -> Plan:
     )
 
 
-def rows_of(source: random.Random, log: Coded) -> list[pa.RecordBatch]:
+def rows_of(source: random.Random, log: EncodedRun) -> list[pa.RecordBatch]:
     """The log's rows in numbers, in any order, in batches."""
     rows = log.rows
     sends = rows.kind == SEND
@@ -56,21 +56,21 @@ def rows_of(source: random.Random, log: Coded) -> list[pa.RecordBatch]:
     return batches
 
 
-def on_blocks(plan: Plan, work: Work, *given: pa.Table) -> pa.Table:
+def on_blocks(plan: BlockPlan, work: Work, *given: pa.Table) -> pa.Table:
     """What Spark does: every block's parcels in order, a block after the other, one that says hello first."""
     every = pa.concat_tables(given)
     found = []
     for block in range(plan.blocks):
-        hello = pa.table([[block], [parcels.HELLO], [0], [0], [0], [b""]], schema=PARCEL)
+        hello = pa.table([[block], [parcels.HELLO], [0], [0], [0], [b""]], schema=CHUNK)
         mine = every.filter(pc.equal(every.column("block"), block))
         mine = pa.concat_tables([hello, mine]).sort_by([("part", "ascending"), ("number", "ascending")])
         found += list(work(mine.to_batches(max_chunksize=5)))
-    return pa.Table.from_batches(found, schema=PARCEL)
+    return pa.Table.from_batches(found, schema=CHUNK)
 
 
-def to_every_block(plan: Plan, table: pa.Table) -> pa.Table:
+def to_every_block(plan: BlockPlan, table: pa.Table) -> pa.Table:
     copies = [np.full(len(table), block, np.int32) for block in range(plan.blocks)]
-    return pa.concat_tables([table.set_column(0, PARCEL.field("block"), pa.array(copy)) for copy in copies])
+    return pa.concat_tables([table.set_column(0, CHUNK.field("block"), pa.array(copy)) for copy in copies])
 
 
 def part(table: pa.Table, *which: int) -> pa.Table:
@@ -78,16 +78,16 @@ def part(table: pa.Table, *which: int) -> pa.Table:
 
 
 def judged(
-    plan: Plan, batches: list[pa.RecordBatch], most: int
+    plan: BlockPlan, batches: list[pa.RecordBatch], most: int
 ) -> tuple[np.ndarray, list[Root], int, list[Any]]:
     """All jobs in turn."""
-    rows = pa.Table.from_batches(list(parcels.pack(plan)(batches)), schema=PARCEL)
+    rows = pa.Table.from_batches(list(parcels.pack(plan)(batches)), schema=CHUNK)
     gathered = on_blocks(plan, parcels.gather_block(plan), rows)
-    barred = PARCEL.empty_table()
+    barred = CHUNK.empty_table()
     impossible = 0
     for _ in range(2):
         had = part(gathered, parcels.VECTOR)
-        closed = pa.Table.from_batches(list(parcels.close_all(plan)(had.to_batches())), schema=PARCEL)
+        closed = pa.Table.from_batches(list(parcels.close_all(plan)(had.to_batches())), schema=CHUNK)
         pasts = to_every_block(plan, pa.concat_tables([had, part(closed, parcels.CLOSED)]))
         if impossible or not sum(part(closed, parcels.CYCLIC).column("number").to_pylist()):
             break
@@ -109,11 +109,11 @@ def judged(
 @given(st.integers(0, 1 << 60))
 def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
     source = random.Random(seed)
-    log = coded(*as_rows(source, any_execution(source)))
+    log = encode_run(*as_rows(source, any_execution(source)))
     if not len(log.rows.kind):
         return
     vectors = np.zeros((log.streams.messages, len(log.streams.origin)), np.int32)
-    whole = settle(log.rows, log.streams, vectors, 1_000)
+    whole = find_violations(log.rows, log.streams, vectors, 1_000)
     plan = plan_of(source, log)
     counts, roots, impossible, known = judged(plan, rows_of(source, log), 1_000)
     assert (counts == whole.state.counts).all()
@@ -125,10 +125,10 @@ def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
         for number, root in enumerate(roots)
         for row in np.flatnonzero(log.rows.message == root.cause)
     ]
-    named = [dict(zip(PARCEL.names, each, strict=True)) for each in having]
-    told = pa.Table.from_pylist(named, schema=PARCEL)
+    named = [dict(zip(CHUNK.names, each, strict=True)) for each in having]
+    told = pa.Table.from_pylist(named, schema=CHUNK)
     batches = pa.concat_tables([told, *known]).to_batches()
-    for row in pa.Table.from_batches(list(parcels.paths(plan, roots)(batches)), schema=PARCEL).to_pylist():
+    for row in pa.Table.from_batches(list(parcels.paths(plan, roots)(batches)), schema=CHUNK).to_pylist():
         path = np.frombuffer(row["payload"], np.int64)
         root = roots[row["number"]]
         shortest = whole.paths[whole.roots.index(root)]
@@ -137,10 +137,10 @@ def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
 
 def test_two_events_with_one_index_are_told_with_their_process() -> None:
     source = random.Random(1)
-    log = coded(*as_rows(source, any_execution(source)))
+    log = encode_run(*as_rows(source, any_execution(source)))
     plan = plan_of(source, log)
     batches = rows_of(source, log)
-    rows = pa.Table.from_batches(list(parcels.pack(plan)([*batches, batches[0].slice(0, 1)])), schema=PARCEL)
+    rows = pa.Table.from_batches(list(parcels.pack(plan)([*batches, batches[0].slice(0, 1)])), schema=CHUNK)
     found = part(on_blocks(plan, parcels.gather_block(plan), rows), parcels.ERROR).to_pylist()
     (told,) = [(row["number"], row["index"]) for row in found]
     assert told == (batches[0].column("rank")[0].as_py(), batches[0].column("index")[0].as_py())

@@ -14,7 +14,7 @@ from antecede.audit import passes as causality
 from antecede.audit.core import judge_run
 from antecede.causality import Execution, Kind, MessageId, Step, judge
 from antecede.causality.transitive_closure import number_type
-from antecede.trace.executions import execution
+from antecede.trace.execution_from_rows import execution
 from random_executions import any_execution, as_rows
 
 

@@ -17,8 +17,8 @@ from antecede.audit.core import MAX_VIOLATIONS, Finding, judge_run
 from antecede.causality import Judgement, judge
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.executions import Members, execution
-from antecede.trace.reader import metas
+from antecede.trace.execution_from_rows import Members, execution
+from antecede.trace.reader import read_metas
 from antecede.trace.schema import Meta
 from planted import spoil
 
@@ -66,7 +66,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def read(trace: Path) -> Run:
     parts = (pq.read_table(part) for part in sorted(trace.glob("*.parquet")))
-    (meta,) = metas(trace)
+    (meta,) = read_metas(trace)
     return Run(pa.concat_tables(parts), meta.groups)
 
 

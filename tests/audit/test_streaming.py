@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.audit.core import judge_run, members_of
+from antecede.audit.core import judge_run, members_by_run
 from antecede.audit.run import audit_path
-from antecede.audit.streaming import clean_verdict
+from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.reader import metas, read_batches, trace_files
+from antecede.trace.reader import read_batches, read_metas, trace_files
 from antecede.trace.schema import SCHEMA
 from antecede.trace.writer import write_parts
 
@@ -30,7 +30,7 @@ def simulated(folder: Path, **fields: Any) -> tuple[Rows, str, dict[str, list[st
     made = scenario(**{"protocol": "timestamp", "peers": 5, "seconds": 0.3, **fields})
     simulate_to(folder, made)
     rows = [row for file in trace_files(folder) for table in read_batches(file) for row in table.to_pylist()]
-    return rows, made.key(), dict(members_of(metas(folder))[made.key()])
+    return rows, made.key(), dict(members_by_run(read_metas(folder))[made.key()])
 
 
 def both(folder: Path, rows: Rows, run: str, members: dict[str, list[str]]) -> tuple[Verdict | None, Verdict]:
@@ -38,7 +38,7 @@ def both(folder: Path, rows: Rows, run: str, members: dict[str, list[str]]) -> t
     columns = [name for name in SCHEMA.names if name not in ("deps", "destinations")]
     table = pa.Table.from_pylist(rows, schema=pa.schema([SCHEMA.field(name) for name in columns]))
     write_parts(folder, [table], part_rows=100)
-    return clean_verdict(trace_files(folder), run, members), judge_run(run, table, members).verdict
+    return verdict_if_clean(trace_files(folder), run, members), judge_run(run, table, members).verdict
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -97,14 +97,14 @@ def test_more_under_way_than_there_was_room_for(tmp_path: Path) -> None:
 def test_what_it_leaves_to_others(tmp_path: Path) -> None:
     rows, run, members = simulated(tmp_path / "made")
     files = trace_files(tmp_path / "made")
-    assert clean_verdict(files, run, members) is not None
-    assert clean_verdict(files, "another run", members) is None
-    assert clean_verdict(files, run, {"all": members["all"][:-1]}) is None
-    assert clean_verdict(files, run, {**members, "more": ["p0"]}) is None
+    assert verdict_if_clean(files, run, members) is not None
+    assert verdict_if_clean(files, "another run", members) is None
+    assert verdict_if_clean(files, run, {"all": members["all"][:-1]}) is None
+    assert verdict_if_clean(files, run, {**members, "more": ["p0"]}) is None
     folder = tmp_path / "addressed"
     folder.mkdir()
     write_parts(folder, [pa.Table.from_pylist(rows, schema=SCHEMA)])
-    assert clean_verdict(trace_files(folder), run, members) is None
+    assert verdict_if_clean(trace_files(folder), run, members) is None
 
 
 def test_a_large_clean_trace_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,4 +129,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     data[40:400] = bytes(360)
     file.write_bytes(data)
     with pytest.raises(InputError, match=r"part-00000\.parquet"):
-        clean_verdict([file], run, members)
+        verdict_if_clean([file], run, members)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from antecede.errors import InputError
-from antecede.trace.foreign.shiviz import FORMS, compiled
+from antecede.trace.foreign.shiviz import LOG_FORMATS, compile_pattern
 
 pytest.importorskip("pyspark")
 from antecede.causal_order.on_spark import whole_groups
@@ -246,7 +246,9 @@ def test_real_graphs_come_out_in_causal_order(spark: SparkSession, real_traces: 
 
 def test_a_real_log_comes_out_as_its_clocks_say(spark: SparkSession, real_traces: Path) -> None:
     text = (real_traces / "shiviz_chord.log").read_text()
-    rows = [(match["host"], match["clock"]) for match in compiled(FORMS["GoVector"]).finditer(text)]
+    rows = [
+        (match["host"], match["clock"]) for match in compile_pattern(LOG_FORMATS["GoVector"]).finditer(text)
+    ]
     found = causal_order(
         in_parts(spark, rows, "host string, clock string", 3), origin="host", clock="clock"
     ).collect()

@@ -18,7 +18,7 @@ from antecede.causal_order.batch import order_table
 from antecede.causal_order.dependency_edges import Columns, Form
 from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, Rules
 from antecede.causal_order.streaming import advance
-from antecede.trace.foreign.shiviz import FORMS, compiled, in_time
+from antecede.trace.foreign.shiviz import LOG_FORMATS, compile_pattern, find_with_deadline
 from ordering import Memory
 
 GRAPHS = ("antidote_git", "clownschool", "git_makefile_A2", "postgres_25x400")
@@ -141,7 +141,7 @@ def log(folder: Path, name: str) -> list[Event]:
     text = (folder / f"shiviz_{name}.log").read_text()
     return [
         Event(match["host"], json.loads(match["clock"]))
-        for match in in_time(compiled(FORMS[LOGS[name]]), text)
+        for match in find_with_deadline(compile_pattern(LOG_FORMATS[LOGS[name]]), text)
     ]
 
 

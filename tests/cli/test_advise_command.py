@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from antecede.advise.core import ADVISED
+from antecede.advise.core import ADVISED_PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 
@@ -38,7 +38,7 @@ def test_a_table_and_a_sentence(trace: Path) -> None:
     done = antecede("advise", str(trace))
     assert done.returncode == 0, done.stderr
     assert not done.stderr
-    for protocol in ADVISED:
+    for protocol in ADVISED_PROTOCOLS:
         assert f"\n{protocol} " in done.stdout
     assert "simulated on the log's sends, all messages" in done.stdout
     assert "of those that deliver within 10%" in done.stdout

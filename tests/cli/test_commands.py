@@ -21,7 +21,7 @@ from antecede.causality import CausalOrder
 from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.executions import execution
+from antecede.trace.execution_from_rows import execution
 from antecede.trace.explain import RunEvents
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
@@ -354,8 +354,8 @@ def test_alone_it_shows_its_help() -> None:
 
 def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
     script = (
-        "import sys, antecede.audit.core as judge; judge.settle = None; sys.argv = ['antecede', 'audit', "
-        f"{str(trace)!r}]; from antecede.cli.main import main; main()"
+        "import sys, antecede.audit.core as judge; judge.find_violations = None; "
+        f"sys.argv = ['antecede', 'audit', {str(trace)!r}]; from antecede.cli.main import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 2

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.audit.encoding import coded
-from antecede.audit.passes import find_pasts, sends_of
+from antecede.audit.encoding import encode_run
+from antecede.audit.passes import compute_pasts, create_sends
 from antecede.causality import CausalOrder
 from antecede.causality.transitive_reduction import (
     Links,
@@ -29,10 +29,10 @@ from antecede.causality.transitive_reduction import (
 )
 from antecede.causality.width import largest_antichain
 from antecede.errors import InputError
-from antecede.graph.core import Busy, Graph, edges, figures, graph_of_dependencies, graph_of_run
+from antecede.graph.core import Graph, MessageFanOut, edges, figures, graph_of_dependencies, graph_of_run
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import Dependencies, dependencies, dependency_file, read_dependencies
-from antecede.trace.executions import execution
+from antecede.trace.execution_from_rows import execution
 from random_executions import any_execution, as_rows
 
 Edges = set[tuple[str, str]]
@@ -114,9 +114,9 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
     """As tasks would do it, with the vectors that an audit has."""
     source = random.Random(seed)
     table, members = as_rows(source, any_execution(source))
-    log = coded(table, members)
+    log = encode_run(table, members)
     vectors = np.zeros((log.streams.messages, len(log.streams.origin)), np.int32)
-    find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
+    compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
     previous = np.full(log.streams.messages, -1)
     for place in range(len(log.names)):
         mine = slice(log.rows.start[place], log.rows.start[place + 1])
@@ -196,7 +196,7 @@ def test_figures_of_a_small_graph() -> None:
     assert (shown.dependencies, shown.dependencies_mean, shown.dependencies_most) == (3, 0.6, 2)
     assert shown.dependencies_histogram == {0: 3, 1: 1, 2: 1}
     assert (shown.depth, shown.frontier, shown.antichain) == (3, 3, 3)
-    assert shown.busiest == [Busy("a", 1), Busy("b", 1), Busy("c", 1)]
+    assert shown.busiest == [MessageFanOut("a", 1), MessageFanOut("b", 1), MessageFanOut("c", 1)]
     assert figures(graph_of_dependencies(given), exact_width=5).antichain is None
 
 

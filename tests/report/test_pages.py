@@ -18,7 +18,7 @@ from antecede.report.spacetime import excerpt, spacetime
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.sweep.page import example_events
-from antecede.trace.executions import execution
+from antecede.trace.execution_from_rows import execution
 from antecede.trace.explain import RunEvents, Wait
 
 

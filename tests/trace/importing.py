@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from antecede.trace.foreign.imports import import_path
-from antecede.trace.foreign.table import TABLE, About, read_about
+from antecede.trace.foreign.dependency_writer import TABLE, DependencyTableInfo, read_table_info
+from antecede.trace.foreign.import_formats import import_path
 
 
-def imported(form: str, path: Path, **options: Any) -> tuple[About, list[dict[str, Any]]]:
+def imported(form: str, path: Path, **options: Any) -> tuple[DependencyTableInfo, list[dict[str, Any]]]:
     """What an import says and leaves; whatever it is, parents come first."""
     folder = path.parent / f"{path.name}.imported"
     about = import_path(form, path, folder, **options)
-    assert read_about(folder) == about
+    assert read_table_info(folder) == about
     rows = pq.read_table(folder / TABLE).to_pylist()
     seen: set[str] = set()
     for row in rows:

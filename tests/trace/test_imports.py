@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from importing import imported, wrote
 
 from antecede.errors import InputError
-from antecede.trace.foreign.imports import import_path
-from antecede.trace.foreign.table import ABOUT, TABLE, DependencyWriter
+from antecede.trace.foreign.dependency_writer import ABOUT, TABLE, DependencyWriter
+from antecede.trace.foreign.import_formats import import_path
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from antecede.causality import CausalOrder
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.executions import execution
-from antecede.trace.foreign.imports import import_path
-from antecede.trace.foreign.shiviz import compiled, in_time
-from antecede.trace.foreign.shiviz_log import REGEX, export_shiviz
+from antecede.trace.execution_from_rows import execution
+from antecede.trace.foreign.import_formats import import_path
+from antecede.trace.foreign.shiviz import compile_pattern, find_with_deadline
+from antecede.trace.foreign.shiviz_export import REGEX, export_shiviz
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ TWO_LINES = 'a {"a": 1}\nx\nb {"b": 1, "a": 1}\ny\n'
 
 def test_a_regular_expression_does_not_look_for_ever() -> None:
     before = signal.getsignal(signal.SIGALRM)
-    evil = compiled(r"(?<host>(a+)+)b (?<clock>{.*})")
+    evil = compile_pattern(r"(?<host>(a+)+)b (?<clock>{.*})")
     with pytest.raises(InputError, match=r"more than 0\.2 s to find an event from line 2 on"):
-        for _ in in_time(evil, 'x\nab {"a": 1}\n\n' + "a" * 40 + "!", 0.2):
+        for _ in find_with_deadline(evil, 'x\nab {"a": 1}\n\n' + "a" * 40 + "!", 0.2):
             pass
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

@@ -17,7 +17,7 @@ from antecede.audit.core import judge_files, judge_run, total
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.reader import check_files, metas, read_batches, trace_files
+from antecede.trace.reader import check_files, read_batches, read_metas, trace_files
 from antecede.trace.schema import REQUIRED, Meta
 from antecede.trace.writer import TraceWriter
 
@@ -50,7 +50,7 @@ def test_parts_roll_and_read_back_in_order(tmp_path: Path) -> None:
     assert [file.name for file in parts] == [f"part-0000{n}.parquet" for n in range(3)]
     assert [pq.read_metadata(part).num_rows for part in parts] == [25, 25, 14]
     assert [row["index"] for row in rows_of(tmp_path / "t")] == list(range(64))
-    assert metas(tmp_path / "t") == [meta]
+    assert read_metas(tmp_path / "t") == [meta]
 
 
 def test_a_trace_can_be_read_while_it_grows(tmp_path: Path) -> None:

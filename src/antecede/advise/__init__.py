@@ -8,6 +8,6 @@
 """
 
 from antecede.advise.core import Request, advise_dependencies, advise_run
-from antecede.advise.figures import Advice, Cost
+from antecede.advise.results import Advice, Cost
 
 __all__ = ["Advice", "Cost", "Request", "advise_dependencies", "advise_run"]

@@ -18,23 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.advise.figures import Advice, Cost, Split
-from antecede.advise.pasts import Pasts, one_group, pasts_of_dependencies, pasts_of_run, stated
+from antecede.advise.pasts import Pasts, pasts_of_dependencies, pasts_of_run, single_group_rows, stated
 from antecede.advise.recommend import SLACK, recommend, split
-from antecede.advise.schedule import Schedule, assumed, logged, mean_of
-from antecede.advise.trial import Trial, attempt, on_schedule
+from antecede.advise.results import Advice, Cost, FreescaleRoles
+from antecede.advise.schedule import WorkloadSchedule, assumed, logged, mean_delay
+from antecede.advise.trial import TrialResult, run_trial, trial_scenario
 from antecede.errors import InputError
 from antecede.sim.kernels.flat.log_sizes import control_sizes
 from antecede.sim.kernels.flat.recurrence import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
 from antecede.sim.network import parse_delay
 from antecede.trace.dependencies import Dependencies
-from antecede.trace.executions import Members
+from antecede.trace.execution_from_rows import Members
 from antecede.units import show
 
 Progress = Callable[[str, int, int], None]
 
 FROM_PASTS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
-ADVISED = (*FROM_PASTS, "freescale", "flooding", "vcube", "vcube-agg", "pc")
+ADVISED_PROTOCOLS = (*FROM_PASTS, "freescale", "flooding", "vcube", "vcube-agg", "pc")
 _LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": "mbcp"}
 """Whose stamps grow as theirs do in the course of a log; the others carry an identity and no more."""
 DELIVERIES = 40_000
@@ -49,7 +49,7 @@ _ENOUGH_DELIVERIES = 1_000
 """To tell whether the log's deliveries are late: the mean of fewer is a matter of luck."""
 
 
-class Known(NamedTuple):
+class CostInputs(NamedTuple):
     """What the figures of a protocol are made of."""
 
     sizes: dict[str, np.ndarray]
@@ -58,14 +58,14 @@ class Known(NamedTuple):
     """The same with nothing named: a message's identity."""
     first: np.ndarray
     """The messages that were simulated, in the order of sending."""
-    trials: dict[str, Trial]
+    trials: dict[str, TrialResult]
     timed: bool
 
 
 class Request(msgspec.Struct, frozen=True):
     """What is asked for."""
 
-    protocols: tuple[str, ...] = ADVISED
+    protocols: tuple[str, ...] = ADVISED_PROTOCOLS
     internal: tuple[str, ...] | None = None
     """The peers behind freescale's super peer; by default chosen from the traffic."""
     delay: str | None = None
@@ -76,9 +76,9 @@ class Request(msgspec.Struct, frozen=True):
     """How much later than the quickest the recommended protocol may deliver, as a share."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.protocols if name not in ADVISED]
+        unknown = [name for name in self.protocols if name not in ADVISED_PROTOCOLS]
         if unknown:
-            raise InputError(f"no advice on '{unknown[0]}'; there is on {', '.join(ADVISED)}")
+            raise InputError(f"no advice on '{unknown[0]}'; there is on {', '.join(ADVISED_PROTOCOLS)}")
         if not self.protocols:
             raise InputError("no protocol is named")
         if self.delay is not None:
@@ -89,7 +89,7 @@ def advise_run(
     run: str, rows: pa.Table, members: Members, asked: Request, progress: Progress = lambda *_: None
 ) -> Advice:
     """Advice on the rows of one run, in whatever order they come."""
-    plain, everyone = one_group(run, rows, members)
+    plain, everyone = single_group_rows(run, rows, members)
     if not pc.any(pc.equal(plain.column("kind"), "deliver")).as_py():
         return advise_dependencies(stated(run, plain), asked, progress)
     with pasts_of_run(run, plain, everyone) as (pasts, log):
@@ -111,7 +111,7 @@ def _refuse_nothing(run: str, pasts: Pasts) -> None:
         raise InputError(f"run {run}: there is only {pasts.names[0]}; a group has two members or more")
 
 
-def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress: Progress) -> Advice:
+def _advise(run: str, pasts: Pasts, schedule: WorkloadSchedule, asked: Request, progress: Progress) -> Advice:
     peers, messages = len(pasts.names), len(pasts.senders)
     sizes = {name: _sizes(pasts, code, schedule.payload) for name, code in FROM_PASTS.items()}
     parts = None
@@ -128,7 +128,7 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
     wanted = list(asked.protocols)
     if not schedule.timed:
         wanted = list(dict.fromkeys(wanted + [_LIKE[name] for name in wanted if name in _LIKE]))
-    trials: dict[str, Trial] = {}
+    trials: dict[str, TrialResult] = {}
     for number, protocol in enumerate(wanted if len(first) else ()):
 
         def told(share: float, number: int = number) -> None:
@@ -136,8 +136,10 @@ def _advise(run: str, pasts: Pasts, schedule: Schedule, asked: Request, progress
 
         told(0.0)
         trials[protocol] = _try(protocol, pasts, schedule, first, parts, told)
-    direct = mean_of(parse_delay(schedule.delay))
-    known = Known(sizes, _sizes(pasts, MBCP, schedule.payload, named=False), first, trials, schedule.timed)
+    direct = mean_delay(parse_delay(schedule.delay))
+    known = CostInputs(
+        sizes, _sizes(pasts, MBCP, schedule.payload, named=False), first, trials, schedule.timed
+    )
     costs = []
     elsewhen = False
     for protocol in asked.protocols:
@@ -191,11 +193,11 @@ def _sizes(pasts: Pasts, protocol: int, payload: int, named: bool = True) -> np.
 def _try(
     protocol: str,
     pasts: Pasts,
-    schedule: Schedule,
+    schedule: WorkloadSchedule,
     first: np.ndarray,
-    parts: Split | None,
+    parts: FreescaleRoles | None,
     progress: Callable[[float], None],
-) -> Trial:
+) -> TrialResult:
     """Simulate the `first` messages; in freescale members stand in the order of their roles."""
     order: Sequence[int] = range(len(pasts.names))
     layout: dict[str, Any] | None = None
@@ -207,10 +209,10 @@ def _try(
     for message in first:
         sends[pasts.senders[message]].append(int(schedule.times[message]))
     arranged = [sends[peer] for peer in order]
-    return attempt(on_schedule(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
+    return run_trial(trial_scenario(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
 
 
-def _differs(schedule: Schedule, direct: float, trial: Trial) -> bool:
+def _differs(schedule: WorkloadSchedule, direct: float, trial: TrialResult) -> bool:
     """Whether the log's deliveries were not those of a protocol that sends to everyone directly."""
     logged, simulated = schedule.delivered_after, direct + trial.extra_delay
     if logged is None or trial.deliveries < _ENOUGH_DELIVERIES:
@@ -218,7 +220,7 @@ def _differs(schedule: Schedule, direct: float, trial: Trial) -> bool:
     return abs(logged - simulated) > _SAME_DELAY * simulated
 
 
-def _over_all(protocol: str, known: Known) -> tuple[float, float]:
+def _over_all(protocol: str, known: CostInputs) -> tuple[float, float]:
     """Control bytes, mean and p99: simulated for the first messages, as they would be over the whole log.
 
     What a message carries in any case grows as its identity does. What it names grows as it does in the flat
@@ -246,7 +248,7 @@ def _p99(sizes: np.ndarray) -> float:
     return float(np.quantile(sizes, 0.99, method="higher"))
 
 
-def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: Trial | None) -> Cost:
+def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: TrialResult | None) -> Cost:
     mean = float(sizes.mean())
     return Cost(
         protocol=protocol,
@@ -261,7 +263,7 @@ def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial:
     )
 
 
-def _simulated(protocol: str, trial: Trial, control: tuple[float, float]) -> Cost:
+def _simulated(protocol: str, trial: TrialResult, control: tuple[float, float]) -> Cost:
     """What a trial showed; of all links as much more or less as of a message's own packet."""
     mean, most = control
     link = trial.link_bytes * mean / float(trial.control.mean())

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.advise import Advice, Cost, Request, advise_run
-from antecede.audit.core import members_of
+from antecede.audit.core import members_by_run
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, refuse_newer
+from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, check_schema_version
 
 _DONE = pa.schema([("run", pa.string()), ("error", pa.string()), ("advice", pa.string())])
 _LISTS = ("destinations", "deps")
@@ -91,8 +91,8 @@ def _one(asked: Request) -> Callable[[pa.Table, pa.Table], pa.Table]:
         told: dict[str, str] = {"run": run}
         try:
             for meta in about:
-                refuse_newer(meta, f"the meta.json of run {run}")
-            advice = advise_run(run, _with_lists(rows), members_of(about).get(run, {}), asked)
+                check_schema_version(meta, f"the meta.json of run {run}")
+            advice = advise_run(run, _with_lists(rows), members_by_run(about).get(run, {}), asked)
             told["advice"] = msgspec.json.encode(advice).decode()
         except InputError as error:
             told["error"] = str(error)

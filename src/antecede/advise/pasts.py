@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.core import room_for_pasts
-from antecede.audit.encoding import Coded, coded
-from antecede.audit.passes import DELIVER, SEND, find_pasts, sends_of
+from antecede.audit.core import allocate_pasts
+from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.passes import DELIVER, SEND, compute_pasts, create_sends
 from antecede.causality.transitive_reduction import immediate, past_sizes
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.dependencies import Dependencies, dependencies
-from antecede.trace.executions import Members, destinations
+from antecede.trace.execution_from_rows import Members, destinations
 
 
 class Pasts(NamedTuple):
@@ -42,7 +42,7 @@ class Pasts(NamedTuple):
     """Messages that a table has beside their own sender's previous one, not after it."""
 
 
-def one_group(run: str, rows: pa.Table, members: Members) -> tuple[pa.Table, list[str]]:
+def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Table, list[str]]:
     """The rows of a run in which everybody gets everything, and who that is; no other run can be advised."""
     groups = sorted(str(name) for name in rows.column("group").unique().to_pylist())
     if len(groups) > 1:
@@ -83,18 +83,18 @@ def stated(run: str, rows: pa.Table) -> Dependencies:
 
 
 @contextmanager
-def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tuple[Pasts, Coded]]:
-    """Those of the rows of one run (as `one_group` gives them), and the run in numbers."""
+def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tuple[Pasts, EncodedRun]]:
+    """Those of the rows of one run (as `single_group_rows` gives them), and the run in numbers."""
     log = _coded(run, rows, {"": everyone})
     first = log.streams.first
-    with room_for_pasts(run, first) as vectors:
-        find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
+    with allocate_pasts(run, first) as vectors:
+        compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
         yield _pasts(log.names, first, log.streams.origin.astype(np.int64), vectors), log
 
 
-def _coded(run: str, rows: pa.Table, members: Members) -> Coded:
+def _coded(run: str, rows: pa.Table, members: Members) -> EncodedRun:
     try:
-        return coded(rows, members)
+        return encode_run(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
 
@@ -111,7 +111,7 @@ def pasts_of_dependencies(given: Dependencies) -> Iterator[Pasts]:
     number_of = np.empty(size, np.int64)
     number_of[by_sender] = np.arange(size)
     first = np.searchsorted(process[by_sender], np.arange(len(rank) + 1))
-    with room_for_pasts(given.run, first) as vectors:
+    with allocate_pasts(given.run, first) as vectors:
         aside = gather(given.order, process, number_of, first, given.start, given.cause, vectors)
         found = _pasts(sorted(given.senders), first, np.arange(len(rank)), vectors)
         yield found._replace(out_of_turn=int(aside))
@@ -152,7 +152,7 @@ def gather(order: Any, process: Any, number_of: Any, first: Any, start: Any, cau
     return aside
 
 
-def send_times(log: Coded) -> np.ndarray:
+def send_times(log: EncodedRun) -> np.ndarray:
     """When each message was sent, as the log says."""
     times = np.zeros(log.streams.messages, np.int64)
     sends = log.rows.kind == SEND
@@ -160,14 +160,14 @@ def send_times(log: Coded) -> np.ndarray:
     return times
 
 
-def delivery_delays(log: Coded, sent: np.ndarray) -> np.ndarray:
+def delivery_delays(log: EncodedRun, sent: np.ndarray) -> np.ndarray:
     """From send to deliver."""
     those = (log.rows.kind == DELIVER) & (log.rows.message >= 0)
     delays: np.ndarray = log.times[those] - sent[log.rows.message[those]]
     return delays
 
 
-def link_delays(rows: pa.Table, log: Coded, sent: np.ndarray) -> np.ndarray:
+def link_delays(rows: pa.Table, log: EncodedRun, sent: np.ndarray) -> np.ndarray:
     """From send to receive, of what came from its sender directly; none where a log does not say."""
     if "link" not in rows.column_names:
         return np.empty(0, np.int64)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from antecede.advise.figures import Cost, Split
+from antecede.advise.results import Cost, FreescaleRoles
 from antecede.errors import InputError
 from antecede.units import show
 
@@ -28,7 +28,7 @@ _OVERLAYS = {
 }
 
 
-def split(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) -> Split:
+def split(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) -> FreescaleRoles:
     """Who is what in freescale: as given, or by how much each sends.
 
     A message of an internal peer takes one hop more, so those who send less than the average are internal;
@@ -51,7 +51,7 @@ def split(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) ->
             inside = set(by_traffic[1 + len(names) // 2 :])
             why = "all send alike, so half of them are internal and one is the super peer"
     outside = [rank for rank in by_traffic if rank not in inside]
-    return Split(
+    return FreescaleRoles(
         super_peer=names[outside[0]],
         internal=[names[rank] for rank in sorted(inside)],
         external=[names[rank] for rank in sorted(outside[1:])],

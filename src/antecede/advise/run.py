@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.advise import Advice, Request, advise_dependencies, advise_run
-from antecede.audit.core import members_of
+from antecede.audit.core import members_by_run
 from antecede.audit.run import Progress, events_on_spark, local_path, wants_spark
 from antecede.errors import InputError
 from antecede.trace.dependencies import dependency_file, read_dependencies
-from antecede.trace.reader import check_files, metas, read_batches, trace_files
+from antecede.trace.reader import check_files, read_batches, read_metas, trace_files
 
 
 def advise_path(
@@ -41,7 +41,7 @@ def advise_path(
 
 def _here(local: Path, files: list[Path], asked: Request, progress: Progress) -> list[Advice]:
     progress("reading", 0, 0)
-    members = members_of(metas(local))
+    members = members_by_run(read_metas(local))
     tables = [table for file in files for table in read_batches(file)]
     events = pa.concat_tables(tables, promote_options="default")
     found = []
@@ -54,7 +54,7 @@ def _here(local: Path, files: list[Path], asked: Request, progress: Progress) ->
     return found
 
 
-def names_of(text: str | None) -> tuple[str, ...] | None:
+def parse_names(text: str | None) -> tuple[str, ...] | None:
     """Names with commas between them, or a file with one a line."""
     if text is None:
         return None

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.advise.pasts import Pasts, delivery_delays, link_delays, send_times
-from antecede.audit.encoding import Coded
+from antecede.audit.encoding import EncodedRun
 from antecede.causality.width import depths
 from antecede.errors import InputError
 from antecede.sim.network import Delay, parse_delay
@@ -21,7 +21,7 @@ _QUANTILES = 100
 _STRATA = 4096
 
 
-class Schedule(NamedTuple):
+class WorkloadSchedule(NamedTuple):
     """The sends of a run and the network under them."""
 
     times: np.ndarray
@@ -38,7 +38,7 @@ class Schedule(NamedTuple):
     """How long the log's own deliveries took, on average, where that is known besides what packets take."""
 
 
-def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Schedule:
+def logged(rows: pa.Table, log: EncodedRun, pasts: Pasts, delay: str | None) -> WorkloadSchedule:
     """The schedule of a log; a `delay` that is given is taken instead of the log's own."""
     payload, assumptions = _payload(rows)
     control = _mean_of_sends(rows, "control_bytes")
@@ -67,10 +67,10 @@ def logged(rows: pa.Table, log: Coded, pasts: Pasts, delay: str | None) -> Sched
         else:
             text, source = ASSUMED_DELAY, "assumed"
             assumptions.append(f"the log has no deliveries; a packet takes {ASSUMED_DELAY}")
-    return Schedule(_in_turn(sent, pasts), text, source, payload, control, assumptions, True, after)
+    return WorkloadSchedule(_in_turn(sent, pasts), text, source, payload, control, assumptions, True, after)
 
 
-def assumed(pasts: Pasts, delay: str | None) -> Schedule:
+def assumed(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
     """A schedule for a table of dependencies."""
     made = _untimed(pasts, delay, "a table of dependencies has no times")
     notes = [
@@ -86,18 +86,18 @@ def assumed(pasts: Pasts, delay: str | None) -> Schedule:
     return made._replace(assumptions=notes)
 
 
-def mean_of(delay: Delay) -> float:
+def mean_delay(delay: Delay) -> float:
     """Nanoseconds, on average: from as many evenly spread bits as matter."""
     return sum(delay.of((2 * place + 1) << 51) for place in range(_STRATA)) / _STRATA
 
 
-def _untimed(pasts: Pasts, delay: str | None, why: str) -> Schedule:
+def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:
     """Each message as soon as all that it depends on has come."""
     text = delay or ASSUMED_DELAY
     depth = depths(pasts.start, pasts.cause, pasts.order).astype(np.int64)
     times = (depth - 1) * max(1, parse_delay(text).longest)
     note = f"{why}: each message is sent as soon as its causes have come, and a packet takes {text}"
-    return Schedule(
+    return WorkloadSchedule(
         times, text, "assumed" if delay is None else "given", ASSUMED_PAYLOAD, None, [note], False
     )
 

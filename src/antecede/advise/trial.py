@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.advise.schedule import mean_of
+from antecede.advise.schedule import mean_delay
 from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
 from antecede.sim.metrics import Meter
@@ -22,7 +22,7 @@ DIRECT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 """Protocols that send to everyone directly: what is late with them was held."""
 
 
-class Trial(NamedTuple):
+class TrialResult(NamedTuple):
     control: np.ndarray
     """Control bytes of each message's own packet."""
     copies: float
@@ -34,7 +34,7 @@ class Trial(NamedTuple):
     deliveries: int
 
 
-class Ledger(Probe):
+class CostProbe(Probe):
     """What each message carried, how often payloads were sent, and what members keep."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Ledger(Probe):
         return self._kept / max(1, self._looks)
 
 
-def on_schedule(
+def trial_scenario(
     protocol: str,
     sends: Sequence[Sequence[int]],
     delay: str,
@@ -83,10 +83,10 @@ def on_schedule(
     )
 
 
-def attempt(given: Scenario, progress: Callable[[float], None] = lambda _: None) -> Trial:
+def run_trial(given: Scenario, progress: Callable[[float], None] = lambda _: None) -> TrialResult:
     """Simulate a scenario whose sends are given."""
     members = given.members()
-    meter, ledger = Meter(given.peers), Ledger()
+    meter, ledger = Meter(given.peers), CostProbe()
     times = sorted(time for mine in given.sends or () for time in mine)
     looks = sorted({times[(2 * look + 1) * len(times) // (2 * _LOOKS)] for look in range(_LOOKS)})
     world = given.world(members, [meter], [ledger], looks)
@@ -96,8 +96,8 @@ def attempt(given: Scenario, progress: Callable[[float], None] = lambda _: None)
     messages, deliveries = max(1, found.messages), max(1, found.deliveries)
     extra = found.hold_mean_ns * found.held / deliveries
     if given.protocol not in DIRECT:
-        extra = max(0.0, found.latency_mean_ns - mean_of(parse_delay(given.delay)))
-    return Trial(
+        extra = max(0.0, found.latency_mean_ns - mean_delay(parse_delay(given.delay)))
+    return TrialResult(
         control=np.array(ledger.control, np.int64),
         copies=found.packets / messages,
         link_bytes=found.link_bytes / messages,

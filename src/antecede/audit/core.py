@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.encoding import coded
+from antecede.audit.encoding import encode_run
 from antecede.audit.passes import (
     CAUSAL,
     CAUSAL_LATE,
@@ -29,14 +29,14 @@ from antecede.audit.passes import (
     PAIRS_LATE,
     PAIRS_NEVER,
     Root,
-    settle,
+    find_violations,
 )
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.causality.transitive_closure import number_type
 from antecede.errors import InputError
-from antecede.trace.executions import Members
-from antecede.trace.reader import metas, read_batches
+from antecede.trace.execution_from_rows import Members
+from antecede.trace.reader import read_batches, read_metas
 from antecede.trace.schema import Meta
 
 MAX_BYTES = 16 << 30
@@ -74,17 +74,17 @@ class RunAudit(msgspec.Struct, frozen=True):
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
     """Judge one run's rows; of what was not there in time at most `most` are written out, all are counted."""
     try:
-        log = coded(rows, members)
+        log = encode_run(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log.streams.first) as vectors:
-        found = settle(log.rows, log.streams, vectors, most)
+    with allocate_pasts(run, log.streams.first) as vectors:
+        found = find_violations(log.rows, log.streams, vectors, most)
     state, names = found.state, log.names
-    verdict = verdict_of(
+    verdict = build_verdict(
         state.counts, log.streams.messages, log.orphans, log.repeated_orphans, found.impossible
     )
     sent = np.bincount(log.origins, minlength=len(names))
-    tally = tally_of(names, sent, state.counts, state.by_origin, state.by_time, log.began, log.stretch)
+    tally = build_tally(names, sent, state.counts, state.by_origin, state.by_time, log.began, log.stretch)
     told = {message for path in found.paths for message in path}
     keys = {message: (int(log.origins[message]), int(log.seqs[message])) for message in told}
     findings = [
@@ -93,7 +93,7 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
     return RunAudit(run, verdict, findings, tally)
 
 
-def verdict_of(
+def build_verdict(
     counts: np.ndarray, messages: int, orphans: int, repeated_orphans: int, impossible: int
 ) -> Verdict:
     """The verdict from what was counted for each process."""
@@ -114,7 +114,7 @@ def verdict_of(
     )
 
 
-def tally_of(
+def build_tally(
     names: list[str],
     sent: np.ndarray,
     counts: np.ndarray,
@@ -139,7 +139,7 @@ def tally_of(
 
 
 @contextmanager
-def room_for_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
+def allocate_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
     """Room for the past of every message of these streams: in memory, or in a file if it is much."""
     shape, kind = (int(first[-1]), len(first) - 1), number_type(first)
     size = shape[0] * shape[1] * kind.itemsize
@@ -178,14 +178,14 @@ def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int])
     )
 
 
-def worst_first(finding: Finding) -> tuple[bool, int, str, str, str]:
+def severity(finding: Finding) -> tuple[bool, int, str, str, str]:
     """Late ones first, as they are the order's own fault; then those that most deliveries needed."""
     return not finding.late, -finding.consequences, finding.run, finding.process, finding.effect
 
 
 def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
     """Judge a small local trace here and now, without Spark; the answer is the same."""
-    members = members_of(metas(path))
+    members = members_by_run(read_metas(path))
     tables = [table for file in files for table in read_batches(file)]
     events = pa.concat_tables(tables, promote_options="default")
     for run in sorted(events.column("run").unique().to_pylist()):
@@ -196,7 +196,7 @@ def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> It
             raise InputError(f"{path}, {error}") from error
 
 
-def members_of(about: Iterable[Meta]) -> dict[str, Members]:
+def members_by_run(about: Iterable[Meta]) -> dict[str, Members]:
     """The members of each run's groups; a run that is described in two ways is refused."""
     found: dict[str, Members] = {}
     for meta in about:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from antecede.audit.diagram_layout import Placed, place
-from antecede.audit.excerpt import Event, Excerpt, Hop
+from antecede.audit.diagram_layout import DiagramLayout, place
+from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 from antecede.report.svg import arrow, hover, tag, text
 
 WIDTH = 1000
@@ -69,7 +69,7 @@ def _processes(shown: Excerpt) -> set[str]:
     return {event.process for hop in shown.hops for event in (hop.sent, hop.got)}
 
 
-def _said(placed: Placed) -> str:
+def _said(placed: DiagramLayout) -> str:
     if placed.clock == "time":
         return (
             "Time goes to the right, stretched where events are close; it is counted from the cause's send."
@@ -83,7 +83,7 @@ def _said(placed: Placed) -> str:
 
 
 class _Drawing:
-    def __init__(self, shown: Excerpt, placed: Placed, left: float) -> None:
+    def __init__(self, shown: Excerpt, placed: DiagramLayout, left: float) -> None:
         self.shown, self.placed, self.left = shown, placed, left
         self.row = 76 if len(placed.lanes) <= 6 else 60 if len(placed.lanes) <= 9 else 52
         self.width = max(WIDTH, left + placed.width + _right(shown))
@@ -92,10 +92,10 @@ class _Drawing:
         self.bottom = max(self.y.values())
         self.start = shown.hops[0].sent.time
 
-    def x(self, event: Event) -> float:
+    def x(self, event: ExcerptEvent) -> float:
         return self.left + 14 + self.placed.x[event]
 
-    def at(self, event: Event) -> tuple[float, float]:
+    def at(self, event: ExcerptEvent) -> tuple[float, float]:
         return self.x(event), self.y[event.process]
 
     def svg(self, label: str) -> str:
@@ -123,7 +123,7 @@ class _Drawing:
         line = tag("line", x1=self.left, x2=self.end, y1=y, y2=y)
         return tag("g", line, name, class_=f"lane{faulty}")
 
-    def told(self, event: Event) -> str:
+    def told(self, event: ExcerptEvent) -> str:
         verb = "sends" if event.kind == "send" else "delivers"
         when = (
             f", {span(event.time - self.start)} after the cause's send" if self.placed.clock == "time" else ""
@@ -191,7 +191,7 @@ class _Drawing:
     def role(self, number: int) -> str:
         return "cause" if number == 1 else "effect" if number == len(self.shown.hops) else "link"
 
-    def wait(self, got: Event, sent: Event) -> str:
+    def wait(self, got: ExcerptEvent, sent: ExcerptEvent) -> str:
         """From the delivery of one to the send of the next."""
         (x1, y), (x2, _) = self.at(got), self.at(sent)
         title = hover(printable(f"{got.process} has {got.message} when it sends {sent.message}"))

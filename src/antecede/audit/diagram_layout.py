@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from antecede.audit.excerpt import Event, Excerpt, Hop
+from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 
 Clock = Literal["time", "none", "skewed"]
 _ON, _OVER, _BESIDE = 54.0, 84.0, 17.0
@@ -21,7 +21,7 @@ _TIGHTEST = 0.5
 MAX_HOPS, _ENDS = 13, 6
 
 
-class Placed(NamedTuple):
+class DiagramLayout(NamedTuple):
     """A violation that is ready to be drawn."""
 
     first: list[Hop]
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
     left_out: int
     lanes: list[str]
     """The processes, from top to bottom as the path goes."""
-    x: Mapping[Event, float]
+    x: Mapping[ExcerptEvent, float]
     width: float
     clock: Clock
 
@@ -39,7 +39,7 @@ class Placed(NamedTuple):
         return [*self.first, *self.last]
 
 
-def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
+def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLayout:
     """Events from 0 to the right, over `room` or, if they need it, more; `names` says how wide names are."""
     whole = shown.hops
     first, last = (whole, []) if len(whole) <= MAX_HOPS else (whole[:_ENDS], whole[-_ENDS:])
@@ -60,7 +60,7 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
     if last:
         before[last[0].sent][first[-1].got] = _ELLIPSIS
     order = _topological(events, before)
-    for kept in ({*core}, set[Event]()):
+    for kept in ({*core}, set[ExcerptEvent]()):
         # A delivery before its own send makes a circle: then its arrow goes to the left.
         if order is None:
             before = _on_lines(before, kept)
@@ -75,17 +75,17 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> Placed:
         stretch = room / max(max(x.values()), 1.0)
         if stretch > 1:
             x = {event: at * min(stretch, 1.6) for event, at in x.items()}
-    return Placed(first, last, len(whole) - len(hops), lanes, x, max(x.values()), clock)
+    return DiagramLayout(first, last, len(whole) - len(hops), lanes, x, max(x.values()), clock)
 
 
-Before = dict[Event, dict[Event, float]]
+Before = dict[ExcerptEvent, dict[ExcerptEvent, float]]
 """For each event those that come before it, and how far left they are at least."""
 
 
-def _before(events: Sequence[Event], core: set[Event], tight: float) -> Before:
+def _before(events: Sequence[ExcerptEvent], core: set[ExcerptEvent], tight: float) -> Before:
     before: Before = {event: {} for event in events}
     sends = {event.message: event for event in events if event.kind == "send"}
-    last: dict[str, Event] = {}
+    last: dict[str, ExcerptEvent] = {}
     for event in sorted(events, key=lambda event: (event.process, event.place)):
         if event.process in last:
             both = event in core and last[event.process] in core
@@ -97,7 +97,7 @@ def _before(events: Sequence[Event], core: set[Event], tight: float) -> Before:
     return before
 
 
-def _on_lines(before: Before, kept: set[Event]) -> Before:
+def _on_lines(before: Before, kept: set[ExcerptEvent]) -> Before:
     """Only what comes before on the same line, except for events that are kept as they are."""
     return {
         event: {
@@ -107,10 +107,10 @@ def _on_lines(before: Before, kept: set[Event]) -> Before:
     }
 
 
-def _topological(events: Sequence[Event], before: Before) -> list[Event] | None:
+def _topological(events: Sequence[ExcerptEvent], before: Before) -> list[ExcerptEvent] | None:
     """The events, each after those before it and otherwise by time; None if they are in a circle."""
     waiting = {event: len(causes) for event, causes in before.items()}
-    after: dict[Event, list[Event]] = {event: [] for event in events}
+    after: dict[ExcerptEvent, list[ExcerptEvent]] = {event: [] for event in events}
     for event, causes in before.items():
         for cause in causes:
             after[cause].append(event)
@@ -126,7 +126,7 @@ def _topological(events: Sequence[Event], before: Before) -> list[Event] | None:
     return order if len(order) == len(events) else None
 
 
-def _clock(order: Sequence[Event], before: Before) -> Clock:
+def _clock(order: Sequence[ExcerptEvent], before: Before) -> Clock:
     if len({event.time for event in order}) == 1 or all(event.time == event.index for event in order):
         return "none"
     wrong = any(cause.time > event.time for event in order for cause in before[event])
@@ -134,29 +134,31 @@ def _clock(order: Sequence[Event], before: Before) -> Clock:
 
 
 def _by_time(
-    order: Sequence[Event], before: Before, core: Sequence[Event], room: float
-) -> dict[Event, float]:
+    order: Sequence[ExcerptEvent], before: Before, core: Sequence[ExcerptEvent], room: float
+) -> dict[ExcerptEvent, float]:
     """As close as they may be, and what room is left is shared out by time."""
     start, end = min(event.time for event in core), max(event.time for event in core)
-    x: dict[Event, float] = {}
+    x: dict[ExcerptEvent, float] = {}
     furthest = 0.0
     for event in order:
         x[event] = max([furthest, *(x[cause] + gap for cause, gap in before[event].items())])
         furthest = x[event]
     spare = max(0.0, room - furthest)
 
-    def share(event: Event) -> float:
+    def share(event: ExcerptEvent) -> float:
         return min(1.0, max(0.0, (event.time - start) / max(end - start, 1)))
 
     return {event: at + spare * share(event) for event, at in x.items()}
 
 
-def _by_order(order: Sequence[Event], before: Before, core: set[Event]) -> dict[Event, float]:
+def _by_order(
+    order: Sequence[ExcerptEvent], before: Before, core: set[ExcerptEvent]
+) -> dict[ExcerptEvent, float]:
     """As far left as may be; events beside the path close to what follows them."""
-    x: dict[Event, float] = {}
+    x: dict[ExcerptEvent, float] = {}
     for event in order:
         x[event] = max([0.0, *(x[cause] + gap for cause, gap in before[event].items())])
-    after: dict[Event, list[tuple[Event, float]]] = {event: [] for event in order}
+    after: dict[ExcerptEvent, list[tuple[ExcerptEvent, float]]] = {event: [] for event in order}
     for event in order:
         for cause, gap in before[event].items():
             after[cause].append((event, gap))

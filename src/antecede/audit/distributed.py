@@ -24,11 +24,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from antecede.audit import distributed_steps, parquet_splits
-from antecede.audit.core import RunAudit, finding, tally_of, verdict_of
-from antecede.audit.encoding import no_kind, no_seq, not_its_own, same_index, sent_twice, stretches
+from antecede.audit.core import RunAudit, build_tally, build_verdict, finding
+from antecede.audit.encoding import no_kind, no_seq, not_its_own, same_index, sent_twice, time_buckets
 from antecede.audit.passes import COUNTED, TIMES, Root
 from antecede.errors import InputError
-from antecede.trace.executions import Members
+from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import estimate_rows
 from antecede.trace.schema import KINDS, REQUIRED
 
@@ -39,10 +39,10 @@ _ROWS_A_PART = 512
 _BLOCKS_A_CORE = 2
 _TASKS_A_CORE = 4
 _MAX_AUDIENCES = 100_000
-_PARCEL = from_arrow_schema(distributed_steps.PARCEL)
+_CHUNK = from_arrow_schema(distributed_steps.CHUNK)
 
 
-class Work(NamedTuple):
+class FileSplits(NamedTuple):
     """Rows that workers read from files themselves (`trace.direct`)."""
 
     items: DataFrame
@@ -52,27 +52,27 @@ class Work(NamedTuple):
 class _Run(NamedTuple):
     """A run whose streams are known."""
 
-    plan: distributed_steps.Plan
+    plan: distributed_steps.BlockPlan
     names: list[str]
     rows: DataFrame
     numbered: DataFrame
     """Its sends: origin, seq, message."""
     dense: bool
     """Whether every origin numbers its messages from 1 on, all to one audience: then no table is needed."""
-    work: Work | None
+    work: FileSplits | None
 
     @property
     def spark(self) -> SparkSession:
         return self.rows.sparkSession
 
 
-def judge_large(
-    run: str, events: DataFrame, members: Members, most: int, work: Work | None = None
+def judge_large_run(
+    run: str, events: DataFrame, members: Members, most: int, work: FileSplits | None = None
 ) -> RunAudit:
     """Judge the rows of one run, as `judge_run` does."""
     kept: list[DataFrame] = []
     try:
-        return _judge(known_run(run, events, members, work, kept), most, kept)
+        return _judge(prepare_run(run, events, members, work, kept), most, kept)
     finally:
         for frame in kept:
             frame.unpersist()
@@ -91,7 +91,7 @@ class _Pasts(NamedTuple):
     impossible: int
 
 
-def find_pasts(run: _Run, kept: list[DataFrame]) -> _Pasts:
+def compute_pasts(run: _Run, kept: list[DataFrame]) -> _Pasts:
     plan = run.plan
     rows = _kept(_packed(run), kept)
     barred: list[DataFrame] = []
@@ -100,7 +100,7 @@ def find_pasts(run: _Run, kept: list[DataFrame]) -> _Pasts:
         gathered = _kept(_by_block(run, distributed_steps.gather_block(plan), rows, *barred), kept)
         _refuse(run, gathered)
         had = gathered.where(F.col("part") == distributed_steps.VECTOR)
-        closing = _kept(had.coalesce(1).mapInArrow(distributed_steps.close_all(plan), _PARCEL), kept)
+        closing = _kept(had.coalesce(1).mapInArrow(distributed_steps.close_all(plan), _CHUNK), kept)
         _refuse(run, closing)
         closed = closing.where(F.col("part") == distributed_steps.CLOSED)
         if barred or not _sum(closing, distributed_steps.CYCLIC):
@@ -113,7 +113,7 @@ def find_pasts(run: _Run, kept: list[DataFrame]) -> _Pasts:
 
 def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     plan = run.plan
-    rows, gathered, had, closed, barred, impossible = find_pasts(run, kept)
+    rows, gathered, had, closed, barred, impossible = compute_pasts(run, kept)
     pasts = [_to_every_block(plan, each) for each in (had, closed)]
     known = gathered.where(F.col("part") != distributed_steps.VECTOR)
     counted = _kept(_by_block(run, distributed_steps.count_block(plan, most), rows, known, *pasts), kept)
@@ -139,17 +139,17 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     sent = np.bincount(plan.origin, np.diff(plan.first), plan.processes)
     return RunAudit(
         plan.run,
-        verdict_of(counts, plan.messages, *orphans, impossible),
+        build_verdict(counts, plan.messages, *orphans, impossible),
         [finding(plan.run, run.names, keys, *each) for each in zip(roots, paths, strict=False)],
-        tally_of(run.names, sent, counts, by_origin, by_time, plan.began, plan.stretch),
+        build_tally(run.names, sent, counts, by_origin, by_time, plan.began, plan.stretch),
     )
 
 
-def known_run(
+def prepare_run(
     run: str,
     events: DataFrame,
     members: Members,
-    work: Work | None,
+    work: FileSplits | None,
     kept: list[DataFrame],
     together: bool = False,
 ) -> _Run:
@@ -196,11 +196,11 @@ def known_run(
     matrix = np.zeros((len(sets), len(names)), np.bool_)
     for those, place in sets.items():
         matrix[place, [rank[name] for name in those]] = True
-    began, stretch = stretches(min(row.earliest for row in summary), max(row.latest for row in summary))
+    began, stretch = time_buckets(min(row.earliest for row in summary), max(row.latest for row in summary))
     lowest = min(row.lowest for row in summary)
     span = max(row.highest for row in summary) - lowest + 1
     parts = max(row.rows for row in summary) // _ROWS_A_PART + 1
-    plan = distributed_steps.Plan(
+    plan = distributed_steps.BlockPlan(
         run=run,
         first=first.astype(np.int64),
         origin=np.array([stream[0] for stream in streams], np.int32),
@@ -215,7 +215,7 @@ def known_run(
     return _Run(plan, names, rows, numbered, dense, work)
 
 
-def _summary(run: str, rows: DataFrame, work: Work | None, together: bool) -> list[Any]:
+def _summary(run: str, rows: DataFrame, work: FileSplits | None, together: bool) -> list[Any]:
     """What there is of each process in each group; what no log can say is refused."""
     addressed = "destinations" in rows.columns
     wrong = {
@@ -265,7 +265,7 @@ def _what_is_wrong(rows: DataFrame, wrong: dict[str, Column]) -> InputError:
 
 
 def _sends(
-    run: str, rows: DataFrame, groups: dict[str, frozenset[str]], addressed: bool, work: Work | None
+    run: str, rows: DataFrame, groups: dict[str, frozenset[str]], addressed: bool, work: FileSplits | None
 ) -> tuple[DataFrame, dict[str, frozenset[str]]]:
     """The sends with a key for whom they are meant for, and who that is."""
     sends = rows.where("kind = 'send'")
@@ -291,9 +291,9 @@ def _sends(
     return sends.withColumn("key", key), audiences
 
 
-def large_runs(
+def find_large_runs(
     spark: SparkSession, rows: DataFrame, files: Sequence[Path], large: int
-) -> tuple[Work | None, list[str]]:
+) -> tuple[FileSplits | None, list[str]]:
     """The runs that one task is not enough for, and if these rows lie in `files`, how workers read them."""
     if files and estimate_rows(files) <= large:
         return None, []
@@ -304,7 +304,7 @@ def large_runs(
     return work, sorted(row.run for row in found.where(F.col("rows") > large).toLocalIterator())
 
 
-def _work(spark: SparkSession, files: Sequence[Path]) -> Work | None:
+def _work(spark: SparkSession, files: Sequence[Path]) -> FileSplits | None:
     """These files as work; None if they say whom messages are meant for, which only Spark reads."""
     if any("destinations" in pq.ParquetFile(file).schema_arrow.names for file in files):
         return None
@@ -318,7 +318,7 @@ def _work(spark: SparkSession, files: Sequence[Path]) -> Work | None:
     if bad is not None and bad.error is not None:
         summary.unpersist()
         raise InputError(bad.error)
-    return Work(items, summary)
+    return FileSplits(items, summary)
 
 
 def _messages(run: _Run) -> DataFrame:
@@ -341,8 +341,8 @@ def _messages(run: _Run) -> DataFrame:
 def _packed(run: _Run) -> DataFrame:
     """The rows as parcels."""
     if run.work is not None and run.dense:
-        return run.work.items.mapInArrow(parquet_splits.pack(run.plan, run.names), _PARCEL)
-    return _coded(run).mapInArrow(distributed_steps.pack(run.plan), _PARCEL)
+        return run.work.items.mapInArrow(parquet_splits.pack(run.plan, run.names), _CHUNK)
+    return _coded(run).mapInArrow(distributed_steps.pack(run.plan), _CHUNK)
 
 
 def _coded(run: _Run) -> DataFrame:
@@ -366,12 +366,12 @@ def _by_block(run: _Run, work: Callable[..., Iterator[Any]], *frames: DataFrame)
     )
     every = reduce(DataFrame.unionByName, frames, hello)
     blocks = every.repartitionById(run.plan.blocks, "block").sortWithinPartitions("part", "number")
-    return blocks.mapInArrow(work, _PARCEL)
+    return blocks.mapInArrow(work, _CHUNK)
 
 
-def _to_every_block(plan: distributed_steps.Plan, frame: DataFrame) -> DataFrame:
+def _to_every_block(plan: distributed_steps.BlockPlan, frame: DataFrame) -> DataFrame:
     blocks = F.explode(F.sequence(F.lit(0), F.lit(plan.blocks - 1)))
-    return frame.drop("block").withColumn("block", blocks).select(*distributed_steps.PARCEL.names)
+    return frame.drop("block").withColumn("block", blocks).select(*distributed_steps.CHUNK.names)
 
 
 def _paths(run: _Run, roots: list[Root], known: list[DataFrame]) -> list[list[int]]:
@@ -402,7 +402,7 @@ def _paths(run: _Run, roots: list[Root], known: list[DataFrame]) -> list[list[in
         )
     )
     every = reduce(DataFrame.unionByName, known, had).repartition(1)
-    found = every.mapInArrow(distributed_steps.paths(run.plan, roots), _PARCEL).collect()
+    found = every.mapInArrow(distributed_steps.paths(run.plan, roots), _CHUNK).collect()
     by_root = {row.number: np.frombuffer(row.payload, np.int64).tolist() for row in found}
     return [by_root[place] for place in range(len(roots))]
 

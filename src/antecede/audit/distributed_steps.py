@@ -21,31 +21,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from antecede.audit.core import room_for_pasts
-from antecede.audit.encoding import stretch_of
+from antecede.audit.core import allocate_pasts
+from antecede.audit.encoding import bucket_of
 from antecede.audit.passes import (
     DELIVER,
     SEND,
     TIMES,
+    AuditState,
     Root,
     Rows,
-    State,
     Streams,
     bar,
     count,
+    create_sends,
+    create_state,
     find_gaps,
-    fresh,
     gather,
     next_sends,
-    roots_of,
-    sends_of,
+    worst_roots,
 )
 from antecede.causality.transitive_closure import Sends, chain, close
 from antecede.errors import InputError
 
 CODED = pa.schema([("rank", pa.int32()), ("index", pa.int64()), ("what", pa.int64()), ("time", pa.int64())])
 """Rows in numbers. `what` is the message delivered, or -1 if nobody sent it, or -2 less the message sent."""
-PARCEL = pa.schema(
+CHUNK = pa.schema(
     [
         ("block", pa.int32()),
         ("part", pa.int64()),
@@ -63,10 +63,10 @@ PACKED_ROWS = 1 << 20
 _EMITTED_BYTES = 1 << 24
 
 Batches = Iterable[pa.RecordBatch]
-Parcel = tuple[int, int, int, int, int, Any]
+Chunk = tuple[int, int, int, int, int, Any]
 
 
-class Plan(NamedTuple):
+class BlockPlan(NamedTuple):
     """What every worker has to know of the run."""
 
     run: str
@@ -108,7 +108,7 @@ class Plan(NamedTuple):
         return Streams(self.first, self.origin, meant | (self.origin[None, :] == ranks[:, None]))
 
 
-def pack(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def pack(plan: BlockPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Rows of `CODED`, in any order, to parcels: a process's rows of one part together."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -119,7 +119,7 @@ def pack(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
 
 def packed(
-    plan: Plan, rank: np.ndarray, index: np.ndarray, what: np.ndarray, time: np.ndarray
+    plan: BlockPlan, rank: np.ndarray, index: np.ndarray, what: np.ndarray, time: np.ndarray
 ) -> pa.RecordBatch:
     """The parcels of some rows."""
     since = index.view(np.uint64) - np.uint64(plan.lowest % (1 << 64))
@@ -133,24 +133,24 @@ def packed(
     begin = np.flatnonzero(new)
     rows = np.empty(len(order), plan.row)
     rows["offset"], rows["what"] = offset[order], what[order]
-    rows["time"] = stretch_of(time, plan.began, plan.stretch)[order]
+    rows["time"] = bucket_of(time, plan.began, plan.stretch)[order]
     bounds = (np.append(begin, len(order)) * plan.row.itemsize).astype(np.int32)
     payload = pa.Array.from_buffers(pa.binary(), len(begin), [None, pa.py_buffer(bounds), pa.py_buffer(rows)])
     nothing = pa.array(np.zeros(len(begin), np.int64))
     rank = rank[begin].astype(np.int64)
     columns = [pa.array((rank % plan.blocks).astype(np.int32)), pa.array(part[begin])]
     columns += [pa.array(rank // plan.blocks), nothing, nothing, payload]
-    return pa.RecordBatch.from_arrays(columns, schema=PARCEL)
+    return pa.RecordBatch.from_arrays(columns, schema=CHUNK)
 
 
-def gather_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def gather_block(plan: BlockPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What each sender had at each send, what each process has in the end, and what is to be counted of it.
     What a process has before it was sent may come first, and passes nothing on then."""
 
-    def work(block: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
+    def work(block: int, parcels: Iterator[Chunk]) -> Iterator[Chunk]:
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
-        state, sends = fresh(streams), sends_of(streams)
+        state, sends = create_state(streams), create_sends(streams)
         where, orphans = np.zeros(plan.messages, np.int64), 0
         for rows, index in _parts(plan, ranks, _head(parcels, state)):
             orphans += int((rows.message < 0).sum())
@@ -170,12 +170,12 @@ def gather_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     return _by_block(work)
 
 
-def close_all(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def close_all(plan: BlockPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """From what senders had to every message's past: those that are more. And whether there is a cycle."""
 
-    def work(_: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
-        sends = sends_of(plan.streams(np.arange(0)))
-        with room_for_pasts(plan.run, plan.first) as vectors:
+    def work(_: int, parcels: Iterator[Chunk]) -> Iterator[Chunk]:
+        sends = create_sends(plan.streams(np.arange(0)))
+        with allocate_pasts(plan.run, plan.first) as vectors:
             for _, _, message, previous, _, payload in parcels:
                 vectors[message] = np.frombuffer(payload, vectors.dtype)
                 sends.previous[message] = previous
@@ -193,14 +193,14 @@ def _sizes(vectors: np.ndarray) -> np.ndarray:
     return sizes
 
 
-def bar_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def bar_block(plan: BlockPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Deliveries from which their own send can be reached, as bits for each process; given every past."""
 
-    def work(block: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
+    def work(block: int, parcels: Iterator[Chunk]) -> Iterator[Chunk]:
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
-        state, sends = fresh(streams), sends_of(streams)
-        with room_for_pasts(plan.run, plan.first) as vectors:
+        state, sends = create_state(streams), create_sends(streams)
+        with allocate_pasts(plan.run, plan.first) as vectors:
             rest = _head(parcels, state, vectors, sends)
             origins = plan.origin[sends.stream]
             following, begin = next_sends(sends.previous, origins, plan.processes)
@@ -213,14 +213,14 @@ def bar_block(plan: Plan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     return _by_block(work)
 
 
-def count_block(plan: Plan, most: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def count_block(plan: BlockPlan, most: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What each delivery came before; given every past, and what `gather_block` says of these processes."""
 
-    def work(block: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
+    def work(block: int, parcels: Iterator[Chunk]) -> Iterator[Chunk]:
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
-        state, sends = fresh(streams, most), sends_of(streams)
-        with room_for_pasts(plan.run, plan.first) as vectors:
+        state, sends = create_state(streams, most), create_sends(streams)
+        with allocate_pasts(plan.run, plan.first) as vectors:
             rest = _head(parcels, state, vectors, sends)
             gaps = find_gaps(streams, state)
             for rows, _ in _parts(plan, ranks, rest):
@@ -229,23 +229,25 @@ def count_block(plan: Plan, most: int) -> Callable[[Batches], Iterator[pa.Record
             yield block, COUNTS, rank, 0, 0, state.counts[place].tobytes()
         yield block, ORIGINS, 0, 0, 0, state.by_origin.tobytes()
         yield block, OVER_TIME, 0, 0, 0, state.by_time.tobytes()
-        found = [root._replace(place=int(ranks[root.place])) for root in roots_of(state, gaps, streams, most)]
+        found = [
+            root._replace(place=int(ranks[root.place])) for root in worst_roots(state, gaps, streams, most)
+        ]
         yield block, ROOTS, 0, 0, 0, np.array(found, np.int64).tobytes()
 
     return _by_block(work)
 
 
-def paths(plan: Plan, roots: list[Root]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def paths(plan: BlockPlan, roots: list[Root]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For each root a shortest chain from the cause to the effect; given what senders had, and as `PATH`
     when (by its own index, `previous`) a process (`index`) had which root's cause (`number`)."""
 
-    def work(_: int, parcels: Iterator[Parcel]) -> Iterator[Parcel]:
-        sends = sends_of(plan.streams(np.arange(0)))
+    def work(_: int, parcels: Iterator[Chunk]) -> Iterator[Chunk]:
+        sends = create_sends(plan.streams(np.arange(0)))
         origins, at = plan.origin[sends.stream], np.zeros(plan.messages, np.int64)
         never = np.iinfo(np.int64).max
         got = np.full((len(roots), plan.processes), never)
         barred: dict[int, np.ndarray] = {}
-        with room_for_pasts(plan.run, plan.first) as vectors:
+        with allocate_pasts(plan.run, plan.first) as vectors:
             for block, part, number, previous, index, payload in parcels:
                 if part == VECTOR:
                     vectors[number] = np.frombuffer(payload, vectors.dtype)
@@ -266,8 +268,8 @@ def paths(plan: Plan, roots: list[Root]) -> Callable[[Batches], Iterator[pa.Reco
 
 
 def _head(
-    parcels: Iterator[Parcel], state: State, vectors: np.ndarray | None = None, sends: Sends | None = None
-) -> Iterator[Parcel]:
+    parcels: Iterator[Chunk], state: AuditState, vectors: np.ndarray | None = None, sends: Sends | None = None
+) -> Iterator[Chunk]:
     """Take in what comes before the rows; the rows are left."""
     for parcel in parcels:
         _, part, number, previous, _, payload = parcel
@@ -287,14 +289,14 @@ def _head(
     return iter(())
 
 
-def _with_first(first: Parcel, others: Iterator[Parcel]) -> Iterator[Parcel]:
+def _with_first(first: Chunk, others: Iterator[Chunk]) -> Iterator[Chunk]:
     yield first
     yield from others
 
 
-def _parts(plan: Plan, ranks: np.ndarray, parcels: Iterator[Parcel]) -> Iterator[tuple[Rows, np.ndarray]]:
+def _parts(plan: BlockPlan, ranks: np.ndarray, parcels: Iterator[Chunk]) -> Iterator[tuple[Rows, np.ndarray]]:
     """The rows of one part after the other, process by process, and their index."""
-    waiting: list[Parcel] = []
+    waiting: list[Chunk] = []
     for parcel in parcels:
         if waiting and parcel[1] != waiting[0][1]:
             yield _unpacked(plan, ranks, waiting)
@@ -304,7 +306,7 @@ def _parts(plan: Plan, ranks: np.ndarray, parcels: Iterator[Parcel]) -> Iterator
         yield _unpacked(plan, ranks, waiting)
 
 
-def _unpacked(plan: Plan, ranks: np.ndarray, parcels: list[Parcel]) -> tuple[Rows, np.ndarray]:
+def _unpacked(plan: BlockPlan, ranks: np.ndarray, parcels: list[Chunk]) -> tuple[Rows, np.ndarray]:
     rows = np.frombuffer(b"".join(parcel[5] for parcel in parcels), plan.row)
     sizes = [len(parcel[5]) // plan.row.itemsize for parcel in parcels]
     place = np.repeat(np.array([parcel[2] for parcel in parcels]), sizes)
@@ -329,17 +331,17 @@ class _Twice(Exception):  # noqa: N818
 
 
 def _by_block(
-    work: Callable[[int, Iterator[Parcel]], Iterator[Parcel]],
+    work: Callable[[int, Iterator[Chunk]], Iterator[Chunk]],
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """From what is done with a block's parcels to what is done with a partition, which has one block."""
 
     def on_batches(batches: Batches) -> Iterator[pa.RecordBatch]:
-        parcels = parcels_of(batches)
+        parcels = read_chunks(batches)
         first = next(parcels, None)
         if first is None:
             return
         block = first[0]
-        waiting: list[Parcel] = []
+        waiting: list[Chunk] = []
         size = 0
         try:
             for parcel in work(block, _with_first(first, parcels)):
@@ -359,16 +361,16 @@ def _by_block(
     return on_batches
 
 
-def _batch(parcels: list[Parcel]) -> pa.RecordBatch:
+def _batch(parcels: list[Chunk]) -> pa.RecordBatch:
     columns = zip(*parcels, strict=True)
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(columns, PARCEL.types, strict=True)], schema=PARCEL
+        [pa.array(column, kind) for column, kind in zip(columns, CHUNK.types, strict=True)], schema=CHUNK
     )
 
 
-def parcels_of(batches: Batches) -> Iterator[Parcel]:
+def read_chunks(batches: Batches) -> Iterator[Chunk]:
     for batch in batches:
-        numbers = [batch.column(name).to_pylist() for name in PARCEL.names[:-1]]
+        numbers = [batch.column(name).to_pylist() for name in CHUNK.names[:-1]]
         payloads = batch.column("payload")
         for row, (block, part, number, previous, index) in enumerate(zip(*numbers, strict=True)):
             yield block, part, number, previous, index, payloads[row].as_buffer()

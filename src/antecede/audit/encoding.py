@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from antecede.audit.passes import DELIVER, SEND, TIMES, Rows, Streams
 from antecede.errors import InputError
-from antecede.trace.executions import Members, destinations
+from antecede.trace.execution_from_rows import Members, destinations
 from antecede.trace.schema import KINDS, REQUIRED
 
 _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
 _LATEST = (1 << 63) - 1
 
 
-class Coded(NamedTuple):
+class EncodedRun(NamedTuple):
     """A run in numbers."""
 
     names: list[str]
@@ -37,7 +37,7 @@ class Coded(NamedTuple):
     repeated_orphans: int
 
 
-def coded(rows: pa.Table, members: Members) -> Coded:
+def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     """The rows of one run, in whatever order they come. Whom messages are meant for is as in `execution`."""
     for name in REQUIRED:
         if rows.column(name).null_count:
@@ -82,7 +82,7 @@ def _numbered(
     audiences: list[frozenset[int]],
     addressed: dict[tuple[str, int], list[str]],
     rank: dict[str, int],
-) -> Coded:
+) -> EncodedRun:
     sends = np.flatnonzero(kind == _SEND)
     audience = group[sends].copy()
     for place, send in enumerate(sends) if addressed else ():
@@ -112,24 +112,26 @@ def _numbered(
     lost = message < 0
     distinct = len({*zip(process[lost].tolist(), origin[lost].tolist(), seq[lost].tolist(), strict=True)})
     start = np.searchsorted(process, np.arange(len(names) + 1))
-    began, stretch = stretches(int(time.min(initial=_LATEST)), int(time.max(initial=-1 - _LATEST)))
+    began, stretch = time_buckets(int(time.min(initial=_LATEST)), int(time.max(initial=-1 - _LATEST)))
     own = Rows(
         np.arange(len(names)),
         start,
         np.where(kind == _SEND, SEND, DELIVER).astype(np.int8),
         message,
-        stretch_of(time, began, stretch),
+        bucket_of(time, began, stretch),
     )
     repeated = int(lost.sum()) - distinct
-    return Coded(names, own, time, began, stretch, streams, origin[sends], seq[sends], distinct, repeated)
+    return EncodedRun(
+        names, own, time, began, stretch, streams, origin[sends], seq[sends], distinct, repeated
+    )
 
 
-def stretches(earliest: int, latest: int) -> tuple[int, int]:
+def time_buckets(earliest: int, latest: int) -> tuple[int, int]:
     """When the first stretch of time begins, and how long each is."""
     return (earliest, (latest - earliest) // TIMES + 1) if latest >= earliest else (0, 1)
 
 
-def stretch_of(time: np.ndarray, began: int, stretch: int) -> np.ndarray:
+def bucket_of(time: np.ndarray, began: int, stretch: int) -> np.ndarray:
     """In which stretch each time lies; unsigned, because times may be as far apart as numbers can be."""
     since = time.view(np.uint64) - np.uint64(began % (1 << 64))
     return (since // np.uint64(stretch)).astype(np.int8)

@@ -22,7 +22,7 @@ AROUND = 2
 COLUMNS = ("process", "index", "kind", "origin", "seq", "time")
 
 
-class Key(NamedTuple):
+class MessageAtProcess(NamedTuple):
     """A message at a process."""
 
     run: str
@@ -31,7 +31,7 @@ class Key(NamedTuple):
     seq: int
 
 
-class Event(msgspec.Struct, frozen=True):
+class ExcerptEvent(msgspec.Struct, frozen=True):
     """A send or a delivery."""
 
     process: str
@@ -47,8 +47,8 @@ class Hop(msgspec.Struct, frozen=True):
     """A message of the path, from its send to where it is passed on."""
 
     message: str
-    sent: Event
-    got: Event
+    sent: ExcerptEvent
+    got: ExcerptEvent
     """Its delivery by who sends the next; that next send, if both have one sender; in the end, the fault."""
 
     @property
@@ -62,13 +62,13 @@ class Excerpt(msgspec.Struct, frozen=True):
     finding: Finding
     hops: list[Hop]
     """From the cause's send to the delivery of the effect that came too early."""
-    late: Event | None
+    late: ExcerptEvent | None
     """When the process got the cause afterwards; None if it never did."""
-    others: list[Event]
+    others: list[ExcerptEvent]
     """What these processes did just before and after."""
 
     @property
-    def fault(self) -> Event:
+    def fault(self) -> ExcerptEvent:
         return self.hops[-1].got
 
 
@@ -82,15 +82,18 @@ def split(message: str) -> tuple[str, int]:
     return origin, int(seq)
 
 
-def needed(findings: Sequence[Finding]) -> set[Key]:
+def needed(findings: Sequence[Finding]) -> set[MessageAtProcess]:
     """Which messages are looked for at which processes."""
     keys = set()
     for finding in findings:
         path = [split(message) for message in finding.path]
         carriers = [*(origin for origin, _ in path), finding.process]
         for message, here, there in zip(path, carriers, carriers[1:], strict=False):
-            keys |= {Key(finding.run, here, *message), Key(finding.run, there, *message)}
-        keys.add(Key(finding.run, finding.process, *path[0]))
+            keys |= {
+                MessageAtProcess(finding.run, here, *message),
+                MessageAtProcess(finding.run, there, *message),
+            }
+        keys.add(MessageAtProcess(finding.run, finding.process, *path[0]))
     return keys
 
 
@@ -108,7 +111,7 @@ def near(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
     return pa.concat_tables(found) if found else rows.slice(0, 0)
 
 
-def _near_one(mine: pa.Table, keys: set[Key]) -> pa.Table:
+def _near_one(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.Table:
     """Of one process's rows, in their order."""
     origins, seqs = {key.origin for key in keys}, {key.seq for key in keys}
     likely = pc.and_(
@@ -118,7 +121,7 @@ def _near_one(mine: pa.Table, keys: set[Key]) -> pa.Table:
     places = np.flatnonzero(likely.to_numpy())
     seen, kept = set(), set()
     for place, row in zip(places.tolist(), mine.take(places).to_pylist(), strict=True):
-        key = Key(row["run"], row["process"], row["origin"], row["seq"])
+        key = MessageAtProcess(row["run"], row["process"], row["origin"], row["seq"])
         if key in keys and (key, row["kind"]) not in seen:
             seen.add((key, row["kind"]))
             kept |= {*range(max(0, place - AROUND), min(mine.num_rows, place + AROUND + 1))}
@@ -130,13 +133,13 @@ def excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
     """One of the findings whose rows `near` gave."""
     carriers = {*(split(message)[0] for message in finding.path), finding.process}
     events = [
-        Event(row["process"], row["index"], row["place"], row["kind"],
+        ExcerptEvent(row["process"], row["index"], row["place"], row["kind"],
               f"{row['origin']}:{row['seq']}", row["time"])
         for row in rows.filter(pc.field("run") == finding.run).to_pylist()
         if row["process"] in carriers
     ]  # fmt: skip
     events.sort(key=lambda event: (event.process, event.place))
-    first: dict[tuple[str, str, str], Event] = {}
+    first: dict[tuple[str, str, str], ExcerptEvent] = {}
     for event in events:
         first.setdefault((event.process, event.kind, event.message), event)
     try:
@@ -163,7 +166,7 @@ def excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
     return Excerpt(finding, hops, late, [event for event in beside if event not in shown])
 
 
-def _neighbours(events: Sequence[Event], shown: set[Event]) -> list[Event]:
+def _neighbours(events: Sequence[ExcerptEvent], shown: set[ExcerptEvent]) -> list[ExcerptEvent]:
     """The rows may serve other findings too; these are beside those that are shown."""
     wanted = {(event.process, event.place + step) for event in shown for step in range(-AROUND, AROUND + 1)}
     return [event for event in events if (event.process, event.place) in wanted]

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_of
-from antecede.audit.distributed import LARGE_RUN, Work, judge_large, large_runs
+from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_by_run
+from antecede.audit.distributed import LARGE_RUN, FileSplits, find_large_runs, judge_large_run
 from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.spark.session import first_line
-from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, refuse_newer
+from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, check_schema_version
 from antecede.trace.writer import META
 
 
@@ -154,7 +154,7 @@ def audit(
     # As text: handing a column of lists to Python costs several times all the others.
     rows = events.select(*columns, *(F.to_json(column).alias("destinations") for column in addressed))
     known = members if members is not None else spark.createDataFrame([], _MEMBERS)
-    work, large = large_runs(spark, rows, files, large_run)
+    work, large = find_large_runs(spark, rows, files, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -193,14 +193,14 @@ def _rows_of_members(known: DataFrame, runs: list[str]) -> list[Meta]:
 
 
 def _judge_large(
-    events: DataFrame, run: str, about: list[Meta], most: int, strict: bool, work: Work | None
+    events: DataFrame, run: str, about: list[Meta], most: int, strict: bool, work: FileSplits | None
 ) -> dict[str, Any]:
     mine = [meta for meta in about if meta.run == run]
     try:
         for meta in mine:
-            refuse_newer(meta, f"the meta.json of run {run}")
+            check_schema_version(meta, f"the meta.json of run {run}")
         own = events.where(F.col("run") == run)
-        return _row(judge_large(run, own, members_of(mine).get(run, {}), most, work))
+        return _row(judge_large_run(run, own, members_by_run(mine).get(run, {}), most, work))
     except InputError as error:
         if strict:
             raise
@@ -218,8 +218,8 @@ def _judge(most: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         ]
         try:
             for meta in about:
-                refuse_newer(meta, f"the meta.json of run {run}")
-            judged = judge_run(run, _with_lists(rows), members_of(about).get(run, {}), most)
+                check_schema_version(meta, f"the meta.json of run {run}")
+            judged = judge_run(run, _with_lists(rows), members_by_run(about).get(run, {}), most)
         except InputError as error:
             return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=_JUDGED)
         return pa.Table.from_pylist([_row(judged)], schema=_JUDGED)

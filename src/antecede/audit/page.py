@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from antecede.audit.core import Finding
-from antecede.audit.page_layout import Audited, audit_page
-from antecede.audit.run import Outcome, Progress, audit_and_excerpt
+from antecede.audit.page_layout import AuditPageData, audit_page
+from antecede.audit.run import AuditResult, Progress, audit_and_excerpt
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.foreign.renamed import refuse_without_deliveries
+from antecede.trace.foreign.mapped_trace import refuse_without_deliveries
 
 MAX_DRAWN = 20
 
@@ -32,7 +32,7 @@ def audit_to_page(
     violation: int | None = None,
     progress: Progress = lambda *_: None,
     bad: BadRows | None = None,
-) -> Outcome:
+) -> AuditResult:
     """Audit what lies at `path`, which the user calls `trace`, and draw the violations of the page.
 
     The one that is chosen, from 1, stands first; those after the first twenty are told in words only.
@@ -48,7 +48,7 @@ def audit_to_page(
 
     outcome, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
     refuse_without_deliveries(path, outcome.verdict, bad)
-    audited = Audited(
+    audited = AuditPageData(
         trace,
         outcome.verdict,
         outcome.findings,

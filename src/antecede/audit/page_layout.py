@@ -42,7 +42,7 @@ _COUNTS = {
 }
 
 
-class Audited(msgspec.Struct, frozen=True):
+class AuditPageData(msgspec.Struct, frozen=True):
     """All that the page of an audit shows."""
 
     trace: str
@@ -76,7 +76,7 @@ def headline(verdict: Verdict) -> str:
     return f"Nothing came before its cause, but not all is well with {much}: {', '.join(faults)}."
 
 
-def audit_page(audited: Audited) -> str:
+def audit_page(audited: AuditPageData) -> str:
     """The page as HTML: one file, nothing to fetch, no scripts."""
     verdict, findings = audited.verdict, audited.findings
     sections = []
@@ -92,7 +92,7 @@ def audit_page(audited: Audited) -> str:
     )
 
 
-def _chosen(audited: Audited) -> Section:
+def _chosen(audited: AuditPageData) -> Section:
     finding = audited.findings[audited.chosen]
     which = (
         f"Violation {audited.chosen + 1:,} of {len(audited.findings):,}"
@@ -102,7 +102,7 @@ def _chosen(audited: Audited) -> Section:
     return Section(which, f"{_short(finding)} {_more(finding)}".strip(), _drawn(audited, audited.chosen))
 
 
-def _all(audited: Audited) -> Section:
+def _all(audited: AuditPageData) -> Section:
     many = len({finding.run for finding in audited.findings}) > 1
     items = []
     for number, finding in enumerate(audited.findings):
@@ -120,7 +120,7 @@ def _all(audited: Audited) -> Section:
     return Section("All violations" if _whole(audited) else "The first violations", lead, "".join(items))
 
 
-def _whole(audited: Audited) -> bool:
+def _whole(audited: AuditPageData) -> bool:
     told = sum(finding.consequences for finding in audited.findings)
     return told >= audited.verdict.causal_pairs_late + audited.verdict.causal_pairs_never
 
@@ -139,7 +139,7 @@ def _more(finding: Finding) -> str:
     )
 
 
-def _drawn(audited: Audited, number: int) -> str:
+def _drawn(audited: AuditPageData, number: int) -> str:
     shown = audited.excerpts.get(number)
     if shown is None:
         told = f"--violation {number + 1} draws this one. {printable(audited.findings[number].text[:2000])}"

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antecede.audit.distributed_steps import PACKED_ROWS, Batches, Plan, packed
+from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BlockPlan, packed
 from antecede.errors import InputError
-from antecede.trace.reader import read_coded
+from antecede.trace.reader import read_dictionary_encoded
 from antecede.trace.schema import KINDS
 
 ITEM = pa.schema([("file", pa.string()), ("first", pa.int32()), ("last", pa.int32())])
@@ -119,7 +119,7 @@ def sends_of(run: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     return read
 
 
-def pack(plan: Plan, process_names: list[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def pack(plan: BlockPlan, process_names: list[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The parcels of a run in which every origin numbers its messages from 1 on, all to one audience."""
     begin = np.zeros(len(process_names) + 1, np.int64)
     end = np.zeros(len(process_names) + 1, np.int64)
@@ -165,7 +165,7 @@ def _read(work: Batches) -> Iterator[tuple[Columns, Names]]:
     for batch in work:
         for item in batch.to_pylist():
             groups = list(range(item["first"], item["last"] + 1))
-            for read in read_coded(Path(item["file"]), _NAMES, _NUMBERS, groups):
+            for read in read_dictionary_encoded(Path(item["file"]), _NAMES, _NUMBERS, groups):
                 codes = {name: read.column(name).indices.to_numpy() for name in _NAMES}
                 codes |= {name: read.column(name).to_numpy() for name in _NUMBERS}
                 yield codes, {name: read.column(name).dictionary.to_pylist() for name in _NAMES}

@@ -5,11 +5,11 @@ of that all that happened before it. With these, `count` compares every delivery
 Around a cycle, some deliveries come before their own send: `bar` finds them, and the rest is done anew.
 
 A pass can have all rows of all processes at once, or those of some processes a part at a time: what has to be
-remembered is in `State`. So a log may be larger than memory, and shared among workers.
+remembered is in `AuditState`. So a log may be larger than memory, and shared among workers.
 
 `order/` says the same in Python's integers and is the judge of this.
 
-Costs: rows × streams / 16 steps. State is processes × (streams × 5 + messages / 2) bytes.
+Costs: rows × streams / 16 steps. AuditState is processes × (streams × 5 + messages / 2) bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Rows(NamedTuple):
     """Which stretch of the time in which all happened."""
 
 
-class State(NamedTuple):
+class AuditState(NamedTuple):
     """What is known so far of the processes that are looked at."""
 
     counts: np.ndarray
@@ -127,14 +127,14 @@ class Root(NamedTuple):
     """How many did."""
 
 
-def fresh(streams: Streams, most_roots: int = 0) -> State:
+def create_state(streams: Streams, most_roots: int = 0) -> AuditState:
     """What is known of the processes of `streams` at the beginning, if the worst roots are wanted."""
     size, width = streams.audience.shape
     kind = number_type(streams.first)
     # Which of them are the worst is known at the end only.
     most_roots = max(most_roots, _LEAST_ROOTS) if most_roots else 0
     bits = (size, (streams.messages >> 6) + 1)
-    return State(
+    return AuditState(
         counts=np.zeros((size, COUNTED), np.int64),
         by_origin=np.zeros((int(streams.origin.max(initial=-1)) + 1, 2), np.int64),
         by_time=np.zeros((TIMES, 2), np.int64),
@@ -151,10 +151,10 @@ def fresh(streams: Streams, most_roots: int = 0) -> State:
     )
 
 
-class Settled(NamedTuple):
+class Violations(NamedTuple):
     """All that is to be known of a log."""
 
-    state: State
+    state: AuditState
     impossible: int
     roots: list[Root]
     """Late ones first, then those with the most consequences."""
@@ -162,33 +162,33 @@ class Settled(NamedTuple):
     """For each root a shortest chain of messages from the cause to the effect."""
 
 
-def settle(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 0) -> Settled:
+def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 0) -> Violations:
     """All passes over the rows of all processes. `vectors` has a row a message and a column a stream."""
-    sends = sends_of(streams)
-    state, impossible = find_pasts(rows, streams, vectors, sends, most_roots)
+    sends = create_sends(streams)
+    state, impossible = compute_pasts(rows, streams, vectors, sends, most_roots)
     gaps = find_gaps(streams, state)
     count(rows, streams, state, gaps, sends.stream, vectors)
-    roots = roots_of(state, gaps, streams, most_roots)
-    return Settled(state, impossible, roots, _paths(rows, streams, vectors, sends, state.barred, roots))
+    roots = worst_roots(state, gaps, streams, most_roots)
+    return Violations(state, impossible, roots, _paths(rows, streams, vectors, sends, state.barred, roots))
 
 
-def sends_of(streams: Streams) -> Sends:
+def create_sends(streams: Streams) -> Sends:
     """The messages of these streams; what came before each is for `gather` to find."""
     return Sends(streams.first, streams.of_messages(), np.full(streams.messages, -1, np.int64))
 
 
-def find_pasts(
+def compute_pasts(
     rows: Rows, streams: Streams, vectors: np.ndarray, sends: Sends, most_roots: int = 0
-) -> tuple[State, int]:
+) -> tuple[AuditState, int]:
     """Every message's past, into `vectors`; and how many deliveries were impossible."""
     where = np.arange(streams.messages)
-    state = fresh(streams, most_roots)
+    state = create_state(streams, most_roots)
     gather(rows, state, sends, where, vectors)
     if not close(sends, vectors):
         return state, 0
     following, begin = next_sends(sends.previous, streams.origin[sends.stream], len(streams.audience))
     impossible = bar(rows, state, sends, vectors, following, begin)
-    state = fresh(streams, most_roots)._replace(barred=state.barred)
+    state = create_state(streams, most_roots)._replace(barred=state.barred)
     gather(rows, state, sends, where, vectors)
     close(sends, vectors)
     return state, int(impossible)
@@ -199,7 +199,7 @@ def _paths(
 ) -> list[list[int]]:
     if not roots:
         return []
-    gather(rows, fresh(streams)._replace(barred=barred), sends, np.arange(streams.messages), vectors)
+    gather(rows, create_state(streams)._replace(barred=barred), sends, np.arange(streams.messages), vectors)
     at = np.empty(streams.messages, np.int64)
     sent = np.flatnonzero(rows.kind == SEND)
     at[rows.message[sent]] = sent
@@ -484,7 +484,7 @@ def never_came(gaps: Any, short: Any, count: Any, effect: Any) -> Any:
     return low - begin
 
 
-def roots_of(state: State, gaps: Gaps, streams: Streams, most: int) -> list[Root]:
+def worst_roots(state: AuditState, gaps: Gaps, streams: Streams, most: int) -> list[Root]:
     """What was not there in time, worst first: late ones, then those with the most consequences."""
     late = [Root(*map(int, root)) for root in state.roots[: int(state.found[0])]]
     late.sort(key=lambda root: (-root.consequences, root.place, root.cause))

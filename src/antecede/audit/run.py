@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.core import Finding, RunAudit, judge_files, total, worst_first
+from antecede.audit.core import Finding, RunAudit, judge_files, severity, total
 from antecede.audit.excerpt import Excerpt, excerpt, near, needed
-from antecede.audit.streaming import clean_verdict
+from antecede.audit.streaming import verdict_if_clean
 from antecede.audit.tally import Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError, require
-from antecede.trace.reader import check_files, estimate_rows, metas, read_batches, trace_files
+from antecede.trace.reader import check_files, estimate_rows, read_batches, read_metas, trace_files
 from antecede.trace.writer import write_parts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SMALL_ROWS = 1_000_000
 Progress = Callable[[str, int, int], None]
 
 
-class Outcome(NamedTuple):
+class AuditResult(NamedTuple):
     """What an audit found."""
 
     verdict: Verdict
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 def audit_path(
     path: str, engine: str, limit: int, master: str | None, progress: Progress = lambda *_: None
-) -> Outcome:
+) -> AuditResult:
     """Audit a local trace, or one at a URL that Spark reads."""
     return audit_and_excerpt(path, engine, limit, master, lambda _: [], progress, may_be_quick=True)[0]
 
@@ -59,7 +59,7 @@ def audit_and_excerpt(
     progress: Progress = lambda *_: None,
     *,
     may_be_quick: bool = False,
-) -> tuple[Outcome, dict[int, Excerpt]]:
+) -> tuple[AuditResult, dict[int, Excerpt]]:
     """The same, and the events of those violations that are chosen, by their places.
 
     A clean run need not be counted by process and over time if it `may_be_quick`.
@@ -72,17 +72,17 @@ def audit_and_excerpt(
             progress("judging", 0, 0)
             audits = list(judge_files(local, files, limit))
             findings = [finding for each in audits for finding in each.findings]
-            findings.sort(key=worst_first)
+            findings.sort(key=severity)
             worst = _worst(audits, findings)
             several = worst.run if worst is not None and len(audits) > 1 else None
             verdict, tally = total([each.verdict for each in audits]), worst.tally if worst else None
-            outcome = Outcome(verdict, findings[:limit], "local", tally, several)
+            outcome = AuditResult(verdict, findings[:limit], "local", tally, several)
             found = _excerpts(outcome.findings, choose, lambda those: near(_likely(files, those), those))
             return outcome, found
         here = may_be_quick and engine == "auto" and not _cluster(master)
         clean = _in_one_pass(local, files, progress) if here else None
         if clean is not None:
-            return Outcome(clean, [], "local", None, None), {}
+            return AuditResult(clean, [], "local", None, None), {}
     with events_on_spark(path, local, "auditing", master, progress) as (events, members):
         from antecede.audit.excerpt_on_spark import near as near_on_spark
         from antecede.audit.on_spark import audit
@@ -91,18 +91,18 @@ def audit_and_excerpt(
         first = audited.first(limit)
         run, runs = audited.worst_run(first)
         tally = audited.tally(run) if run is not None else None
-        outcome = Outcome(audited.total(), first, "spark", tally, run if runs > 1 else None)
+        outcome = AuditResult(audited.total(), first, "spark", tally, run if runs > 1 else None)
         return outcome, _excerpts(first, choose, lambda those: near_on_spark(events, those))
 
 
 def _in_one_pass(local: Path, files: list[Path], progress: Progress) -> Verdict | None:
     """The verdict on one clean run whose rows are in an order that could have happened: sooner than Spark has
     started, for most. None if it is anything else, which shows early, or costs a quarter of what follows."""
-    about = metas(local)
+    about = read_metas(local)
     if len(about) != 1 or not readable(local):
         return None
     progress("judging", 0, 0)
-    return clean_verdict(files, about[0].run, about[0].groups)
+    return verdict_if_clean(files, about[0].run, about[0].groups)
 
 
 def readable(local: Path | None) -> list[Path]:
@@ -174,7 +174,7 @@ def events_on_spark(
 
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         if local is not None:
-            files, about = trace_files(local), metas(local)
+            files, about = trace_files(local), read_metas(local)
             one: Path | None = files[0]
             if any(file.suffix != ".parquet" for file in files):
                 progress("reading", 0, 0)

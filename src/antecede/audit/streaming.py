@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from antecede.causality import Verdict
 from antecede.jit import njit_plain
-from antecede.trace.executions import Members
-from antecede.trace.reader import open_parquet, read_coded
+from antecede.trace.execution_from_rows import Members
+from antecede.trace.reader import open_parquet, read_dictionary_encoded
 from antecede.trace.schema import KINDS
 
 _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
@@ -52,7 +52,7 @@ class _State(NamedTuple):
     """Where the vector of an origin's message is, by its number in a ring."""
 
 
-def clean_verdict(files: list[Path], run: str, members: Members) -> Verdict | None:
+def verdict_if_clean(files: list[Path], run: str, members: Members) -> Verdict | None:
     """The verdict on a run whose rows are in these files, if they show that it is clean."""
     if len(members) != 1:
         return None
@@ -90,7 +90,7 @@ def _rows(files: list[Path], run: str, group: str, names: list[str]) -> Iterator
     for file in files:
         if "destinations" in open_parquet(file).schema_arrow.names:
             yield None
-        for batch in read_coded(file, _NAMES, _NUMBERS):
+        for batch in read_dictionary_encoded(file, _NAMES, _NUMBERS):
             found = [_codes(batch.column(name), known[name]) for name in _NAMES]
             if any(codes is None for codes in found):
                 yield None

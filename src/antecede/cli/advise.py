@@ -66,20 +66,20 @@ def advise(
     """
     require("antecede.trace", "sim")
     from antecede.advise import Request
-    from antecede.advise.core import ADVISED
-    from antecede.advise.run import advise_path, names_of
-    from antecede.trace.foreign.renamed import renamed
+    from antecede.advise.core import ADVISED_PROTOCOLS
+    from antecede.advise.run import advise_path, parse_names
+    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     if deliveries > 100_000_000:
         raise InputError("deliveries: at most 100,000,000")
     asked = Request(
-        protocols=names_of(protocols) or ADVISED,
-        internal=names_of(internal),
+        protocols=parse_names(protocols) or ADVISED_PROTOCOLS,
+        internal=parse_names(internal),
         delay=delay,
         deliveries=deliveries,
         slack=slower / 100,
     )
-    with show.progress() as progress, renamed(trace, columns or [], progress) as ours:
+    with show.progress() as progress, mapped_trace(trace, columns or [], progress) as ours:
         found, chosen = advise_path(ours, asked, engine, master, progress)
     if as_json:
         show.json({"trace": trace, "engine": chosen, "runs": found})

@@ -12,7 +12,7 @@ from antecede.cli.options import Columns, Json, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.trace.foreign.table import About
+    from antecede.trace.foreign.dependency_writer import DependencyTableInfo
 
 
 def import_(
@@ -45,7 +45,7 @@ def import_(
     antecede audit --map.
     """
     require("antecede.trace", "sim")
-    from antecede.trace.foreign.imports import import_path
+    from antecede.trace.foreign.import_formats import import_path
 
     about = import_path(form, path, out, regex, strict)
     _imported(about, out, as_json)
@@ -66,13 +66,13 @@ def export(
     require("antecede.trace", "sim")
     from antecede.errors import InputError
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.renamed import renamed
-    from antecede.trace.foreign.shiviz_log import export_shiviz
+    from antecede.trace.foreign.mapped_trace import mapped_trace
+    from antecede.trace.foreign.shiviz_export import export_shiviz
 
     if form != "shiviz":
         raise InputError(f"no format '{form}' to write; there is shiviz")
     bad = BadRows(str(trace), strict)
-    with renamed(str(trace), columns or [], bad=bad) as ours:
+    with mapped_trace(str(trace), columns or [], bad=bad) as ours:
         made = export_shiviz(Path(ours), out, run)
     if as_json:
         told = {name: getattr(made, name) for name in made.__struct_fields__}
@@ -86,7 +86,7 @@ def export(
     show.out.print(f"Log: {made.file}", markup=False, soft_wrap=True)
 
 
-def _imported(about: About, out: Path, as_json: bool) -> None:
+def _imported(about: DependencyTableInfo, out: Path, as_json: bool) -> None:
     if as_json:
         show.json({"out": str(out), **{name: getattr(about, name) for name in about.__struct_fields__}})
         return

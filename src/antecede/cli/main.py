@@ -300,14 +300,14 @@ def audit(
     from antecede.audit.page import audit_to_page, check_page
     from antecede.audit.run import audit_path
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.renamed import refuse_without_deliveries, renamed
+    from antecede.trace.foreign.mapped_trace import mapped_trace, refuse_without_deliveries
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     if html is not None:
         check_page(html)
     bad = BadRows(trace, strict)
-    with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
+    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
         if html is None:
             outcome = audit_path(ours, engine, limit, master, progress)
             refuse_without_deliveries(ours, outcome.verdict, bad)
@@ -344,10 +344,10 @@ def graph(
     _need("antecede.trace", "sim")
     from antecede.graph.run import graph_path
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.renamed import renamed
+    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     bad = BadRows(trace, strict)
-    with show.progress() as progress, renamed(trace, columns or [], progress, bad) as ours:
+    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
         found, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     views.graph(trace, found, chosen, out, as_json, bad)
 

@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from antecede.trace.bad_rows import Bad
+    from antecede.trace.bad_rows import BadRowKind
 
 # Rich takes 80 columns where there is no terminal; a file or a pipe has room for whole tables.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -54,7 +54,7 @@ def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]
     out.print(shown)
 
 
-def bad_rows(found: Sequence[Bad]) -> None:
+def bad_rows(found: Sequence[BadRowKind]) -> None:
     """What was wrong in a file, by kind, with examples."""
     for bad in found:
         out.print(f"{bad.what}: {bad.rows:,}", soft_wrap=True, markup=False)

@@ -13,8 +13,8 @@ from rich.markup import escape
 from antecede.cli import show
 
 if TYPE_CHECKING:
-    from antecede.audit.run import Outcome as Audited
-    from antecede.graph.core import Figures
+    from antecede.audit.run import AuditResult
+    from antecede.graph.core import GraphFigures
     from antecede.papers.scoreboard import Reproduction
     from antecede.protocols.base import Protocol
     from antecede.sim.metrics import Metrics
@@ -126,7 +126,7 @@ _AUDIT_ROWS = {
 }
 
 
-def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None, bad: BadRows) -> None:
+def audit(trace: str, outcome: AuditResult, as_json: bool, page: Path | None, bad: BadRows) -> None:
     verdict = outcome.verdict
     if as_json:
         document = {"trace": trace, "clean": verdict.clean, "engine": outcome.engine}
@@ -141,7 +141,7 @@ def audit(trace: str, outcome: Audited, as_json: bool, page: Path | None, bad: B
         show.out.print(f"Page: {page}", soft_wrap=True, markup=False)
 
 
-def _audited(outcome: Audited) -> None:
+def _audited(outcome: AuditResult) -> None:
     verdict, findings = outcome.verdict, outcome.findings
     where = "on Spark" if outcome.engine == "spark" else "in this process"
     show.out.print(
@@ -165,7 +165,7 @@ def _audited(outcome: Audited) -> None:
         show.out.print(f"• {where}{finding.text}", soft_wrap=True, markup=False)
 
 
-def _where_and_when(outcome: Audited, most: int = 5) -> Iterator[str]:
+def _where_and_when(outcome: AuditResult, most: int = 5) -> Iterator[str]:
     """The worst processes, whose messages were lacking, and when: a line each."""
     from antecede.units import show as human
 
@@ -202,7 +202,7 @@ def _where_and_when(outcome: Audited, most: int = 5) -> Iterator[str]:
 
 
 def graph(
-    trace: str, found: list[Figures], engine: str, out: Path | None, as_json: bool, bad: BadRows
+    trace: str, found: list[GraphFigures], engine: str, out: Path | None, as_json: bool, bad: BadRows
 ) -> None:
     if as_json:
         told = {"trace": trace, "engine": engine, "out": str(out) if out else None, "runs": found}
@@ -244,7 +244,7 @@ _SHOWN_RUNS = 50
 _SHOWN_COUNTS = 12
 
 
-def _graph_rows(one: Figures) -> list[list[str]]:
+def _graph_rows(one: GraphFigures) -> list[list[str]]:
     rows = [["messages", f"{one.messages:,} of {one.processes:,} processes"]]
     if one.stated is not None:
         stated = f"{one.stated:,}, at most {one.stated_most:,} a message"

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.core import room_for_pasts
-from antecede.audit.encoding import Coded, coded
-from antecede.audit.passes import find_pasts, sends_of
+from antecede.audit.core import allocate_pasts
+from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.passes import compute_pasts, create_sends
 from antecede.causality.transitive_reduction import Links, immediate, past_sizes, reduced
 from antecede.causality.width import depths, largest_antichain, largest_frontier
 from antecede.errors import InputError
@@ -47,14 +47,14 @@ class Graph(NamedTuple):
     """How many dependencies a table of them names for each message, immediate or not; in `order`."""
 
 
-class Busy(msgspec.Struct, frozen=True):
+class MessageFanOut(msgspec.Struct, frozen=True):
     """A message that many depend on immediately."""
 
     message: str
     effects: int
 
 
-class Figures(msgspec.Struct, frozen=True):
+class GraphFigures(msgspec.Struct, frozen=True):
     """What a dependency graph looks like."""
 
     run: str
@@ -75,7 +75,7 @@ class Figures(msgspec.Struct, frozen=True):
     """The most messages without effect at once, if every message comes as early as it can."""
     antichain: int | None
     """The most messages of which none happened before another; None if there are too many to find out."""
-    busiest: list[Busy]
+    busiest: list[MessageFanOut]
 
 
 _COUNTS = pa.map_(pa.int64(), pa.int64())
@@ -86,9 +86,9 @@ _TYPES = {
     "busiest": _BUSIEST,
 }
 _FIGURES_TYPE = pa.struct(
-    [(name, _TYPES.get(name, pa.int64())) for name in Figures.__struct_fields__ if name != "run"]
+    [(name, _TYPES.get(name, pa.int64())) for name in GraphFigures.__struct_fields__ if name != "run"]
 )
-TOLD = pa.schema(
+RESULT_SCHEMA = pa.schema(
     [
         ("run", pa.string()),
         ("error", pa.string()),
@@ -103,11 +103,11 @@ TOLD = pa.schema(
 def graph_of_run(run: str, rows: pa.Table) -> Graph:
     """The graph of one run's rows, in whatever order they come."""
     try:
-        log = coded(_to_all(rows), {})
+        log = encode_run(_to_all(rows), {})
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with room_for_pasts(run, log.streams.first) as vectors:
-        find_pasts(log.rows, log.streams, vectors, sends_of(log.streams))
+    with allocate_pasts(run, log.streams.first) as vectors:
+        compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
         sizes = past_sizes(vectors)
         start, cause = immediate(log.streams.first, _previous(log), vectors, sizes, 0, len(vectors))
     origins = pa.DictionaryArray.from_arrays(log.origins, pa.array(log.names, pa.string()))
@@ -121,7 +121,7 @@ def _to_all(rows: pa.Table) -> pa.Table:
     return rows.select(there).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
 
 
-def _previous(log: Coded) -> np.ndarray:
+def _previous(log: EncodedRun) -> np.ndarray:
     """What each message's sender sent before it; -1 if nothing. Here a stream is all that an origin sends."""
     previous = np.arange(-1, log.streams.messages - 1)
     previous[log.streams.first[:-1]] = -1
@@ -165,7 +165,7 @@ def edges(graph: Graph) -> pa.Table:
     return pa.table([run, graph.names.take(pa.array(graph.cause)), graph.names.take(pa.array(effect))], EDGES)
 
 
-def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> Figures:
+def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> GraphFigures:
     """What the graph looks like; the largest antichain is found below `exact_width` messages."""
     size = len(graph.order)
     counts = np.diff(graph.start)
@@ -174,7 +174,7 @@ def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> Figures:
     effects = np.bincount(graph.cause, minlength=size)
     busiest = [each for each in np.argsort(-effects, kind="stable")[:BUSIEST] if effects[each]]
     exact = size < exact_width
-    return Figures(
+    return GraphFigures(
         run=graph.run,
         processes=graph.processes,
         messages=size,
@@ -187,17 +187,17 @@ def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> Figures:
         depth=int(depth.max(initial=0)),
         frontier=int(largest_frontier(graph.start, graph.cause, by_depth)),
         antichain=len(largest_antichain(graph.start, graph.cause, graph.order)) if exact else None,
-        busiest=[Busy(str(graph.names[each]), int(effects[each])) for each in busiest],
+        busiest=[MessageFanOut(str(graph.names[each]), int(effects[each])) for each in busiest],
     )
 
 
 def told(graph: Graph, exact_width: int = EXACT_WIDTH) -> pa.Table:
-    """The edges and the figures, as rows of `TOLD`."""
+    """The edges and the figures, as rows of `RESULT_SCHEMA`."""
     about = msgspec.structs.asdict(figures(graph, exact_width))
     about["dependencies_histogram"] = list(about["dependencies_histogram"].items())
     about["busiest"] = [msgspec.structs.asdict(each) for each in about["busiest"]]
-    first = pa.Table.from_pylist([{"run": graph.run, "figures": about}], schema=TOLD)
-    return pa.concat_tables([first, edges(graph)], promote_options="default").select(TOLD.names)
+    first = pa.Table.from_pylist([{"run": graph.run, "figures": about}], schema=RESULT_SCHEMA)
+    return pa.concat_tables([first, edges(graph)], promote_options="default").select(RESULT_SCHEMA.names)
 
 
 def graph_files(path: Path, files: list[Path]) -> Iterator[Graph]:

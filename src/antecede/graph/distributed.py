@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.core import room_for_pasts
-from antecede.audit.distributed_steps import KEY, Batches, Plan, parcels_of
+from antecede.audit.core import allocate_pasts
+from antecede.audit.distributed_steps import KEY, Batches, BlockPlan, read_chunks
 from antecede.causality.transitive_reduction import immediate, past_sizes
 from antecede.graph.core import Graph, told
 
 
-def graph_of_parcels(
-    plan: Plan, names: list[str], exact_width: int
+def graph_from_chunks(
+    plan: BlockPlan, names: list[str], exact_width: int
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """From every message's past to rows of `graph.TOLD`. Where messages have other numbers than those of
     their streams, parcels of `KEY` say which."""
@@ -24,8 +24,8 @@ def graph_of_parcels(
         sizes = np.diff(plan.first)
         seqs = np.arange(plan.messages) - np.repeat(plan.first[:-1], sizes) + 1
         previous = np.full(plan.messages, -1, np.int64)
-        with room_for_pasts(plan.run, plan.first) as vectors:
-            for _, part, message, before, _, payload in parcels_of(batches):
+        with allocate_pasts(plan.run, plan.first) as vectors:
+            for _, part, message, before, _, payload in read_chunks(batches):
                 if part == KEY:
                     seqs[message] = int(bytes(payload))
                 else:

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
-from antecede.audit.distributed import LARGE_RUN, Work, find_pasts, known_run, large_runs
+from antecede.audit.distributed import LARGE_RUN, FileSplits, compute_pasts, find_large_runs, prepare_run
 from antecede.audit.distributed_steps import KEY
 from antecede.errors import InputError
-from antecede.graph.core import EXACT_WIDTH, TOLD, Figures, graph_of_run, told
-from antecede.graph.distributed import graph_of_parcels
+from antecede.graph.core import EXACT_WIDTH, RESULT_SCHEMA, GraphFigures, graph_of_run, told
+from antecede.graph.distributed import graph_from_chunks
 from antecede.trace.schema import FIELDS, REQUIRED, check_columns
 
 
@@ -39,10 +39,10 @@ class DependencyGraphs:
         """Free what Spark keeps of the graphs."""
         self.done.unpersist()
 
-    def by_run(self) -> Iterator[Figures]:
+    def by_run(self) -> Iterator[GraphFigures]:
         """Figures a run: a summary, as many rows as there are runs."""
         for row in self.figures.orderBy("run").toLocalIterator():
-            yield msgspec.convert(row.asDict(recursive=True), Figures)
+            yield msgspec.convert(row.asDict(recursive=True), GraphFigures)
 
 
 def graph(
@@ -61,11 +61,11 @@ def graph(
     check_columns(events.columns, "the DataFrame of events")
     rows = events.select(*(F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in REQUIRED))
     spark = events.sparkSession
-    work, large = large_runs(spark, rows, files, large_run)
+    work, large = find_large_runs(spark, rows, files, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
     # The number is given so that Spark does not gather a few small, costly runs into one task.
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    schema = from_arrow_schema(TOLD)
+    schema = from_arrow_schema(RESULT_SCHEMA)
     done = small.repartition(tasks, "run").groupBy("run").applyInArrow(_graph(exact_width), schema)
     kept: list[DataFrame] = [work.summary] if work is not None else []
     for run in large:
@@ -90,7 +90,7 @@ def _graph(exact_width: int) -> Callable[[pa.Table], pa.Table]:
         try:
             return told(graph_of_run(run, rows), exact_width)
         except InputError as error:
-            return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=TOLD)
+            return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=RESULT_SCHEMA)
 
     return make
 
@@ -98,15 +98,15 @@ def _graph(exact_width: int) -> Callable[[pa.Table], pa.Table]:
 def _graph_of_large_run(
     run: str,
     events: DataFrame,
-    work: Work | None,
+    work: FileSplits | None,
     exact_width: int,
     schema: StructType,
     kept: list[DataFrame],
 ) -> DataFrame:
     """The graph of one run, as rows of `schema`, made by one task from what many found. `kept` is what Spark
     keeps until that is done."""
-    known = known_run(run, events, {}, work, kept, together=True)
-    pasts = find_pasts(known, kept)
+    known = prepare_run(run, events, {}, work, kept, together=True)
+    pasts = compute_pasts(known, kept)
     parcels = [pasts.had, pasts.closed]
     if not known.dense:
         nothing = (F.lit(0).cast("long").alias(name) for name in ("previous", "index"))
@@ -119,4 +119,4 @@ def _graph_of_large_run(
         )
         parcels.append(keys)
     every = reduce(DataFrame.unionByName, parcels).repartition(1).sortWithinPartitions("part", "number")
-    return every.mapInArrow(graph_of_parcels(known.plan, known.names, exact_width), schema)
+    return every.mapInArrow(graph_from_chunks(known.plan, known.names, exact_width), schema)

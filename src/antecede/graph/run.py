@@ -14,8 +14,8 @@ from antecede.errors import InputError
 from antecede.graph.core import (
     EDGES,
     EXACT_WIDTH,
-    Figures,
     Graph,
+    GraphFigures,
     edges,
     figures,
     graph_files,
@@ -38,7 +38,7 @@ def graph_path(
     progress: Progress = lambda *_: None,
     exact_width: int = EXACT_WIDTH,
     bad: BadRows | None = None,
-) -> tuple[list[Figures], str]:
+) -> tuple[list[GraphFigures], str]:
     """The figures of a trace or of a table of dependencies, run by run, and the engine that gave them.
 
     Edges and figures go into the folder `out`, if there is one. `bad` counts what is wrong in a table of
@@ -110,7 +110,7 @@ def _put_in_place(out: Path) -> None:
     (out / _ASIDE).rename(out / EDGES_FILE)
 
 
-def _tell(found: list[Figures], out: Path | None, bad: BadRows | None) -> None:
+def _tell(found: list[GraphFigures], out: Path | None, bad: BadRows | None) -> None:
     if out is not None:
         told = {"runs": found, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
         document = msgspec.json.format(msgspec.json.encode(told), indent=2)

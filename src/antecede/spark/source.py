@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.reader import first_line, metas, open_parquet, read_batches, trace_files
+from antecede.trace.reader import first_line, open_parquet, read_batches, read_metas, trace_files
 from antecede.trace.schema import SCHEMA, read_meta
 from antecede.trace.writer import META, part_name, part_number
 
@@ -125,7 +125,7 @@ class TraceReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with _plainly():
-            metas(self._path)
+            read_metas(self._path)
             return _dealt(Piece(str(file)) for file in self._files or trace_files(self._path))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from antecede.audit.core import members_of
+from antecede.audit.core import members_by_run
 from antecede.audit.on_spark import audit, read_events, read_members
-from antecede.audit.streaming import clean_verdict
+from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import AntecedeError, InputError
 from antecede.sim.engines import compile_for, simulate
@@ -32,7 +32,7 @@ from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
-from antecede.trace.reader import metas, trace_files
+from antecede.trace.reader import read_metas, trace_files
 from antecede.trace.writer import META, write_whole
 
 T = TypeVar("T")
@@ -219,7 +219,9 @@ def _checks(runs: str, keys: list[str]) -> Callable[[Iterator[pa.RecordBatch]], 
 def _check(folder: Path) -> dict[str, str | None]:
     """Leave a verdict on a run that is clean."""
     try:
-        found = clean_verdict(trace_files(folder), folder.name, members_of(metas(folder))[folder.name])
+        found = verdict_if_clean(
+            trace_files(folder), folder.name, members_by_run(read_metas(folder))[folder.name]
+        )
     except InputError:
         found = None  # the audit says what is wrong
     if found is not None:

@@ -12,7 +12,7 @@ _MAX_EXAMPLES = 5
 _MAX_CHARACTERS = 120
 
 
-class Bad(msgspec.Struct):
+class BadRowKind(msgspec.Struct):
     """Something that is wrong in several places."""
 
     what: str
@@ -29,7 +29,7 @@ class BadRows:
 
     def __init__(self, source: str, strict: bool | None = None) -> None:
         self.source, self.strict = source, strict
-        self._found: dict[str, Bad] = {}
+        self._found: dict[str, BadRowKind] = {}
 
     def add(self, what: str, example: str, source: str | None = None, rows: int = 1) -> None:
         """Something is wrong, for `example` at this place of the source, or of a file that is part of it."""
@@ -39,7 +39,7 @@ class BadRows:
             raise InputError(f"{source}, {example}")
         if self.strict:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
-        found = self._found.setdefault(what, Bad(what, 0, []))
+        found = self._found.setdefault(what, BadRowKind(what, 0, []))
         found.rows += rows
         if len(found.examples) < _MAX_EXAMPLES:
             found.examples.append(example if source == self.source else f"{source}, {example}")
@@ -59,7 +59,7 @@ class BadRows:
         return sum(each.rows for each in self._found.values())
 
     @property
-    def found(self) -> list[Bad]:
+    def found(self) -> list[BadRowKind]:
         """Everything that is wrong, by kind."""
         return list(self._found.values())
 

@@ -19,7 +19,7 @@ import pyarrow.csv
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.bad_rows import BadRows, brief
-from antecede.trace.reader import any_parquet, csv_rows, first_line, refuse_twice
+from antecede.trace.reader import csv_rows, first_line, open_any_parquet, refuse_duplicate_columns
 from antecede.trace.schema import read_meta
 from antecede.trace.writer import META
 
@@ -55,7 +55,7 @@ def dependency_file(path: Path) -> Path | None:
     if not path.is_file():
         return None
     if path.suffix == ".parquet":
-        return path if _MARK in any_parquet(path).schema_arrow.names else None
+        return path if _MARK in open_any_parquet(path).schema_arrow.names else None
     return path if path.suffix == ".csv" and _MARK in _header(path) else None
 
 
@@ -138,7 +138,7 @@ def _read_csv(file: Path, bad: BadRows) -> tuple[pa.Table, np.ndarray]:
     """The rows that have the header's fields, and their numbers."""
     header = _header(file)
     _check_columns(header, str(file))
-    refuse_twice(header, file)
+    refuse_duplicate_columns(header, file)
     _refuse_open_quote(file)
     left_out: list[int] = []
 
@@ -194,10 +194,10 @@ def _header(file: Path) -> list[str]:
 
 
 def _read_parquet(file: Path) -> pa.Table:
-    opened = any_parquet(file)
+    opened = open_any_parquet(file)
     names = opened.schema_arrow.names
     _check_columns(names, str(file))
-    refuse_twice(names, file)
+    refuse_duplicate_columns(names, file)
     try:
         table = opened.read(columns=list(COLUMNS))
         table.validate(full=True)
@@ -259,7 +259,7 @@ def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str)
         return np.arange(size)
     by_cause = np.argsort(cause, kind="stable")
     after = np.searchsorted(cause[by_cause], np.arange(size + 1))
-    order, placed = causes_first(start, after, effect[by_cause])
+    order, placed = topological_order(start, after, effect[by_cause])
     if placed == size:
         ordered: np.ndarray = order
         return ordered
@@ -267,7 +267,7 @@ def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str)
 
 
 @njit_plain
-def causes_first(start: Any, after: Any, effects: Any) -> Any:
+def topological_order(start: Any, after: Any, effects: Any) -> Any:
     """Messages whose causes are all placed, in turn; and how many could be placed."""
     size = len(start) - 1
     order, lacking = np.empty(size, np.int64), np.diff(start)

@@ -26,7 +26,7 @@ class Wait(msgspec.Struct, frozen=True):
     delivered: int
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class DeliveryAtProcess(msgspec.Struct, frozen=True):
     """What became of a message at one process."""
 
     process: str
@@ -42,7 +42,7 @@ class Explanation(msgspec.Struct, frozen=True):
     message: str
     sent: int
     causes: list[str]
-    deliveries: list[Delivered]
+    deliveries: list[DeliveryAtProcess]
 
 
 class RunEvents:
@@ -60,7 +60,7 @@ class RunEvents:
             for row in rows:
                 if row["kind"] in _KINDS:
                     rank = ranks.setdefault(row["origin"], len(ranks))
-                    self._ids[message_of(row)] = message = MessageId(rank, row["seq"])
+                    self._ids[message_id(row)] = message = MessageId(rank, row["seq"])
                     histories[-1].append(Step(_KINDS[row["kind"]], message))
         self._order = CausalOrder(Execution(histories))
         self._names = {message: name for name, message in self._ids.items()}
@@ -84,7 +84,7 @@ class RunEvents:
         delivered: list[str] = []
         had: dict[str, int] = {}
         for row in self.processes[process]:
-            message = message_of(row)
+            message = message_id(row)
             if row["kind"] == "receive":
                 arrived.setdefault(message, row["time"])
                 had.setdefault(message, len(delivered))
@@ -98,7 +98,7 @@ class RunEvents:
 
     def explain(self, message: str) -> Explanation:
         """One message's immediate causes, and where it was held, for how long, and for which cause."""
-        rows = [row for those in self.processes.values() for row in those if message_of(row) == message]
+        rows = [row for those in self.processes.values() for row in those if message_id(row) == message]
         sent = next((row["time"] for row in rows if row["kind"] == "send"), None)
         if sent is None:
             raise InputError(f"no process sends {message}; write a message as ORIGIN:SEQ")
@@ -108,13 +108,13 @@ class RunEvents:
         deliveries = [self._explain_at(process, message) for process in others]
         return Explanation(message, sent, causes, deliveries)
 
-    def _explain_at(self, process: str, message: str) -> Delivered:
+    def _explain_at(self, process: str, message: str) -> DeliveryAtProcess:
         times: dict[str, int] = {}
         for row in self.processes[process]:
-            if message_of(row) == message:
+            if message_id(row) == message:
                 times.setdefault(row["kind"], row["time"])
         wait = next((wait for wait in self._waits_at(process) if wait.message == message), None)
-        return Delivered(
+        return DeliveryAtProcess(
             process=process,
             arrived=times.get("receive"),
             delivered=times.get("deliver"),
@@ -123,6 +123,6 @@ class RunEvents:
         )
 
 
-def message_of(row: dict[str, Any]) -> str:
+def message_id(row: dict[str, Any]) -> str:
     """A row's message as people write it."""
     return f"{row['origin']}:{row['seq']}"

@@ -64,7 +64,7 @@ def _walk(folder: Path) -> list[Path]:
     return sorted(file for file in found if file.is_file())
 
 
-def metas(path: Path) -> list[Meta]:
+def read_metas(path: Path) -> list[Meta]:
     """What the trace folders at `path` say of themselves."""
     if path.is_file():
         found = [path.parent / META] if (path.parent / META).exists() else []
@@ -113,17 +113,17 @@ def read_run(path: Path, run: str | None = None) -> list[dict[str, Any]]:
 
 def open_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer and columns are in order."""
-    opened = any_parquet(file)
+    opened = open_any_parquet(file)
     names = opened.schema_arrow.names
     check_columns(names, str(file))
-    refuse_twice(names, file)
+    refuse_duplicate_columns(names, file)
     for name in names:
         if name in FIELDS:
             _check_type(opened.schema_arrow.field(name), file)
     return opened
 
 
-def any_parquet(file: Path) -> pq.ParquetFile:
+def open_any_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer is in order, whatever it holds."""
     try:
         return pq.ParquetFile(file)
@@ -131,7 +131,7 @@ def any_parquet(file: Path) -> pq.ParquetFile:
         raise InputError(f"{file} is {why_not_parquet(file)} ({first_line(error)})") from error
 
 
-def refuse_twice(names: Sequence[str], file: Path) -> None:
+def refuse_duplicate_columns(names: Sequence[str], file: Path) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise InputError(f"{file}: it has two columns {brief(name)}")
@@ -180,7 +180,7 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
         raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
 
 
-def read_coded(
+def read_dictionary_encoded(
     file: Path, names: Sequence[str], numbers: Sequence[str], row_groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a Parquet file that `open_parquet` has looked at, those of names as dictionaries."""
@@ -286,13 +286,13 @@ def csv_rows(
     """The rows of a CSV file, numbered from 1, by the names in its header, which `check` may refuse."""
     wrong = wrong or _refuses(file)
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = long_fields(stream)
+        reader = csv_dict_reader(stream)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
             names = list(reader.fieldnames)
             check(names)
-            refuse_twice(names, file)
+            refuse_duplicate_columns(names, file)
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
                     wrong(number, f"it does not have the header's {len(names)} fields")
@@ -304,13 +304,13 @@ def csv_rows(
             raise InputError(f"{file}, line {reader.line_num}: {error}") from error
 
 
-def long_fields(stream: Iterable[str]) -> csv.DictReader[str]:
+def csv_dict_reader(stream: Iterable[str]) -> csv.DictReader[str]:
     """Rows of CSV whose fields may be long, as lists of thousands of names are."""
     csv.field_size_limit(_LONGEST_FIELD)
     return csv.DictReader(stream, strict=True)
 
 
-def whole_number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """A number as people write it, if it is one: Python would also take 1_000 and digits of any script."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
@@ -320,7 +320,7 @@ def _from_text(text: str, name: str) -> Any:
     if text == "" and name not in REQUIRED:
         return None
     if pa.types.is_integer(kind):
-        number = whole_number(text)
+        number = parse_integer(text)
         return text if number is None else number
     return text.split() if pa.types.is_list(kind) else text
 

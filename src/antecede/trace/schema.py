@@ -58,11 +58,11 @@ def read_meta(text: bytes | str, where: str) -> Meta:
         meta = msgspec.json.decode(text, type=Meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where} is not a trace's meta.json: {error}") from error
-    refuse_newer(meta, where)
+    check_schema_version(meta, where)
     return meta
 
 
-def refuse_newer(meta: Meta, where: str) -> None:
+def check_schema_version(meta: Meta, where: str) -> None:
     if meta.schema_version > VERSION:
         raise InputError(
             f"{where}: the trace has schema version {meta.schema_version}, this Antecede reads up "

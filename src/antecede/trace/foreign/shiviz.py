@@ -19,10 +19,10 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.foreign.files import read_whole
-from antecede.trace.foreign.table import DependencyWriter
+from antecede.trace.foreign.dependency_writer import DependencyWriter
+from antecede.trace.foreign.open_files import read_whole
 
-FORMS = {
+LOG_FORMATS = {
     "GoVector": r"^(?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
     "GoVector for TSViz": r"^(?<timestamp>\d+) (?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
     "event first": r"^(?<event>.*)\n(?<host>\S*) (?<clock>\{.*\})[ \t]*$",
@@ -46,7 +46,7 @@ class _Event(NamedTuple):
     clock: dict[str, int]
 
 
-def compiled(form: str) -> re.Pattern[str]:
+def compile_pattern(form: str) -> re.Pattern[str]:
     """A regular expression as ShiViz takes it: JavaScript's (?<name>…) or Python's (?P<name>…)."""
     try:
         pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
@@ -60,7 +60,9 @@ def compiled(form: str) -> re.Pattern[str]:
     return pattern
 
 
-def in_time(pattern: re.Pattern[str], text: str, patience: float = _PATIENCE) -> Iterator[re.Match[str]]:
+def find_with_deadline(
+    pattern: re.Pattern[str], text: str, patience: float = _PATIENCE
+) -> Iterator[re.Match[str]]:
     """All matches, as long as none takes longer than that to find.
 
     Only a signal can stop Python while it looks, and only in the main thread; elsewhere nothing does.
@@ -101,7 +103,7 @@ def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) ->
     # What an event says is not kept, so a strange letter in it does no harm.
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     del data
-    pattern = compiled(regex) if regex else _guessed(text, path)
+    pattern = compile_pattern(regex) if regex else _guessed(text, path)
     events = list(_events(pattern, text, into))
     if not events:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
@@ -111,9 +113,9 @@ def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) ->
 def _guessed(text: str, path: Path) -> re.Pattern[str]:
     head = text[: _end_of_lines(text, _GUESSED_FROM, 2)]
     best, most = None, (0, 0)
-    for form in FORMS.values():
-        pattern, events, covered = compiled(form), 0, 0
-        for match in in_time(pattern, head):
+    for form in LOG_FORMATS.values():
+        pattern, events, covered = compile_pattern(form), 0, 0
+        for match in find_with_deadline(pattern, head):
             if _decoded(match["host"], match["clock"]):
                 events += 1
                 covered += match.end() - match.start()
@@ -121,7 +123,7 @@ def _guessed(text: str, path: Path) -> re.Pattern[str]:
             best, most = pattern, (events, covered)
     if best is None:
         raise InputError(
-            f"{path} is in none of the known forms ({', '.join(FORMS)}); give yours as "
+            f"{path} is in none of the known forms ({', '.join(LOG_FORMATS)}); give yours as "
             r"--regex '(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'"
         )
     return best
@@ -151,7 +153,7 @@ def _decoded(host: str | None, text: str | None) -> dict[str, int] | None:
 
 def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_Event]:
     done, line = 0, 1
-    for match in in_time(pattern, text):
+    for match in find_with_deadline(pattern, text):
         _skipped(text[done : match.start()], line, into)
         line += text.count("\n", done, match.start())
         here = line + text.count("\n", match.start(), match.start("clock"))

@@ -10,14 +10,14 @@ from pathlib import Path
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.foreign.events import as_trace
-from antecede.trace.foreign.mapping import parse_map
-from antecede.trace.reader import metas, trace_files
+from antecede.trace.foreign.column_map import parse_column_map
+from antecede.trace.foreign.to_trace import convert_to_trace
+from antecede.trace.reader import read_metas, trace_files
 from antecede.trace.writer import write_parts
 
 
 @contextmanager
-def renamed(
+def mapped_trace(
     path: str,
     columns: Sequence[str],
     progress: Callable[[str, int, int], None] = lambda *_: None,
@@ -30,7 +30,7 @@ def renamed(
     if not columns:
         yield path
         return
-    mapping = parse_map(columns)
+    mapping = parse_column_map(columns)
     scheme, is_url, rest = path.partition("://")
     if is_url and scheme != "file":
         raise InputError(f"{path}: --map is for local files; copy it here first")
@@ -40,7 +40,7 @@ def renamed(
     files = trace_files(local)
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         progress("reading", 0, 0)
-        write_parts(Path(folder), as_trace(local, files, mapping, bad))
+        write_parts(Path(folder), convert_to_trace(local, files, mapping, bad))
         try:
             yield folder
         except InputError as error:
@@ -54,7 +54,7 @@ def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None =
     """
     if verdict.deliveries or not verdict.messages or ("://" in path and not path.startswith("file://")):
         return
-    if not metas(Path(path.removeprefix("file://"))):
+    if not read_metas(Path(path.removeprefix("file://"))):
         raise InputError(
             f"{path} has {verdict.messages:,} sends and no delivery, and no meta.json says who should have "
             "got them, so there is nothing to judge; what depends on what is shown by antecede graph"

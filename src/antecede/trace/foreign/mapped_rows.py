@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
-from antecede.trace.foreign.mapping import COLUMNS, MESSAGE, SKIP, ColumnMap
-from antecede.trace.reader import BATCH_ROWS, any_parquet, csv_rows, first_line, json_rows, whole_number
+from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
+from antecede.trace.reader import BATCH_ROWS, csv_rows, first_line, json_rows, open_any_parquet, parse_integer
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 
 TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {MESSAGE: pa.string()}
@@ -35,7 +35,7 @@ _NEITHER = "there is neither an id of messages (message) nor origin and seq"
 def column_names(file: Path) -> list[str]:
     """What a table's columns are called; of JSON lines, the first rows' fields."""
     if file.suffix == ".parquet":
-        return list(any_parquet(file).schema_arrow.names)
+        return list(open_any_parquet(file).schema_arrow.names)
     if file.suffix == ".csv":
         header: list[str] = []
         next(csv_rows(file, header.extend, wrong=lambda *_: None), None)
@@ -80,7 +80,7 @@ def resolve(file: Path, mapping: ColumnMap) -> dict[str, str]:
     return found
 
 
-def read_foreign(
+def read_mapped_rows(
     path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows | None = None
 ) -> Iterator[pa.Table]:
     """The rows of the files at `path` under our names, and with our words for kinds.
@@ -299,7 +299,7 @@ def _name(value: Any) -> str | None:
 
 def _whole(value: Any) -> int | None:
     if isinstance(value, str):
-        value = whole_number(value)
+        value = parse_integer(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from antecede.errors import InputError
-from antecede.trace.foreign.graphs import read_editing, read_git, read_table
+from antecede.trace.foreign.dependency_writer import DependencyTableInfo, DependencyWriter
+from antecede.trace.foreign.graph_sources import read_editing, read_git, read_table
 from antecede.trace.foreign.shiviz import read_shiviz
-from antecede.trace.foreign.table import About, DependencyWriter
 
 FORMATS = ("shiviz", "editing", "dependencies", "git")
 
 
-def import_path(form: str, path: Path, folder: Path, regex: str | None = None, strict: bool = False) -> About:
+def import_path(
+    form: str, path: Path, folder: Path, regex: str | None = None, strict: bool = False
+) -> DependencyTableInfo:
     """Read what another program left at `path`; leave a dependency table in `folder`."""
     if form not in FORMATS:
         raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")

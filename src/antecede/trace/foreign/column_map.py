@@ -25,10 +25,10 @@ class ColumnMap(msgspec.Struct, frozen=True):
     """The number of their senders' first messages."""
 
 
-def parse_map(texts: Sequence[str]) -> ColumnMap:
+def parse_column_map(texts: Sequence[str]) -> ColumnMap:
     """What people write after --map: pairs of our name and theirs, separated by commas.
 
-    >>> parse_map(["process=host,message=msg", "kind.send=SEND,kind.send=PUBLISH"]).kinds
+    >>> parse_column_map(["process=host,message=msg", "kind.send=SEND,kind.send=PUBLISH"]).kinds
     {'SEND': 'send', 'PUBLISH': 'send'}
     """
     columns: dict[str, str] = {}

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.bad_rows import Bad, BadRows, brief
+from antecede.trace.bad_rows import BadRowKind, BadRows, brief
 from antecede.trace.writer import ASIDE, META, write_whole
 
 VERSION = 1
@@ -35,7 +35,7 @@ _BATCH_ROWS = 65_536
 _MAX_ON_CYCLE = 6
 
 
-class About(msgspec.Struct, frozen=True):
+class DependencyTableInfo(msgspec.Struct, frozen=True):
     """What a dependency folder says of itself."""
 
     source: str
@@ -49,7 +49,7 @@ class About(msgspec.Struct, frozen=True):
     parents_mean: float
     parents_most: int
     bad_rows: int
-    bad: list[Bad]
+    bad: list[BadRowKind]
     schema_version: int = VERSION
 
 
@@ -87,7 +87,7 @@ class DependencyWriter:
         """Count something that is wrong; a strict import ends here."""
         self._wrong.add(what, example)
 
-    def write(self, folder: Path) -> About:
+    def write(self, folder: Path) -> DependencyTableInfo:
         """Leave the table in a folder of its own; an older one in it is written over."""
         if not self._seq:
             raise InputError(f"{self.source} has no row that could be taken{self._wrong.first()}")
@@ -97,7 +97,7 @@ class DependencyWriter:
         counts = np.diff(ends)
         process = np.frombuffer(self._process, np.int64)
         others = process[parents] != process[np.repeat(np.arange(len(nodes)), counts)]
-        about = About(
+        about = DependencyTableInfo(
             source=self.source,
             format=self.form,
             rows=len(nodes),
@@ -199,16 +199,16 @@ def _make_room(folder: Path) -> None:
     if not (folder / ABOUT).exists():
         what = "holds a trace" if (folder / META).exists() else "has something else in it"
         raise InputError(f"{folder} {what}; a dependency table goes into a folder of its own")
-    read_about(folder)
+    read_table_info(folder)
     # The note is replaced first and in one step: as long as it is there, the folder is known to be ours.
     (folder / TABLE).unlink(missing_ok=True)
 
 
-def read_about(folder: Path) -> About:
+def read_table_info(folder: Path) -> DependencyTableInfo:
     """What a dependency folder says of itself."""
     file = folder / ABOUT
     try:
-        about = msgspec.json.decode(file.read_bytes(), type=About)
+        about = msgspec.json.decode(file.read_bytes(), type=DependencyTableInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{file} does not describe a dependency table: {error}") from error
     if about.schema_version > VERSION:

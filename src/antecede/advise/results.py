@@ -26,7 +26,7 @@ class Cost(msgspec.Struct, frozen=True):
     """How much later than by a direct send a message is delivered, on average: hops and holding."""
 
 
-class Split(msgspec.Struct, frozen=True):
+class FreescaleRoles(msgspec.Struct, frozen=True):
     """Who is what in freescale."""
 
     super_peer: str
@@ -55,5 +55,5 @@ class Advice(msgspec.Struct, frozen=True):
     logged_control_bytes_mean: float | None
     """What the log says that its own system sent along."""
     assumptions: list[str]
-    split: Split | None
+    split: FreescaleRoles | None
     costs: list[Cost]

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
-from antecede.trace.foreign.columns import read_foreign
-from antecede.trace.foreign.mapping import MESSAGE, ColumnMap
+from antecede.trace.foreign.column_map import MESSAGE, ColumnMap
+from antecede.trace.foreign.mapped_rows import read_mapped_rows
 from antecede.trace.schema import SCHEMA
 
 _OF_SENDS = ("run", "process", "index", "kind", MESSAGE, "origin", "seq")
 _UNSENT = "nobody's "
 
 
-def as_trace(
+def convert_to_trace(
     path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows | None = None
 ) -> Iterator[pa.Table]:
     """The rows of the files at `path` in our schema; `bad` counts those that cannot be read, if it is there.
@@ -35,7 +35,7 @@ def as_trace(
     sends = _Sends(path, files, mapping, bad)
     had: set[int] = set()
     # What is wrong was counted when the sends were read.
-    for rows in read_foreign(path, files, mapping, BadRows(str(path), strict=False)):
+    for rows in read_mapped_rows(path, files, mapping, BadRows(str(path), strict=False)):
         place = sends.places(rows)
         if MESSAGE in rows.column_names:
             rows = sends.named(rows, place)
@@ -47,7 +47,7 @@ class _Sends:
 
     def __init__(self, path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows) -> None:
         found, size = [], 0
-        for rows in read_foreign(path, files, mapping, bad):
+        for rows in read_mapped_rows(path, files, mapping, bad):
             size += rows.num_rows
             there = [name for name in _OF_SENDS if name in rows.column_names]
             found.append(rows.select(there).filter(pc.equal(rows.column("kind"), "send")))

@@ -18,16 +18,16 @@ from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.foreign.events import as_trace
-from antecede.trace.foreign.mapping import parse_map
-from antecede.trace.foreign.renamed import refuse_without_deliveries, renamed
+from antecede.trace.foreign.column_map import parse_column_map
+from antecede.trace.foreign.mapped_trace import mapped_trace, refuse_without_deliveries
+from antecede.trace.foreign.to_trace import convert_to_trace
 from antecede.trace.reader import trace_files
 
 THEIRS = "process=host,index=n,message=id,kind=what,kind.send=PUB,kind.deliver=SUB"
 
 
 def verdict(path: Path, *columns: str) -> Verdict:
-    with renamed(str(path), columns) as ours:
+    with mapped_trace(str(path), columns) as ours:
         found = audit_path(ours, "local", 10, None).verdict
         refuse_without_deliveries(ours, found)
         return found
@@ -35,7 +35,9 @@ def verdict(path: Path, *columns: str) -> Verdict:
 
 def ours(path: Path, columns: str) -> list[dict[str, Any]]:
     return [
-        row for table in as_trace(path, trace_files(path), parse_map([columns])) for row in table.to_pylist()
+        row
+        for table in convert_to_trace(path, trace_files(path), parse_column_map([columns]))
+        for row in table.to_pylist()
     ]
 
 
@@ -120,7 +122,7 @@ def test_what_nobody_sent_is_an_orphan_whatever_it_is_called(tmp_path: Path) -> 
 
 
 def test_the_same_answer_as_for_the_trace_itself(tmp_path: Path) -> None:
-    """A trace with losses, its columns renamed, its messages by an id, its parts in several files."""
+    """A trace with losses, its columns mapped_trace, its messages by an id, its parts in several files."""
     simulate_to(
         tmp_path / "trace",
         scenario(protocol="basic", peers=6, seconds=3, delay="wild:1us-1s", faults=("loss:2%",)),
@@ -314,7 +316,10 @@ def test_what_cannot_be_read_is_named(
 
 
 def test_only_local_files_are_renamed() -> None:
-    with pytest.raises(InputError, match="--map is for local files"), renamed("s3a://bucket/t", [THEIRS]):
+    with (
+        pytest.raises(InputError, match="--map is for local files"),
+        mapped_trace("s3a://bucket/t", [THEIRS]),
+    ):
         pass
 
 
@@ -361,7 +366,7 @@ def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
     }
     for name, examples in wrong.items():
         bad = BadRows(str(tmp_path / name), strict=False)
-        with renamed(str(tmp_path / name), [THEIRS], bad=bad) as ours:
+        with mapped_trace(str(tmp_path / name), [THEIRS], bad=bad) as ours:
             found = audit_path(ours, "local", 10, None).verdict
         assert (found.messages, found.deliveries, found.clean) == (1, 1, True)
         assert sorted(each for kind in bad.found for each in kind.examples) == examples
@@ -375,7 +380,7 @@ def test_a_table_with_nothing_but_bad_rows_is_refused(tmp_path: Path) -> None:
     bad = BadRows("t", strict=False)
     with (
         pytest.raises(InputError, match=r"no row that could be taken; the first row that is wrong: .*row 1"),
-        renamed(str(tmp_path / "t.csv"), [THEIRS], bad=bad),
+        mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad),
     ):
         pass
 
@@ -391,7 +396,7 @@ def test_a_table_may_have_very_many_columns(tmp_path: Path) -> None:
 def test_what_leaves_no_delivery_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("host,n,what,id\n1,0,PUB,70\n2,x,SUB,70\n")
     bad = BadRows("t", strict=False)
-    with renamed(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
+    with mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
         found = audit_path(ours, "local", 10, None).verdict
         with pytest.raises(InputError, match=r"no delivery.*the first row that is wrong: .*row 2, field n"):
             refuse_without_deliveries(ours, found, bad)

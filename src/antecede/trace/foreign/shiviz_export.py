@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
-from antecede.trace.explain import message_of
+from antecede.trace.explain import message_id
 from antecede.trace.reader import read_run
 from antecede.trace.writer import write_whole
 
@@ -18,7 +18,7 @@ REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 """What to type into ShiViz."""
 
 
-class Exported(msgspec.Struct, frozen=True):
+class ShivizExport(msgspec.Struct, frozen=True):
     """What was written."""
 
     file: str
@@ -27,7 +27,7 @@ class Exported(msgspec.Struct, frozen=True):
     regex: str = REGEX
 
 
-def export_shiviz(trace: Path, file: Path, run: str | None = None) -> Exported:
+def export_shiviz(trace: Path, file: Path, run: str | None = None) -> ShivizExport:
     """Every send and delivery of a run, each with its vector clock; what only arrived is left out."""
     rows = [row for row in read_run(trace, run) if row["kind"] != "receive"]
     if not rows:
@@ -38,7 +38,7 @@ def export_shiviz(trace: Path, file: Path, run: str | None = None) -> Exported:
         raise InputError(f"{file} is a folder; a log goes into a file")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, "".join(entries).encode())
-    return Exported(str(file), len(hosts), len(entries))
+    return ShivizExport(str(file), len(hosts), len(entries))
 
 
 def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
     own: dict[str, list[dict[str, Any]]] = {name: [] for name in hosts}
     for row in sorted(rows, key=lambda row: row["index"]):
         own[row["process"]].append(row)
-    sent = {message_of(row) for row in rows if row["kind"] == "send"}
+    sent = {message_id(row) for row in rows if row["kind"] == "send"}
     clocks: dict[str, dict[str, int]] = {name: {} for name in hosts}
     carried: dict[str, dict[str, int]] = {}
     waiting: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
         clock = clocks[name]
         while at[name] < len(own[name]):
             row = own[name][at[name]]
-            message = message_of(row)
+            message = message_id(row)
             if row["kind"] == "deliver" and message in sent and message not in carried:
                 waiting.setdefault(message, []).append(name)
                 break

@@ -18,9 +18,15 @@ import pyarrow as pa
 
 from antecede.errors import InputError
 from antecede.trace.dependencies import columns_of_texts
-from antecede.trace.foreign.files import opened_text, read_whole
-from antecede.trace.foreign.table import DependencyWriter
-from antecede.trace.reader import any_parquet, first_line, long_fields, refuse_twice, whole_number
+from antecede.trace.foreign.dependency_writer import DependencyWriter
+from antecede.trace.foreign.open_files import opened_text, read_whole
+from antecede.trace.reader import (
+    csv_dict_reader,
+    first_line,
+    open_any_parquet,
+    parse_integer,
+    refuse_duplicate_columns,
+)
 
 _COLUMNS = ("node", "process", "seq", "parents")
 _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
@@ -33,7 +39,7 @@ def read_table(path: Path, into: DependencyWriter) -> None:
         _read_parquet(path, into)
         return
     with opened_text(path) as stream:
-        reader = long_fields(stream)
+        reader = csv_dict_reader(stream)
         try:
             if reader.fieldnames is None:
                 raise InputError(f"{path} is empty; it needs a header: {','.join(_COLUMNS)}")
@@ -42,7 +48,7 @@ def read_table(path: Path, into: DependencyWriter) -> None:
                 where = f"row {number}"
                 if None in row or None in row.values():
                     into.bad("rows that do not have the header's fields, left out", where)
-                elif (seq := whole_number(row["seq"])) is None:
+                elif (seq := parse_integer(row["seq"])) is None:
                     into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
                 else:
                     into.add(row["node"], row["process"], seq, _SPACES.findall(row["parents"]), where)
@@ -54,13 +60,13 @@ def _check(names: Sequence[str], path: Path) -> None:
     missing = [name for name in _COLUMNS if name not in names]
     if missing:
         raise InputError(f"{path} has no column {missing[0]}; its header needs {','.join(_COLUMNS)}")
-    refuse_twice(names, path)
+    refuse_duplicate_columns(names, path)
 
 
 def _read_parquet(path: Path, into: DependencyWriter) -> None:
     if not path.is_file():
         raise InputError(f"{path} is not a file")
-    opened = any_parquet(path)
+    opened = open_any_parquet(path)
     _check(opened.schema_arrow.names, path)
     number = 0
     try:
@@ -69,7 +75,7 @@ def _read_parquet(path: Path, into: DependencyWriter) -> None:
             for row in table.to_pylist():
                 number += 1
                 where = f"row {number}"
-                seq = whole_number(row["seq"] or "")
+                seq = parse_integer(row["seq"] or "")
                 parents = row["parents"] or []
                 if seq is None:
                     into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
