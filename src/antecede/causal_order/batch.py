@@ -10,26 +10,26 @@ import pyarrow.compute as pc
 
 from antecede.causal_order.dependency_edges import FAULTS, Columns, Links, group_codes, read_links, rows_of
 from antecede.causal_order.disposition import (
-    ABSENT,
-    CIRCLE,
-    DEAD,
+    CAUSE_QUARANTINED,
+    CYCLE,
     DUPLICATE,
+    HELD,
     ORDERED,
     OVERDUE,
+    QUARANTINE_REASONS,
     QUARANTINED,
     RELEASED,
-    TAINTED,
+    UNKNOWN,
     UNREADABLE,
-    WAITING,
-    match,
-    settle,
+    decide_dispositions,
+    match_identities,
 )
 from antecede.causal_order.rules import OnMissing
 
 STATUS = np.array(
     ["held", "ordered", "released", *["quarantined"] * 3, "duplicate", "quarantined"], dtype=object
 )
-"""What a row's lot is called, by its number."""
+"""What a row's disposition is called, by its number."""
 
 
 def order_table(
@@ -42,28 +42,28 @@ def order_table(
     """
     releases = on_missing is OnMissing.RELEASE
     links = read_links(table, columns, group_codes(table, columns)[0], over_gaps=releases)
-    first, target = match(links.owner, links.number, links.dep_owner, links.dep_number)
-    target[target < 0] = ABSENT
-    lot = np.where(links.faults > 0, UNREADABLE, WAITING).astype(np.int8)
-    lot[first != np.arange(lot.size)] = DUPLICATE
+    first, target = match_identities(links.owner, links.number, links.dep_owner, links.dep_number)
+    target[target < 0] = UNKNOWN
+    disposition = np.where(links.faults > 0, UNREADABLE, HELD).astype(np.int8)
+    disposition[first != np.arange(disposition.size)] = DUPLICATE
     bounds = np.flatnonzero(np.diff(links.groups, prepend=-1, append=-1))
-    order = settle(
+    order = decide_dispositions(
         bounds,
         links.offsets,
         target,
-        lot,
-        np.ones(lot.size, np.bool_),
+        disposition,
+        np.ones(disposition.size, np.bool_),
         releases,
         on_missing is OnMissing.QUARANTINE,
     )
-    rest = np.flatnonzero((lot != ORDERED) & (lot != RELEASED) & (lot != DUPLICATE))
+    rest = np.flatnonzero((disposition != ORDERED) & (disposition != RELEASED) & (disposition != DUPLICATE))
     rows = np.concatenate((order, rest))
     sizes = np.bincount(links.groups[order])
     index = np.arange(order.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     added = {
         "causal_index": pa.concat_arrays([pa.array(index), pa.nulls(rest.size, pa.int64())]),
-        "status": pa.array(STATUS[lot[rows]], pa.string()),
-        "reason": reasons(links, target, lot, rows),
+        "status": pa.array(STATUS[disposition[rows]], pa.string()),
+        "reason": reasons(links, target, disposition, rows),
     }
     together = pa.array(np.argsort(links.groups[rows], kind="stable"))
     return pa.array(rows).take(together), {name: values.take(together) for name, values in added.items()}
@@ -77,39 +77,39 @@ def gathered(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 _TOLD = {
-    WAITING: "waits for ",
+    HELD: "waits for ",
     RELEASED: "came without its cause ",
-    CIRCLE: "depends on itself through ",
-    TAINTED: "its cause was put aside: ",
+    CYCLE: "depends on itself through ",
+    CAUSE_QUARANTINED: "its cause was put aside: ",
     OVERDUE: "its cause did not come: ",
 }
 _MAX_NAMED = 5
 
 
-def reasons(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray) -> pa.Array:
+def reasons(links: Links, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray) -> pa.Array:
     """Why rows did not simply come in order, with the names of the dependencies that are behind it."""
     told = np.full(rows.size, None, object)
-    for code in np.unique(lot[rows]):
-        mine = np.flatnonzero(lot[rows] == code)
+    for code in np.unique(disposition[rows]):
+        mine = np.flatnonzero(disposition[rows] == code)
         if code == UNREADABLE:
             told[mine] = np.array(FAULTS, object)[links.faults[rows[mine]]]
         elif code in _TOLD:
-            told[mine] = _named(links, target, lot, rows[mine], int(code))
+            told[mine] = _named(links, target, disposition, rows[mine], int(code))
     return pa.array(told, pa.string())
 
 
-def _named(links: Links, target: np.ndarray, lot: np.ndarray, rows: np.ndarray, code: int) -> Any:
+def _named(links: Links, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray, code: int) -> Any:
     begins, places = gathered(links.offsets, rows)
     of = rows_of(begins)
     goal = target[places]
-    lots = np.where(goal >= 0, lot[np.maximum(goal, 0)], ORDERED)
-    aside = (goal == DEAD) | np.isin(lots, QUARANTINED)
+    dispositions = np.where(goal >= 0, disposition[np.maximum(goal, 0)], ORDERED)
+    aside = (goal == QUARANTINED) | np.isin(dispositions, QUARANTINE_REASONS)
     meant = {
-        WAITING: (goal == ABSENT) | (lots == WAITING),
-        RELEASED: (goal == ABSENT) | aside,
-        CIRCLE: lots == CIRCLE,
-        TAINTED: aside,
-        OVERDUE: goal == ABSENT,
+        HELD: (goal == UNKNOWN) | (dispositions == HELD),
+        RELEASED: (goal == UNKNOWN) | aside,
+        CYCLE: dispositions == CYCLE,
+        CAUSE_QUARANTINED: aside,
+        OVERDUE: goal == UNKNOWN,
     }[code]
     places, of = places[meant], of[meant]
     begins = np.searchsorted(of, np.arange(rows.size + 1))

@@ -1,35 +1,107 @@
-"""What becomes of each row at hand: compiled, one pass over rows and dependencies, group after group.
+"""The disposition of every row: compiled, one pass over rows and dependencies, group by group.
 
-Rows lie group by group, those of a group in the order in which they shall come out as far as their causes
-allow. Each takes its turn as soon as all its causes had theirs: of those that could, the first. So rows
-that were in causal order stay as they were, and the outcome does not depend on how rows arrived.
+The rows of a group are emitted in topological order by Kahn's algorithm with a heap: of the rows whose
+causes have all been emitted, the first as given comes next. So rows that were in causal order stay as they
+are, and the result does not depend on the order of arrival. Among the rows that Kahn's algorithm cannot
+reach, Tarjan's algorithm finds those on a cycle.
 
-Costs: rows × log(rows that are ready at once) + dependencies; 50 bytes a row and 12 a dependency.
+Cost: rows × log(rows that are ready at once) + dependencies; 50 bytes a row and 12 a dependency.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.jit import njit_plain
+from antecede.jit import njit_inline, njit_plain
 
-FREE, ABSENT, DEAD = -1, -2, -3
-"""What a dependency points to, if not to a row at hand: one that came out before; nothing that is known; one
-that never comes out, as it was put aside."""
+SATISFIED, UNKNOWN, QUARANTINED = -1, -2, -3
+"""A dependency on a row that is not at hand: the cause was emitted before; it has never been seen; it was
+quarantined before, so that it will never be emitted."""
 
-WAITING, ORDERED, RELEASED, CIRCLE, TAINTED, OVERDUE, DUPLICATE, UNREADABLE = range(8)
-"""A row's lot: it waits for a cause; it comes after all its causes; it comes without one of them; it depends
-on itself; a cause of it was put aside; a cause of it has not come in time; it was there before; it does not
-say who it is or what it depends on."""
-QUARANTINED = (CIRCLE, TAINTED, OVERDUE, UNREADABLE)
-"""The lots of rows that are put aside."""
+HELD, ORDERED, RELEASED, CYCLE, CAUSE_QUARANTINED, OVERDUE, DUPLICATE, UNREADABLE = range(8)
+"""The disposition of a row: it waits for a cause; it follows all its causes; it is emitted without one of
+them; it is on a cycle of dependencies; one of its causes is quarantined; one did not arrive in time; its
+identity was seen before; its identity or its dependencies cannot be read."""
+QUARANTINE_REASONS = (CYCLE, CAUSE_QUARANTINED, OVERDUE, UNREADABLE)
+"""The dispositions of rows that are quarantined."""
+
+
+class _Graph(NamedTuple):
+    """The rows as a graph. Row r's causes are causes[offsets[r]:offsets[r+1]], rows of its group or one of
+    SATISFIED, UNKNOWN, QUARANTINED; its effects are effects[begins[r]:begins[r+1]]."""
+
+    offsets: Any
+    causes: Any
+    begins: Any
+    effects: Any
+    disposition: Any
+    unmet: Any
+    """How many causes each row still waits for."""
+    incomplete: Any
+    """Rows to be emitted without one of their causes."""
+    heap: Any
+    """The rows that are ready; later, a stack of quarantined rows."""
+
+
+class _Search(NamedTuple):
+    """The depth-first search of Tarjan's algorithm."""
+
+    index: Any
+    """In which order rows were visited, from 1; 0: not yet, -1: in a component that is complete."""
+    low_link: Any
+    component: Any
+    """A stack of rows whose component is not complete."""
+    path: Any
+    cursor: Any
+    """The next cause to look at, for each row."""
 
 
 @njit_plain
-def match(owner: Any, number: Any, of_owner: Any, of_number: Any) -> Any:
-    """For each row the first of its identity, and for each dependency the first that it names, or -1."""
+def decide_dispositions(
+    bounds: Any, offsets: Any, causes: Any, disposition: Any, overdue: Any, release: bool, quarantine: bool
+) -> Any:
+    """Decide about every row whose `disposition` is HELD; the rows to be emitted, in order, group by group.
+
+    Group g is rows bounds[g]:bounds[g+1]; `offsets` and `causes` are as in `_Graph`. Rows that are `overdue`
+    have waited long enough for UNKNOWN causes: `release` emits them without, `quarantine`
+    quarantines them. The effects of a quarantined row are quarantined too, unless `release` is set.
+    """
+    rows = disposition.size
+    begins, effects = _transpose(offsets, causes, disposition)
+    unmet, incomplete = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+    heap = np.empty(rows, np.int64)
+    graph = _Graph(offsets, causes, begins, effects, disposition, unmet, incomplete, heap)
+    search = _Search(
+        np.zeros(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.empty(rows + 1, np.int64),
+        np.empty(rows, np.int64),
+    )
+    order, emitted = np.empty(rows, np.int64), 0
+    for group in range(bounds.size - 1):
+        low, high = bounds[group], bounds[group + 1]
+        ready, held = _count_unmet(graph, low, high, overdue, release)
+        before = emitted
+        emitted = _emit(graph, ready, order, emitted)
+        if emitted - before == held:
+            continue
+        cycles = _mark_cycles(graph, search, low, high)
+        if not release:
+            _quarantine(graph, low, high, overdue, quarantine)
+        elif cycles > 0:
+            emitted = _emit(graph, _free_effects_of_cycles(graph, low, high), order, emitted)
+    return order[:emitted]
+
+
+@njit_plain
+def match_identities(owner: Any, number: Any, of_owner: Any, of_number: Any) -> Any:
+    """For each row the first row with its identity, and for each dependency the first row it names, or -1.
+
+    A hash table with open addressing; the hash is SplitMix64's finaliser.
+    """
     size = 16
     while size < 2 * owner.size:
         size *= 2
@@ -56,6 +128,70 @@ def match(owner: Any, number: Any, of_owner: Any, of_number: Any) -> Any:
 
 
 @njit_plain
+def _transpose(offsets: Any, causes: Any, disposition: Any) -> Any:
+    """The edges from causes to effects, of the rows that are HELD."""
+    rows = disposition.size
+    begins = np.zeros(rows + 1, np.int64)
+    for row in range(rows):
+        if disposition[row] == HELD:
+            for place in range(offsets[row], offsets[row + 1]):
+                if causes[place] >= 0:
+                    begins[causes[place] + 1] += 1
+    for row in range(rows):
+        begins[row + 1] += begins[row]
+    effects, filled = np.empty(begins[rows], np.int64), begins[:-1].copy()
+    for row in range(rows):
+        if disposition[row] == HELD:
+            for place in range(offsets[row], offsets[row + 1]):
+                cause = causes[place]
+                if cause >= 0:
+                    effects[filled[cause]] = row
+                    filled[cause] += 1
+    return begins, effects
+
+
+@njit_inline
+def _count_unmet(graph: Any, low: int, high: int, overdue: Any, release: bool) -> Any:
+    """Count the causes that each row of a group waits for; how many rows are ready, and how many are held."""
+    ready = held = 0
+    for row in range(low, high):
+        if graph.disposition[row] != HELD:
+            continue
+        held += 1
+        for place in range(graph.offsets[row], graph.offsets[row + 1]):
+            cause = graph.causes[place]
+            if cause == SATISFIED:
+                continue
+            never = cause == QUARANTINED or (cause >= 0 and graph.disposition[cause] == UNREADABLE)
+            if release and (never or (cause == UNKNOWN and overdue[row])):
+                graph.incomplete[row] = True
+            else:
+                graph.unmet[row] += 1
+        if graph.unmet[row] == 0:
+            _push(graph.heap, ready, row)
+            ready += 1
+    return ready, held
+
+
+@njit_inline
+def _emit(graph: Any, ready: int, order: Any, emitted: int) -> int:
+    """Kahn's algorithm: emit the rows on the heap and all that become ready; how many are emitted now."""
+    while ready > 0:
+        row = _pop(graph.heap, ready)
+        ready -= 1
+        graph.disposition[row] = RELEASED if graph.incomplete[row] else ORDERED
+        order[emitted] = row
+        emitted += 1
+        for place in range(graph.begins[row], graph.begins[row + 1]):
+            effect = graph.effects[place]
+            graph.unmet[effect] -= 1
+            if graph.unmet[effect] == 0:
+                _push(graph.heap, ready, effect)
+                ready += 1
+    return emitted
+
+
+@njit_plain
 def _push(heap: Any, size: int, value: int) -> None:
     while size > 0 and heap[(size - 1) >> 1] > value:
         heap[size] = heap[(size - 1) >> 1]
@@ -65,7 +201,7 @@ def _push(heap: Any, size: int, value: int) -> None:
 
 @njit_plain
 def _pop(heap: Any, size: int) -> int:
-    """Take the least of `size` values out."""
+    """Remove the least of `size` values."""
     least, last, at = heap[0], heap[size - 1], 0
     while 2 * at + 1 < size - 1:
         child = 2 * at + 1
@@ -79,176 +215,122 @@ def _pop(heap: Any, size: int) -> int:
     return int(least)
 
 
-@njit_plain
-def _circles(low: int, high: int, offsets: Any, target: Any, lot: Any, scratch: Any) -> int:
-    """Mark rows among those that wait in low..high that depend on themselves; how many (Tarjan's way)."""
-    seen, link, stack, path, cursor = scratch
-    found = count = depth = held = 0
+@njit_inline
+def _mark_cycles(graph: Any, search: Any, low: int, high: int) -> int:
+    """Tarjan's algorithm over the rows that are still HELD: mark those on a CYCLE; how many."""
+    marked = visited = depth = height = 0
     for root in range(low, high):
-        if lot[root] != WAITING or seen[root] != 0:
+        if graph.disposition[root] != HELD or search.index[root] != 0:
             continue
-        path[0], depth = root, 1
+        search.path[0], depth = root, 1
         while depth > 0:
-            row = path[depth - 1]
-            if seen[row] == 0:
-                count += 1
-                seen[row] = link[row] = count
-                cursor[row] = offsets[row]
-                stack[held] = row
-                held += 1
-            went_down = False
-            while cursor[row] < offsets[row + 1]:
-                cause = target[cursor[row]]
-                cursor[row] += 1
-                if cause < 0 or lot[cause] != WAITING:
-                    continue
-                if seen[cause] == 0:
-                    path[depth] = cause
-                    depth += 1
-                    went_down = True
-                    break
-                if seen[cause] > 0:
-                    link[row] = min(link[row], seen[cause])
-            if went_down:
+            row = search.path[depth - 1]
+            if search.index[row] == 0:
+                visited += 1
+                search.index[row] = search.low_link[row] = visited
+                search.cursor[row] = graph.offsets[row]
+                search.component[height] = row
+                height += 1
+            cause = _next_unvisited_cause(graph, search, row)
+            if cause >= 0:
+                search.path[depth] = cause
+                depth += 1
                 continue
             depth -= 1
             if depth > 0:
-                link[path[depth - 1]] = min(link[path[depth - 1]], link[row])
-            if link[row] == seen[row]:
-                alone = stack[held - 1] == row
-                for place in range(offsets[row], offsets[row + 1]):
-                    alone = alone and target[place] != row
-                while True:
-                    held -= 1
-                    member = stack[held]
-                    seen[member] = -1
-                    if not alone:
-                        lot[member] = CIRCLE
-                        found += 1
-                    if member == row:
-                        break
-    return found
+                effect = search.path[depth - 1]
+                search.low_link[effect] = min(search.low_link[effect], search.low_link[row])
+            if search.low_link[row] == search.index[row]:
+                height, on_cycle = _complete_component(graph, search, row, height)
+                marked += on_cycle
+    return marked
 
 
-@njit_plain
-def settle(
-    bounds: Any, offsets: Any, target: Any, lot: Any, overdue: Any, releases: bool, puts_aside: bool
-) -> Any:
-    """Decide about the rows whose `lot` is WAITING; the order of those that come out, group by group.
+@njit_inline
+def _next_unvisited_cause(graph: Any, search: Any, row: int) -> int:
+    """The next cause to descend to, or -1; lowers the row's low link by the causes that it passes."""
+    while search.cursor[row] < graph.offsets[row + 1]:
+        cause = graph.causes[search.cursor[row]]
+        search.cursor[row] += 1
+        if cause < 0 or graph.disposition[cause] != HELD:
+            continue
+        if search.index[cause] == 0:
+            return int(cause)
+        if search.index[cause] > 0:
+            search.low_link[row] = min(search.low_link[row], search.index[cause])
+    return -1
 
-    Row r's dependencies are target[offsets[r]:offsets[r+1]], rows of its group or one of FREE, ABSENT, DEAD.
-    `overdue` rows have waited long enough: with `releases` they go without what is ABSENT, with `puts_aside`
-    they are put aside for it. What is DEAD, or comes to be, stops nobody with `releases`; without, it taints.
+
+@njit_inline
+def _complete_component(graph: Any, search: Any, root: int, height: int) -> Any:
+    """Take a component off the stack, a CYCLE if it has several rows or its only row names itself.
+
+    Returns the new height of the stack, and how many rows were marked.
     """
-    rows = lot.size
-    need, begins = np.zeros(rows, np.int64), np.zeros(rows + 1, np.int64)
-    for row in range(rows):
-        if lot[row] == WAITING:
-            for place in range(offsets[row], offsets[row + 1]):
-                if target[place] >= 0:
-                    begins[target[place] + 1] += 1
-    for row in range(rows):
-        begins[row + 1] += begins[row]
-    effects, filled = np.empty(begins[rows], np.int64), begins[:-1].copy()
-    for row in range(rows):
-        if lot[row] == WAITING:
-            for place in range(offsets[row], offsets[row + 1]):
-                cause = target[place]
-                if cause >= 0:
-                    effects[filled[cause]] = row
-                    filled[cause] += 1
-    order, placed = np.empty(rows, np.int64), 0
-    heap = np.empty(rows, np.int64)
-    marked = np.zeros(rows, np.bool_)
-    scratch = (
-        np.zeros(rows, np.int64),
-        np.empty(rows, np.int64),
-        np.empty(rows, np.int64),
-        np.empty(rows + 1, np.int64),
-        np.empty(rows, np.int64),
-    )
-    for group in range(bounds.size - 1):
-        low, high = bounds[group], bounds[group + 1]
-        ready = left = aside = 0
-        for row in range(low, high):
-            if lot[row] != WAITING:
-                continue
-            left += 1
-            for place in range(offsets[row], offsets[row + 1]):
-                cause = target[place]
-                if cause == ABSENT:
-                    if overdue[row] and releases:
-                        marked[row] = True
-                    else:
-                        need[row] += 1
-                elif cause == DEAD or (cause >= 0 and lot[cause] == UNREADABLE):
-                    if releases:
-                        marked[row] = True
-                    else:
-                        need[row] += 1
-                elif cause >= 0:
-                    need[row] += 1
-            if need[row] == 0:
-                _push(heap, ready, row)
-                ready += 1
-        looked = False
-        while True:
-            while ready > 0:
-                row = _pop(heap, ready)
-                ready -= 1
-                left -= 1
-                lot[row] = RELEASED if marked[row] else ORDERED
-                order[placed] = row
-                placed += 1
-                for place in range(begins[row], begins[row + 1]):
-                    effect = effects[place]
-                    need[effect] -= 1
-                    if need[effect] == 0:
-                        _push(heap, ready, effect)
-                        ready += 1
-            if left == 0 or looked:
-                break
-            looked = True
-            circles = _circles(low, high, offsets, target, lot, scratch)
-            left -= circles
-            if not releases:
-                break
-            if circles == 0:
-                break
-            for row in range(low, high):
-                if lot[row] == CIRCLE:
-                    for place in range(begins[row], begins[row + 1]):
-                        effect = effects[place]
-                        if lot[effect] == WAITING:
-                            marked[effect] = True
-                            need[effect] -= 1
-                            if need[effect] == 0:
-                                _push(heap, ready, effect)
-                                ready += 1
-        if left == 0 and not looked:
+    is_cycle = search.component[height - 1] != root
+    for place in range(graph.offsets[root], graph.offsets[root + 1]):
+        is_cycle = is_cycle or graph.causes[place] == root
+    marked = 0
+    while True:
+        height -= 1
+        row = search.component[height]
+        search.index[row] = -1
+        if is_cycle:
+            graph.disposition[row] = CYCLE
+            marked += 1
+        if row == root:
+            return height, marked
+
+
+@njit_inline
+def _free_effects_of_cycles(graph: Any, low: int, high: int) -> int:
+    """Let effects go without their causes on cycles; how many rows are ready now."""
+    ready = 0
+    for row in range(low, high):
+        if graph.disposition[row] != CYCLE:
             continue
-        if releases:
-            continue
-        # What was put aside takes all that depend on it along: the heap serves as a list of those to look at.
-        for row in range(low, high):
-            if lot[row] == CIRCLE or lot[row] == UNREADABLE:
-                heap[aside] = row
-                aside += 1
-            elif lot[row] == WAITING:
-                for place in range(offsets[row], offsets[row + 1]):
-                    if target[place] == DEAD:
-                        lot[row] = TAINTED
-                    elif target[place] == ABSENT and overdue[row] and puts_aside and lot[row] == WAITING:
-                        lot[row] = OVERDUE
-                if lot[row] != WAITING:
-                    heap[aside] = row
-                    aside += 1
-        while aside > 0:
-            aside -= 1
-            row = heap[aside]
-            for place in range(begins[row], begins[row + 1]):
-                if lot[effects[place]] == WAITING:
-                    lot[effects[place]] = TAINTED
-                    heap[aside] = effects[place]
-                    aside += 1
-    return order[:placed]
+        for place in range(graph.begins[row], graph.begins[row + 1]):
+            effect = graph.effects[place]
+            if graph.disposition[effect] == HELD:
+                graph.incomplete[effect] = True
+                graph.unmet[effect] -= 1
+                if graph.unmet[effect] == 0:
+                    _push(graph.heap, ready, effect)
+                    ready += 1
+    return ready
+
+
+@njit_inline
+def _quarantine(graph: Any, low: int, high: int, overdue: Any, quarantine: bool) -> None:
+    """Quarantine the rows that can never be emitted, and everything that depends on them."""
+    size = 0
+    for row in range(low, high):
+        if graph.disposition[row] == HELD:
+            graph.disposition[row] = _disposition_by_causes(graph, row, quarantine and overdue[row])
+            doomed = graph.disposition[row] != HELD
+        else:
+            doomed = graph.disposition[row] == CYCLE or graph.disposition[row] == UNREADABLE
+        if doomed:
+            graph.heap[size] = row
+            size += 1
+    while size > 0:
+        size -= 1
+        row = graph.heap[size]
+        for place in range(graph.begins[row], graph.begins[row + 1]):
+            effect = graph.effects[place]
+            if graph.disposition[effect] == HELD:
+                graph.disposition[effect] = CAUSE_QUARANTINED
+                graph.heap[size] = effect
+                size += 1
+
+
+@njit_inline
+def _disposition_by_causes(graph: Any, row: int, is_overdue: bool) -> int:
+    """What becomes of a held row by the causes that are not at hand."""
+    decided = HELD
+    for place in range(graph.offsets[row], graph.offsets[row + 1]):
+        if graph.causes[place] == QUARANTINED:
+            return CAUSE_QUARANTINED
+        if graph.causes[place] == UNKNOWN and is_overdue:
+            decided = OVERDUE
+    return decided

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.causal_order.dependency_edges import Columns, read_links, rows_of
-from antecede.causal_order.disposition import match
+from antecede.causal_order.disposition import match_identities
 from antecede.causal_order.group_state import Group
 from antecede.causal_order.released import OUT, IdRecord, SpanRecord
 from antecede.causal_order.rules import ARRIVED, Counts
@@ -136,7 +136,9 @@ def held_rows(group: Group, name: str | None, columns: Columns) -> pa.Table:
     links = read_links(rows, columns, np.zeros(rows.num_rows, np.int64), [record.known])
     record.code(links)
     lacking = np.flatnonzero(record.look(links.dep_owner, links.dep_number) != OUT)
-    _, target = match(links.owner, links.number, links.dep_owner[lacking], links.dep_number[lacking])
+    _, target = match_identities(
+        links.owner, links.number, links.dep_owner[lacking], links.dep_number[lacking]
+    )
     of = rows_of(links.offsets)[lacking]
 
     def listed(places: np.ndarray, of_row: np.ndarray) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from antecede.causal_order.dependency_edges import Columns, Form, Known, Links
-from antecede.causal_order.disposition import match
+from antecede.causal_order.disposition import match_identities
 from antecede.causal_order.group_state import Group, Kept
 from antecede.causal_order.segments import join
 from antecede.jit import njit_plain
@@ -174,7 +174,7 @@ class IdRecord:
 
     def look(self, owner: np.ndarray, number: np.ndarray) -> np.ndarray:
         """What is known of each identity."""
-        _, place = match(self._owner, self._number, owner, number)
+        _, place = match_identities(self._owner, self._number, owner, number)
         known = np.zeros(owner.size, np.int8)
         known[place >= 0] = self._kinds[self._order][place[place >= 0]]
         return known

@@ -1,7 +1,7 @@
 """Rows into causal order as they come: what can go goes, what cannot waits, and nothing is forgotten.
 
-All groups that a batch touches are looked at in one pass (`settle`); of each, one book is read and one is
-written, besides parts of what waits if that is much (`shelf`). The outcome depends on the rows of each batch,
+All groups that a batch touches are looked at in one pass (`disposition`); of each, one book is read and one
+is written, besides parts of what waits if that is much. The outcome depends on the rows of each batch,
 not on the order in which they arrived within it, so a batch that is done again comes out the same.
 """
 
@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from antecede.causal_order.batch import STATUS, gathered, reasons
 from antecede.causal_order.dependency_edges import Columns, Links, group_codes, read_links, rows_of
 from antecede.causal_order.disposition import (
-    ABSENT,
-    DEAD,
     DUPLICATE,
-    FREE,
+    HELD,
     ORDERED,
+    QUARANTINE_REASONS,
     QUARANTINED,
     RELEASED,
+    SATISFIED,
+    UNKNOWN,
     UNREADABLE,
-    WAITING,
-    match,
-    settle,
+    decide_dispositions,
+    match_identities,
 )
 from antecede.causal_order.group_state import Group, Store
 from antecede.causal_order.released import ASIDE, OUT, OWED, Added, IdRecord, SpanRecord
@@ -70,22 +70,24 @@ def advance(
     links = read_links(rows, columns, np.concatenate([*of_old, codes]), [record.known], releases)
     record.code(links)
     arrived = rows.column(ARRIVED).to_numpy()
-    lot, target, out = _decide(rules, rows, links, record, waited, now - arrived >= rules.timeout_ms)
-    is_out = (lot == ORDERED) | (lot == RELEASED)
+    disposition, target, out = _decide(rules, rows, links, record, waited, now - arrived >= rules.timeout_ms)
+    is_out = (disposition == ORDERED) | (disposition == RELEASED)
     late = is_out & (record.look(links.owner, links.number) == OWED)
-    made = _outcome(rows.drop_columns(list(rules.made)), links, lot, target, out, late, groups, now - arrived)
+    made = _outcome(
+        rows.drop_columns(list(rules.made)), links, disposition, target, out, late, groups, now - arrived
+    )
     of = rows_of(links.offsets)
-    lacks = target == ABSENT
-    owed = np.flatnonzero(lacks & (lot[of] == RELEASED))
+    lacks = target == UNKNOWN
+    owed = np.flatnonzero(lacks & (disposition[of] == RELEASED))
     record.add(rows, links, Added(out[is_out[out]], out[~is_out[out]], owed, now))
-    _keep_waiting(rows, links, lot, groups, pieces, waited)
+    _keep_waiting(rows, links, disposition, groups, pieces, waited)
     for group in groups:
         group.write()
     oldest = np.full(len(groups), _NEVER)
-    lacking = of[lacks & (lot[of] == WAITING)]
+    lacking = of[lacks & (disposition[of] == HELD)]
     np.minimum.at(oldest, links.groups[lacking], arrived[lacking])
     due = {names[at]: int(oldest[at]) + rules.timeout_ms for at in np.flatnonzero(oldest < _NEVER)}
-    return Outcome(made, _counts(lot, late, waited), names, due)
+    return Outcome(made, _counts(disposition, late, waited), names, due)
 
 
 def _touched(
@@ -107,38 +109,40 @@ def _decide(
     waited: int,
     overdue: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row's lot, what each dependency points to, and the rows that leave, in their order."""
+    """Each row's disposition, what each dependency points to, and the rows that leave, in their order."""
     wanted = _wanted_order(rows, links, rules.columns)
     # Of rows with one id the one that waits stays, and of new ones the first as wanted, whichever came first.
     arrival = np.concatenate((wanted[wanted < waited], wanted[wanted >= waited]))
-    first, target = match(links.owner[arrival], links.number[arrival], links.dep_owner, links.dep_number)
+    first, target = match_identities(
+        links.owner[arrival], links.number[arrival], links.dep_owner, links.dep_number
+    )
     again = np.empty(arrival.size, bool)
     again[arrival] = first != np.arange(arrival.size)
     known = record.look(links.owner, links.number)
-    lot = np.where(links.faults > 0, UNREADABLE, WAITING).astype(np.int8)
-    lot[again | (known == OUT) | (known == ASIDE)] = DUPLICATE
+    disposition = np.where(links.faults > 0, UNREADABLE, HELD).astype(np.int8)
+    disposition[again | (known == OUT) | (known == ASIDE)] = DUPLICATE
     of_dep = record.look(links.dep_owner, links.dep_number)
-    target = np.where(target >= 0, arrival[target], ABSENT)
-    target[of_dep == OUT] = FREE
-    target[of_dep == ASIDE] = DEAD
-    playing = wanted[lot[wanted] != DUPLICATE]
-    place = np.empty(lot.size, np.int64)
+    target = np.where(target >= 0, arrival[target], UNKNOWN)
+    target[of_dep == OUT] = SATISFIED
+    target[of_dep == ASIDE] = QUARANTINED
+    playing = wanted[disposition[wanted] != DUPLICATE]
+    place = np.empty(disposition.size, np.int64)
     place[playing] = np.arange(playing.size)
     offsets, deps = gathered(links.offsets, playing)
     goal = target[deps]
-    lots = lot[playing]
-    order = settle(
+    dispositions = disposition[playing]
+    order = decide_dispositions(
         np.flatnonzero(np.diff(links.groups[playing], prepend=-1, append=-1)),
         offsets,
         np.where(goal >= 0, place[np.maximum(goal, 0)], goal),
-        lots,
+        dispositions,
         overdue[playing],
         rules.on_missing is OnMissing.RELEASE,
         rules.on_missing is OnMissing.QUARANTINE,
     )
-    lot[playing] = lots
-    out = np.concatenate((playing[order], playing[np.isin(lots, QUARANTINED)]))
-    return lot, target, out[np.argsort(links.groups[out], kind="stable")]
+    disposition[playing] = dispositions
+    out = np.concatenate((playing[order], playing[np.isin(dispositions, QUARANTINE_REASONS)]))
+    return disposition, target, out[np.argsort(links.groups[out], kind="stable")]
 
 
 def _wanted_order(rows: pa.Table, links: Links, columns: Columns) -> np.ndarray:
@@ -160,7 +164,7 @@ def _rank(column: pa.ChunkedArray) -> np.ndarray:
 def _outcome(
     rows: pa.Table,
     links: Links,
-    lot: np.ndarray,
+    disposition: np.ndarray,
     target: np.ndarray,
     out: np.ndarray,
     late: np.ndarray,
@@ -169,16 +173,16 @@ def _outcome(
 ) -> pa.Table:
     """The rows that leave, with what is added to them; the groups' books count on."""
     of_group = links.groups[out]
-    goes = (lot[out] == ORDERED) | (lot[out] == RELEASED)
+    goes = (disposition[out] == ORDERED) | (disposition[out] == RELEASED)
     sizes = np.bincount(of_group[goes], minlength=len(groups))
     before = np.array([group.book.next_index for group in groups])
     index = np.zeros(out.size, np.int64)
     index[goes] = np.arange(goes.sum()) + np.repeat(before - np.cumsum(sizes) + sizes, sizes)
     for group, size in zip(groups, sizes.tolist(), strict=True):
         group.book.next_index += size
-    status = STATUS[lot[out]]
+    status = STATUS[disposition[out]]
     status[late[out]] = "late"
-    reason = reasons(links, target, lot, out)
+    reason = reasons(links, target, disposition, out)
     if late.any():
         told = np.array([f"; {text}" if text else "" for text in reason.to_pylist()], object)
         reason = pc.if_else(
@@ -200,7 +204,7 @@ def _outcome(
 def _keep_waiting(
     rows: pa.Table,
     links: Links,
-    lot: np.ndarray,
+    disposition: np.ndarray,
     groups: list[Group],
     pieces: list[tuple[int, Piece]],
     waited: int,
@@ -208,9 +212,9 @@ def _keep_waiting(
     """Put what waits on the groups' shelves."""
     begin = 0
     for _, piece in pieces:
-        piece.leave(lot[begin : begin + piece.before] == WAITING)
+        piece.leave(disposition[begin : begin + piece.before] == HELD)
         begin += piece.before
-    new = waited + np.flatnonzero(lot[waited:] == WAITING)
+    new = waited + np.flatnonzero(disposition[waited:] == HELD)
     order = np.argsort(links.groups[new], kind="stable")
     bounds = np.searchsorted(links.groups[new][order], np.arange(len(groups) + 1)).tolist()
     table = rows.take(pa.array(new[order])).combine_chunks()
@@ -220,16 +224,16 @@ def _keep_waiting(
             group.book.waiting = group.put_back(group.waiting, mine)
 
 
-def _counts(lot: np.ndarray, late: np.ndarray, waited: int) -> Counts:
-    def many(*lots: int) -> int:
-        return int(np.isin(lot, lots).sum())
+def _counts(disposition: np.ndarray, late: np.ndarray, waited: int) -> Counts:
+    def many(*dispositions: int) -> int:
+        return int(np.isin(disposition, dispositions).sum())
 
     return Counts(
-        rows=lot.size - waited,
-        ordered=int((lot[~late] == ORDERED).sum()),
-        released=int((lot[~late] == RELEASED).sum()),
+        rows=disposition.size - waited,
+        ordered=int((disposition[~late] == ORDERED).sum()),
+        released=int((disposition[~late] == RELEASED).sum()),
         late=int(late.sum()),
-        quarantined=many(*QUARANTINED),
+        quarantined=many(*QUARANTINE_REASONS),
         duplicates=many(DUPLICATE),
-        held=many(WAITING) - waited,
+        held=many(HELD) - waited,
     )
