@@ -15,8 +15,14 @@ from antecede.live.security import identity
 from antecede.live.transport import frames
 from antecede.protocols.base import Protocol
 from antecede.protocols.flat import ClockPacket, DependencyPacket, MessageBatch, SequencePacket
-from antecede.protocols.flooding import Flooded
-from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
+from antecede.protocols.flooding import FloodPacket
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    InternalAck,
+    NumberAssignment,
+    UplinkPacket,
+)
 from antecede.protocols.pc import Hello, Ping, Pong, Snapshot
 from antecede.protocols.vcube import Bundle
 
@@ -45,13 +51,16 @@ PACKETS: dict[str, tuple[str, Any]] = {
     "mbcp, a batch": ("MessageBatch", MessageBatch([b"hi", b"ho"], 2, 7, {0: 3, 1: 12})),
     "timestamp": ("ClockPacket", ClockPacket(b"hi", 1, [3, 8, 0])),
     "depseq": ("SequencePacket", SequencePacket(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
-    "flooding, pc": ("Flooded", Flooded(b"hi", 2, 7)),
+    "flooding, pc": ("FloodPacket", FloodPacket(b"hi", 2, 7)),
     "vcube-agg": ("Bundle", Bundle([MESSAGE])),
-    "freescale, up": ("Up", Up(b"hi", 3, 2, Bits.of({4, 6}), 5)),
-    "freescale, down": ("Down", Down(b"hi", 4, 1, 7, 2, Bits.of({5}))),
-    "freescale, echo": ("Echo", Echo(2, 8)),
-    "freescale, across": ("Across", Across(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: Bits.of({2})}, Bits())),
-    "freescale, acknowledgement": ("Ack", Ack(2, 8, Bits.of({7, 8}))),
+    "freescale, up": ("UplinkPacket", UplinkPacket(b"hi", 3, 2, Bits.of({4, 6}), 5)),
+    "freescale, down": ("DownlinkPacket", DownlinkPacket(b"hi", 4, 1, 7, 2, Bits.of({5}))),
+    "freescale, echo": ("NumberAssignment", NumberAssignment(2, 8)),
+    "freescale, across": (
+        "ExternalPacket",
+        ExternalPacket(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: Bits.of({2})}, Bits()),
+    ),
+    "freescale, acknowledgement": ("InternalAck", InternalAck(2, 8, Bits.of({7, 8}))),
     "pc, ping": ("Ping", Ping(0, 3, 1)),
     "pc, pong": ("Pong", Pong(1)),
     "pc, hello": ("Hello", Hello()),

@@ -42,7 +42,7 @@ class Names:
         return self._messages[MessageId(origin, seq)]
 
     def packet(self, packet: Packet) -> str:
-        carried = [self.message(*message) for message in packet.carries()]
+        carried = [self.message(*message) for message in packet.message_ids()]
         return "+".join(carried) or type(packet).__name__.lower()
 
     def pairs(self, counts: dict[int, int]) -> str:

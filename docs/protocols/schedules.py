@@ -8,13 +8,18 @@ from play import Names, Story, waits
 
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
-from antecede.protocols.freescale import FreeScale, Freescale
-from antecede.protocols.freescale_packets import Across, Down, Echo, Up
-from antecede.protocols.hcg import Basic, Global, Hcg, Subgroups
-from antecede.protocols.hcg_clocks import Local
+from antecede.protocols.freescale import Freescale, FreescaleLayout
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    NumberAssignment,
+    UplinkPacket,
+)
+from antecede.protocols.hcg import Basic, GatewayPacket, Hcg, SubgroupLayout
+from antecede.protocols.hcg_clocks import SubgroupPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
-from antecede.protocols.pc import Overlay, Pc
+from antecede.protocols.pc import OverlayLayout, Pc
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
 from antecede.protocols.vcube import Vcube, VcubeAgg
 
@@ -75,13 +80,13 @@ def _groups(packet: Any, names: Names) -> str:
 def _numbers(packet: Any, names: Names) -> str:
     """Inside, numbers of the super peer; outside, pairs."""
     match packet:
-        case Up():
+        case UplinkPacket():
             return "{" + _listed(packet.causes.numbers()) + "}"
-        case Down():
+        case DownlinkPacket():
             return f"= #{packet.number} {{{_listed(packet.causes.numbers())}}}"
-        case Echo():
+        case NumberAssignment():
             return f"{names.message(names.peers.index('pat'), packet.seq)} = #{packet.number}"
-        case Across():
+        case ExternalPacket():
             pairs = [f"{names.peers[peer]}:{count}" for peer, count in packet.peers.items()]
             pairs += [f"sue:{_listed(row.numbers())}" for row in packet.supers.values()]
             number = f"= #{packet.number} " if packet.origin < 3 else ""
@@ -116,9 +121,9 @@ def _kept(member: Any, names: Names) -> dict[str, str]:
 
 def _stamps(packet: Any, _names: Names) -> str:
     match packet:
-        case Local():
+        case SubgroupPacket():
             return f"at {packet.stamp[0]}" if len(packet.stamp) == 1 else str(packet.stamp)
-        case Global():
+        case GatewayPacket():
             return f"= #{packet.number} after {packet.counts}"
     return ""
 
@@ -161,7 +166,7 @@ _SUBGROUPS = """
 
 
 def _sites(kind: type[Hcg]) -> Any:
-    return lambda: kind.arranged(5, Subgroups(["rt:2", "vt:2", "vt:1"], longest_delay=2))
+    return lambda: kind.with_layout(5, SubgroupLayout(["rt:2", "vt:2", "vt:1"], longest_delay=2))
 
 
 STORIES: dict[str, Story] = {
@@ -170,7 +175,7 @@ STORIES: dict[str, Story] = {
     "mbcp": Story(lambda: Mbcp.group(4), "ana bo cleo dan", _AFTER_BOTH, _pairs),
     "depseq": Story(lambda: DepSeq.group(4), "ana bo cleo dan", _AFTER_BOTH, _intervals),
     "multigroup": Story(
-        lambda: Multigroup.over({"red": (0, 1, 3), "blue": (1, 2), "green": (2, 3)}, 4),
+        lambda: Multigroup.with_groups({"red": (0, 1, 3), "blue": (1, 2), "green": (2, 3)}, 4),
         "ana bo cleo dan",
         """
         1 ana sends m1 to red
@@ -184,7 +189,7 @@ STORIES: dict[str, Story] = {
         _groups,
     ),
     "freescale": Story(
-        lambda: Freescale.arranged(5, FreeScale([2])),
+        lambda: Freescale.with_layout(5, FreescaleLayout([2])),
         "sue pat quin eve ed",
         """
         1 eve sends m1
@@ -247,7 +252,7 @@ STORIES: dict[str, Story] = {
         drawn=_CUBE_DRAWN,
     ),
     "pc": Story(
-        lambda: Pc.arranged(3, Overlay("line")),
+        lambda: Pc.with_layout(3, OverlayLayout("line")),
         "ana bo cleo",
         """
         1 ana sends m1

@@ -194,7 +194,7 @@ def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
         "from antecede.protocols.mbcp import Mbcp\n"
         "class Hasty(Mbcp):\n"
         "    name = 'hasty'\n"
-        "    def _take(self, packet, unmet):\n"
+        "    def _accept(self, packet, unmet):\n"
         "        self.holdback.ready.append(packet)\n"
         "        return True\n"
     )

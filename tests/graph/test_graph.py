@@ -19,7 +19,7 @@ from antecede.audit.encoding import encode_run
 from antecede.audit.passes import compute_pasts, create_sends
 from antecede.causality import CausalOrder
 from antecede.causality.transitive_reduction import (
-    Links,
+    EdgeArrays,
     assign_slots,
     chains,
     immediate,
@@ -150,7 +150,7 @@ def test_in_little_memory_it_takes_more_passes(seed: int) -> None:
         before = range(max(0, message - 120), message)
         cause += sorted(source.sample(before, min(len(before), source.randrange(4))), reverse=True)
         start.append(len(cause))
-    links = Links(np.array(start), np.array(cause, np.int64))
+    links = EdgeArrays(np.array(start), np.array(cause, np.int64))
     process = np.array([source.randrange(9) for _ in range(size)])
     slots = assign_slots(chains(*links, process), lookups(*links)[1])[1]
     assert slots > 16

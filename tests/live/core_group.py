@@ -20,7 +20,7 @@ from antecede.live.envelope import opened
 from antecede.live.settings import Member, Roster
 from antecede.live.store.journal import Journal
 from antecede.live.transport import frames
-from antecede.protocols.freescale import FreeScale
+from antecede.protocols.freescale import FreescaleLayout
 
 LIVE = (
     "mbcp", "timestamp", "timestamp-diff", "depseq", "freescale", "vcube", "vcube-agg", "flooding", "pc",
@@ -44,7 +44,7 @@ def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Ro
                 members[rank] = Member(f"m{rank}", behind=f"m{layout % supers}")
     made = Roster.of(protocol, members)
     if made.layout is not None:
-        made = msgspec.structs.replace(made, layout=FreeScale(made.layout.inside, ack_every=ack_every))
+        made = msgspec.structs.replace(made, layout=FreescaleLayout(made.layout.inside, ack_every=ack_every))
     return made
 
 

@@ -18,9 +18,9 @@ from antecede.live.envelope import opened, unwrap, wrap
 from antecede.live.transport import frames
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import MessageBatch
-from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.freescale import Freescale
-from antecede.protocols.freescale_packets import Across
+from antecede.protocols.freescale_packets import ExternalPacket
 from antecede.protocols.mbcp import Mbcp
 
 DEEP = b"\x91" * 3_000
@@ -226,7 +226,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     group = Group(roster("freescale", 3, layout=3), tmp_path)
     external = group.peers[2].core
     assert group.roster.lines == ["m0", "m1 behind m0", "m2"]
-    packet = Across(b"", 0, 1, 1, 0, 0, {}, {}, Bits(0, b"\1"))
+    packet = ExternalPacket(b"", 0, 1, 1, 0, 0, {}, {}, Bits(0, b"\1"))
     with pytest.raises(RemoteError):
         external.receive(0, 1, Freescale.encode(packet), 1)
     group.close()
@@ -281,7 +281,7 @@ def test_a_run_of_which_some_came_before_is_kept_and_stored_with_what_was_new(tm
     group = Group(roster("mbcp", 3), tmp_path)
     bo = group.peers[1]
     packet = MessageBatch([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
-    assert bo.core.on_repair(Mbcp.encode(packet.singles()[-1]), 1) == [(0, 3)]
+    assert bo.core.on_repair(Mbcp.encode(packet.split()[-1]), 1) == [(0, 3)]
     assert bo.core.receive(0, 1, Mbcp.encode(packet), 1)
     bo.flush(whole=True)
     before = bo.core.progress.found([(0, 1, 3)])
@@ -302,7 +302,7 @@ def test_a_message_before_its_time_does_not_spoil_the_count_for_ever(protocol: s
     group = Group(roster(protocol, 2), tmp_path)
     bo = group.peers[1]
     for number, seq in enumerate([2, 1, 3, 4], 1):
-        bo.core.receive(0, number, Flooding.encode(Flooded(wrap("x", False, None), 0, seq)), number)
+        bo.core.receive(0, number, Flooding.encode(FloodPacket(wrap("x", False, None), 0, seq)), number)
         bo.flush()
         assert bo.take(number)
     bo.core.progress.note(0, 0, 4)

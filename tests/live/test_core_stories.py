@@ -14,7 +14,7 @@ from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
 from antecede.protocols.freescale import Freescale
-from antecede.protocols.freescale_packets import Down, Echo
+from antecede.protocols.freescale_packets import DownlinkPacket, NumberAssignment
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ def test_a_message_that_a_number_has_freed_is_not_given_before_the_number_is_wri
     group = group_of(BEHIND_ANA)
     bo = group.peers[1]
     group.say(1)
-    bo.core.receive(0, 1, Freescale.encode(Down(b"", 2, 1, 2, 0, Bits.of({1}))), 1)
+    bo.core.receive(0, 1, Freescale.encode(DownlinkPacket(b"", 2, 1, 2, 0, Bits.of({1}))), 1)
     bo.flush()
     assert not bo.take(2)
-    bo.core.receive(0, 2, Freescale.encode(Echo(1, 1)), 3)
+    bo.core.receive(0, 2, Freescale.encode(NumberAssignment(1, 1)), 3)
     assert not bo.take(4)
     bo.kill()
     bo.revive()
     assert not bo.take(5)
-    bo.core.receive(0, 2, Freescale.encode(Echo(1, 1)), 6)
+    bo.core.receive(0, 2, Freescale.encode(NumberAssignment(1, 1)), 6)
     bo.flush()
     assert bo.take(7)
     bo.kill()

@@ -127,7 +127,9 @@ def _check(seen: dict[str, list[tuple[Id, tuple[Id, ...]]]], each: int) -> None:
         assert there == everything
 
 
-LIVE = [name for name, kind in PROTOCOLS.items() if not kind.links.bounded and not kind.many_groups]
+LIVE = [
+    name for name, kind in PROTOCOLS.items() if not kind.links.bounded_delays and not kind.overlapping_groups
+]
 
 
 @pytest.mark.parametrize("protocol", LIVE)

@@ -68,7 +68,7 @@ class Room:
 
 def opened(**state: object) -> Pc:
     """Member 0 of a line of four that has said "a" and opened a link to 2, which ping 1 asks about."""
-    member = msgspec.structs.replace(Pc.on([(1,), (0, 2), (1, 3), (2,)])[0], **state)
+    member = msgspec.structs.replace(Pc.on_overlay([(1,), (0, 2), (1, 3), (2,)])[0], **state)
     member.broadcast(b"a", 0)
     effects = member.link_opened(2, 10)
     assert effects == Effects((Send((1,), Ping(0, 2, 1)),), wake_at=10 + PATIENCE)

@@ -14,9 +14,15 @@ from antecede.causality import BitWindow, MessageId, judge
 from antecede.causality.bit_window import Bits
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
-from antecede.protocols.freescale import FreeScale, Freescale
-from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
-from antecede.protocols.freescale_roles import Entry, External, Internal, Outside, Super
+from antecede.protocols.freescale import Freescale, FreescaleLayout
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    InternalAck,
+    NumberAssignment,
+    UplinkPacket,
+)
+from antecede.protocols.freescale_roles import Entry, ExternalInbox, ExternalPeer, InternalPeer, SuperPeer
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, Report, random_scenario, verify
@@ -30,8 +36,8 @@ def final(protocol: str, runs: int, seed: int = 7) -> Report:
     return found
 
 
-def across_of(sends: Sequence[Send]) -> list[Across]:
-    return [send.packet for send in sends if isinstance(send.packet, Across)]
+def across_of(sends: Sequence[Send]) -> list[ExternalPacket]:
+    return [send.packet for send in sends if isinstance(send.packet, ExternalPacket)]
 
 
 # What is carried
@@ -45,23 +51,23 @@ class Named:
         self.members: Sequence[Any] = members or given_scenario.members()
         self.world = given_scenario.world(self.members, [self.histories])
         self.message: dict[Entry, MessageId] = {}
-        self.outside: dict[MessageId, tuple[int, Across]] = {}
-        self.up: dict[MessageId, Up] = {}
-        self.down: list[tuple[int, Down, frozenset[MessageId]]] = []
+        self.outside: dict[MessageId, tuple[int, ExternalPacket]] = {}
+        self.up: dict[MessageId, UplinkPacket] = {}
+        self.down: list[tuple[int, DownlinkPacket, frozenset[MessageId]]] = []
         self.world.transmit = self.transmit  # type: ignore[method-assign]
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
-        if isinstance(packet, Across):
-            self.message[source, packet.number] = packet.carries()[0]
-            self.outside[packet.carries()[0]] = (source, packet)
-        elif isinstance(packet, Up):
-            self.up[packet.carries()[0]] = packet
-        elif isinstance(packet, Down):
-            self.message[source, packet.number] = packet.carries()[0]
-            inside = [*self.members[source].role.inside, source]
+        if isinstance(packet, ExternalPacket):
+            self.message[source, packet.number] = packet.message_ids()[0]
+            self.outside[packet.message_ids()[0]] = (source, packet)
+        elif isinstance(packet, UplinkPacket):
+            self.up[packet.message_ids()[0]] = packet
+        elif isinstance(packet, DownlinkPacket):
+            self.message[source, packet.number] = packet.message_ids()[0]
+            inside = [*self.members[source].peer.inside, source]
             had = [{step.message for step in self.histories.steps[peer]} for peer in inside]
             self.down.append((source, packet, frozenset.intersection(*map(frozenset, had))))
-        elif isinstance(packet, Echo):
+        elif isinstance(packet, NumberAssignment):
             self.message[source, packet.number] = MessageId(to[0], packet.seq)
         type(self.world).transmit(self.world, source, to, packet)
 
@@ -84,10 +90,10 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
         }
         assert named - {MessageId(message.origin, message.seq - 1)} == needed(message)
     for message, up in watched.up.items():
-        relay = watched.members[message.origin].role.relay
+        relay = watched.members[message.origin].peer.relay
         assert {watched.message[relay, number] for number in up.causes.numbers()} == needed(message)
     for relay, down, had in watched.down:
-        message = down.carries()[0]
+        message = down.message_ids()[0]
         named = {watched.message[relay, number] for number in down.causes.numbers()}
         named -= {MessageId(message.origin, message.seq - 1)}
         assert named <= needed(message)
@@ -97,8 +103,8 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
 # The readings that matter: each misreading lives here only, and is seen to break
 
 
-class TakesOutNewerPairs(External):
-    def forget(self, packet: Across) -> None:
+class TakesOutNewerPairs(ExternalPeer):
+    def forget(self, packet: ExternalPacket) -> None:
         super().forget(packet)
         for peer in packet.peers:
             self.peers.pop(peer, None)
@@ -106,79 +112,79 @@ class TakesOutNewerPairs(External):
 
 class WithTakesOutNewerPairs(Freescale):
     name: ClassVar[str] = "Listing 12 line 19 takes out whatever pair there is of that peer"
-    external: ClassVar[type[External]] = TakesOutNewerPairs
+    external_peer: ClassVar[type[ExternalPeer]] = TakesOutNewerPairs
 
 
-class WaitsForItself(Outside):
+class WaitsForItself(ExternalInbox):
     def is_delivered(self, entry: Entry) -> bool:
         return entry[0] != self.me and super().is_delivered(entry)
 
 
 class WithWaitsForItself(Freescale):
     name: ClassVar[str] = "Listing 11 does not skip its own id"
-    outside: ClassVar[type[Outside]] = WaitsForItself
+    external_inbox: ClassVar[type[ExternalInbox]] = WaitsForItself
 
 
-class LeavesAtTheFirstMatch(Super):
-    def _translate_out(self, down: Down) -> Across:
+class LeavesAtTheFirstMatch(SuperPeer):
+    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
         packet = super()._translate_out(down)
         return msgspec.structs.replace(packet, peers=dict(list(packet.peers.items())[:1]))
 
 
 class WithLeavesAtTheFirstMatch(Freescale):
     name: ClassVar[str] = "Exit For in Listing 14 leaves both loops"
-    super_peer: ClassVar[type[Super]] = LeavesAtTheFirstMatch
+    super_peer: ClassVar[type[SuperPeer]] = LeavesAtTheFirstMatch
 
 
-class ForgetsItsOwnNumbers(Super):
-    def _named_inside(self, packet: Across) -> set[int]:
+class ForgetsItsOwnNumbers(SuperPeer):
+    def _named_inside(self, packet: ExternalPacket) -> set[int]:
         others = {peer: row for peer, row in packet.supers.items() if peer != self.outside.me}
         return super()._named_inside(msgspec.structs.replace(packet, supers=others))
 
 
 class WithForgetsItsOwnNumbers(Freescale):
     name: ClassVar[str] = "without line 1 of Listing 15"
-    super_peer: ClassVar[type[Super]] = ForgetsItsOwnNumbers
+    super_peer: ClassVar[type[SuperPeer]] = ForgetsItsOwnNumbers
 
 
-class NoLastOutside(Super):
-    def _translate_out(self, down: Down) -> Across:
+class NoLastOutside(SuperPeer):
+    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
         return super()._translate_out(msgspec.structs.replace(down, last=0))
 
 
 class WithNoLastOutside(Freescale):
     name: ClassVar[str] = "without line 6 of Listing 14"
-    super_peer: ClassVar[type[Super]] = NoLastOutside
+    super_peer: ClassVar[type[SuperPeer]] = NoLastOutside
 
 
-class NoLastForExternalPeers(Super):
-    def _last_inside(self, sender: int, packet: Across) -> int:
+class NoLastForExternalPeers(SuperPeer):
+    def _last_inside(self, sender: int, packet: ExternalPacket) -> int:
         return 0 if sender >= self.outside.supers else super()._last_inside(sender, packet)
 
 
 class WithNoLastForExternalPeers(Freescale):
     name: ClassVar[str] = "without line 16 of Listing 15"
-    super_peer: ClassVar[type[Super]] = NoLastForExternalPeers
+    super_peer: ClassVar[type[SuperPeer]] = NoLastForExternalPeers
 
 
-class LastForSuperPeersToo(Super):
-    def _last_inside(self, sender: int, packet: Across) -> int:
+class LastForSuperPeersToo(SuperPeer):
+    def _last_inside(self, sender: int, packet: ExternalPacket) -> int:
         return max((number for number, (peer, _) in self.table.items() if peer == sender), default=0)
 
 
 class WithLastForSuperPeersToo(Freescale):
     name: ClassVar[str] = "Last for whatever came through another super peer"
-    super_peer: ClassVar[type[Super]] = LastForSuperPeersToo
+    super_peer: ClassVar[type[SuperPeer]] = LastForSuperPeersToo
 
 
-class NoFifoInside(Internal):
-    def take(self, packet: Down) -> None:
+class NoFifoInside(InternalPeer):
+    def take(self, packet: DownlinkPacket) -> None:
         super().take(msgspec.structs.replace(packet, last=0))
 
 
 class WithNoFifoInside(Freescale):
     name: ClassVar[str] = "without the FIFO condition of Listing 5"
-    internal: ClassVar[type[Internal]] = NoFifoInside
+    internal_peer: ClassVar[type[InternalPeer]] = NoFifoInside
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ class Site:
     """One internal peer p behind s, and externals e1 and e2."""
 
     def __init__(self) -> None:
-        self.s, self.p, self.e1, self.e2 = self.all = Freescale.arranged(4, FreeScale([1]))
+        self.s, self.p, self.e1, self.e2 = self.all = Freescale.with_layout(4, FreescaleLayout([1]))
 
     def inside(self, link: int, packet: Packet) -> Packet:
         """Through the super peer, to p."""
@@ -234,7 +240,7 @@ def test_what_p_has_delivered_may_still_be_named_by_what_is_on_its_way() -> None
         site.p.receive(0, site.inside(2, m2), 0)
         site.p.deliver(0)
         if forgets:
-            del site.s.role.table[1]  # type: ignore[union-attr]
+            del site.s.peer.table[1]  # type: ignore[union-attr]
         (outside,) = across_of(site.s.receive(1, x, 0).sends)
         site.e2.receive(0, outside, 0)
         delivered = site.e2.deliver(0)
@@ -255,14 +261,14 @@ def test_an_old_acknowledgement_does_not_undo_a_newer_one() -> None:
     for _ in range(3):
         site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
         site.s.deliver(0)
-    role: Any = site.s.role
+    role: Any = site.s.peer
     role.own.causes.clear()
-    site.s.receive(1, Ack(0, 3, row(2)), 0)
-    site.s.receive(1, Ack(0, 1, NONE), 0)
+    site.s.receive(1, InternalAck(0, 3, row(2)), 0)
+    site.s.receive(1, InternalAck(0, 1, NONE), 0)
     role._forget()
     assert set(role.table) == {2}
     assert role.numbered == {(2, 2): 2}
-    site.s.receive(1, Ack(0, 3, NONE), 0)
+    site.s.receive(1, InternalAck(0, 3, NONE), 0)
     role._forget()
     assert role.table == role.numbered == {}
 
@@ -271,11 +277,11 @@ def test_an_acknowledgement_out_of_turn_is_not_heard() -> None:
     site = Site()
     site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
     site.s.deliver(0)
-    role: Any = site.s.role
-    site.s.receive(1, Ack(1, 1, NONE), 0)
+    role: Any = site.s.peer
+    site.s.receive(1, InternalAck(1, 1, NONE), 0)
     assert role.words == {}
     site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
-    site.s.receive(1, Ack(0, 1, NONE), 0)
+    site.s.receive(1, InternalAck(0, 1, NONE), 0)
     assert role.words[1].solid == 0
 
 
@@ -287,7 +293,7 @@ def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int
     members: list[Any] = made.members()
     world = made.world(members, [])
     while world.step():
-        yield len(members[0].role.table)
+        yield len(members[0].peer.table)
 
 
 def test_the_table_stays_small_even_if_an_internal_peer_is_silent() -> None:
@@ -301,7 +307,7 @@ def test_with_nobody_inside_the_table_is_forgotten_as_the_super_peer_itself_deli
     made = scenario(protocol="freescale", peers=3, seconds=5, delay="1-5ms", layout={"inside": [0]})
     members: list[Any] = made.members()
     made.world(members, []).run()
-    assert len(members[0].role.table) <= 3
+    assert len(members[0].peer.table) <= 3
 
 
 # E2, E3: what the paper's form costs
@@ -310,7 +316,7 @@ def test_with_nobody_inside_the_table_is_forgotten_as_the_super_peer_itself_deli
 def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_went_by() -> None:
     sizes = {}
     for form in ("paper", "corrected"):
-        s, p, e = Freescale.arranged(3, FreeScale([1], form))
+        s, p, e = Freescale.with_layout(3, FreescaleLayout([1], form))
         for _ in range(800):
             s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
             s.deliver(0)
@@ -319,21 +325,21 @@ def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_w
         sizes[form] = s.paper_bytes(across), s.control_bytes(across)
         e.receive(0, across, 0)
         assert e.deliver(0) is not None
-        assert e.role.outside.seen[0] == BitWindow(801)  # type: ignore[union-attr]
+        assert e.peer.outside.seen[0] == BitWindow(801)  # type: ignore[union-attr]
     assert sizes["paper"][0] == 100
     assert sizes["corrected"][0] == 0
     assert sizes["corrected"][1] < 20 < 100 < sizes["paper"][1]
 
 
-class WithoutLine10(Super):
-    def _translate_out(self, down: Down) -> Across:
+class WithoutLine10(SuperPeer):
+    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
         untold = set(self.untold)
         return msgspec.structs.replace(super()._translate_out(down), translated=Bits.of(untold))
 
 
 class WithoutLine10OfListing14(Freescale):
     name: ClassVar[str] = "the paper's form without line 10 of Listing 14"
-    super_peer: ClassVar[type[Super]] = WithoutLine10
+    super_peer: ClassVar[type[SuperPeer]] = WithoutLine10
 
 
 def test_line_10_of_listing_14_is_pure_overhead() -> None:
@@ -341,7 +347,7 @@ def test_line_10_of_listing_14_is_pure_overhead() -> None:
     bits = {}
     for kind in (Freescale, WithoutLine10OfListing14):
         made = scenario(protocol="freescale", peers=10, seconds=5, layout={"inside": [5], "form": "paper"})
-        watched = Named(made, kind.arranged(10, FreeScale([5], "paper")))
+        watched = Named(made, kind.with_layout(10, FreescaleLayout([5], "paper")))
         watched.world.run()
         bits[kind] = sum(packet.translated.span for _, packet in watched.outside.values())
     assert bits[WithoutLine10OfListing14] < bits[Freescale] / 3
@@ -352,7 +358,7 @@ def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
     site = Site()
     site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
     second = site.p.broadcast(b"", 0).sends[0].packet
-    assert isinstance(second, Up)
+    assert isinstance(second, UplinkPacket)
     assert second.causes == Bits()
     sends = site.s.receive(1, second, 0).sends
     (across,) = across_of(sends)
@@ -383,64 +389,64 @@ def row(*numbers: int) -> Bits:
 NONE = Bits()
 # Ranks: 0 and 1 are super peers, 2 is behind 0, 3 behind 1; 4 and 5 are external.
 hostile: list[tuple[int, int, Packet]] = [
-    (2, 4, Down(b"", 4, 1, 1, 0, NONE)),
-    (2, 0, Across(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
-    (2, 0, Down(b"", 2, 1, 1, 0, NONE)),
-    (2, 0, Down(b"", 4, 0, 1, 0, NONE)),
-    (2, 0, Down(b"", 4, 1, 0, 0, NONE)),
-    (2, 0, Down(b"", 4, 1, MAX_AHEAD + 1, 0, NONE)),
-    (2, 0, Down(b"", 4, 1, 2, 2, NONE)),
-    (2, 0, Down(b"", 4, 1, 2, -1, NONE)),
-    (2, 0, Down(b"", 4, 1, 2, 0, row(2))),
-    (2, 0, Down(b"", 4, 1, 2, 0, Bits(0, b"\1"))),
-    (2, 0, Echo(1, 1)),
-    (2, 0, Echo(0, 1)),
-    (0, 2, Up(b"", 3, 1, NONE, 0)),
-    (0, 2, Up(b"", 2, 0, NONE, 0)),
-    (0, 2, Up(b"", 2, MAX_AHEAD + 1, NONE, 0)),
-    (0, 2, Up(b"", 2, 1, row(1), 0)),
-    (0, 2, Up(b"", 2, 1, NONE, 1)),
-    (0, 2, Up(b"", 2, 1, NONE, -1)),
-    (0, 2, Ack(0, 1, NONE)),
-    (0, 2, Ack(0, 0, row(1))),
-    (0, 2, Echo(1, 1)),
-    (0, 3, Up(b"", 3, 1, NONE, 0)),
-    (0, 4, Up(b"", 4, 1, NONE, 0)),
-    (4, 0, Down(b"", 2, 1, 1, 0, NONE)),
-    (4, 2, Across(b"", 2, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 6, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", -1, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 0, 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 0, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 2, 0, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 2, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, -1, {}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {}, row(2))),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {5: 0}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {3: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {6: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {9: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {-1: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {4: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {1: 1}, {}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {5: row(1)}, NONE)),
-    (4, 0, Across(b"", 2, 1, 2, 0, 0, {}, {0: row(2)}, NONE)),
-    (4, 5, Across(b"", 5, 1, 2, 0, 0, {}, {}, NONE)),
-    (5, 4, Across(b"", 4, 1, 2, 0, 0, {}, {}, NONE)),
-    (4, 5, Across(b"", 5, 2, 2, 1, 1, {}, {}, NONE)),
-    (4, 5, Across(b"", 5, MAX_AHEAD + 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
-    (1, 0, Across(b"", 2, 1, 2, 0, 0, {}, {1: row(1)}, NONE)),
-    (4, 4, Across(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
-    (4, 9, Across(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
+    (2, 4, DownlinkPacket(b"", 4, 1, 1, 0, NONE)),
+    (2, 0, ExternalPacket(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
+    (2, 0, DownlinkPacket(b"", 2, 1, 1, 0, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 0, 1, 0, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 1, 0, 0, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 1, MAX_AHEAD + 1, 0, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 1, 2, 2, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 1, 2, -1, NONE)),
+    (2, 0, DownlinkPacket(b"", 4, 1, 2, 0, row(2))),
+    (2, 0, DownlinkPacket(b"", 4, 1, 2, 0, Bits(0, b"\1"))),
+    (2, 0, NumberAssignment(1, 1)),
+    (2, 0, NumberAssignment(0, 1)),
+    (0, 2, UplinkPacket(b"", 3, 1, NONE, 0)),
+    (0, 2, UplinkPacket(b"", 2, 0, NONE, 0)),
+    (0, 2, UplinkPacket(b"", 2, MAX_AHEAD + 1, NONE, 0)),
+    (0, 2, UplinkPacket(b"", 2, 1, row(1), 0)),
+    (0, 2, UplinkPacket(b"", 2, 1, NONE, 1)),
+    (0, 2, UplinkPacket(b"", 2, 1, NONE, -1)),
+    (0, 2, InternalAck(0, 1, NONE)),
+    (0, 2, InternalAck(0, 0, row(1))),
+    (0, 2, NumberAssignment(1, 1)),
+    (0, 3, UplinkPacket(b"", 3, 1, NONE, 0)),
+    (0, 4, UplinkPacket(b"", 4, 1, NONE, 0)),
+    (4, 0, DownlinkPacket(b"", 2, 1, 1, 0, NONE)),
+    (4, 2, ExternalPacket(b"", 2, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 3, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 6, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", -1, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 0, 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 0, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 2, 0, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 2, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, -1, {}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {}, {}, row(2))),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {5: 0}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {3: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {6: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {9: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {-1: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {4: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {1: 1}, {}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {}, {5: row(1)}, NONE)),
+    (4, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {}, {0: row(2)}, NONE)),
+    (4, 5, ExternalPacket(b"", 5, 1, 2, 0, 0, {}, {}, NONE)),
+    (5, 4, ExternalPacket(b"", 4, 1, 2, 0, 0, {}, {}, NONE)),
+    (4, 5, ExternalPacket(b"", 5, 2, 2, 1, 1, {}, {}, NONE)),
+    (4, 5, ExternalPacket(b"", 5, MAX_AHEAD + 1, MAX_AHEAD + 1, 0, 0, {}, {}, NONE)),
+    (1, 0, ExternalPacket(b"", 2, 1, 2, 0, 0, {}, {1: row(1)}, NONE)),
+    (4, 4, ExternalPacket(b"", 4, 1, 1, 0, 0, {}, {}, NONE)),
+    (4, 9, ExternalPacket(b"", 9, 1, 1, 0, 0, {}, {}, NONE)),
 ]
 
 
 @pytest.mark.parametrize(("to", "link", "packet"), hostile, ids=repr)
 def test_packets_that_no_correct_member_sends(to: int, link: int, packet: Packet) -> None:
-    member = Freescale.arranged(6, FreeScale([1, 1]))[to]
+    member = Freescale.with_layout(6, FreescaleLayout([1, 1]))[to]
     before = member.save()
     with pytest.raises(RemoteError):
         member.receive(link, packet, 0)
@@ -464,18 +470,18 @@ def test_repeated_packets_change_nothing() -> None:
 
 def test_bytes_as_the_paper_counts() -> None:
     _, p, e1, _ = Site().all
-    assert p.paper_bytes(Up(b"", 1, 1, row(5, 12), 0)) == 1
-    assert p.paper_bytes(Down(b"", 1, 1, 20, 3, row(5, 13))) == 2
-    assert p.paper_bytes(Echo(1, 1)) == 0
-    across = Across(b"", 1, 1, 20, 3, 0, {2: 7, 3: 9}, {0: row(1, 9)}, row(4))
+    assert p.paper_bytes(UplinkPacket(b"", 1, 1, row(5, 12), 0)) == 1
+    assert p.paper_bytes(DownlinkPacket(b"", 1, 1, 20, 3, row(5, 13))) == 2
+    assert p.paper_bytes(NumberAssignment(1, 1)) == 0
+    across = ExternalPacket(b"", 1, 1, 20, 3, 0, {2: 7, 3: 9}, {0: row(1, 9)}, row(4))
     assert e1.paper_bytes(across) == 2 * 8 + (4 + 2) + 1
 
 
 def test_everyone_is_reached_once() -> None:
-    s, p, *_ = Freescale.arranged(6, FreeScale([2]))
+    s, p, *_ = Freescale.with_layout(6, FreescaleLayout([2]))
     to = [peer for send in s.broadcast(b"", 0).sends for peer in send.to]
     assert sorted(to) == [1, 2, 3, 4, 5]
-    assert p.broadcast(b"", 0).sends == (Send((0,), Up(b"", 1, 1, NONE, 0)),)
+    assert p.broadcast(b"", 0).sends == (Send((0,), UplinkPacket(b"", 1, 1, NONE, 0)),)
 
 
 def test_long_runs_with_a_forgetting_table() -> None:
@@ -493,21 +499,21 @@ def test_long_runs_with_a_forgetting_table() -> None:
         assert not any(member.waiting() for member in members)
         for member in members:
             assert [keeper.arrived for keeper in keepers(member)] == [set()] * len(keepers(member))
-            seen = [set(keeper.seen) for keeper in keepers(member) if isinstance(keeper, Outside)]
+            seen = [set(keeper.seen) for keeper in keepers(member) if isinstance(keeper, ExternalInbox)]
             assert all(those <= set(range(len(inside))) for those in seen)
 
 
 def keepers(member: Any) -> list[Any]:
     """The parts of a member that hold messages."""
-    role = member.role
-    if isinstance(role, Super):
+    role = member.peer
+    if isinstance(role, SuperPeer):
         return [role.outside, role.own]
-    return [role.outside] if isinstance(role, External) else [role]
+    return [role.outside] if isinstance(role, ExternalPeer) else [role]
 
 
 def test_what_a_silent_peer_says_and_when() -> None:
     """After every `ack_every` deliveries since it last spoke; a message of its own is speaking."""
-    s, p, e = Freescale.arranged(3, FreeScale([1], ack_every=2))
+    s, p, e = Freescale.with_layout(3, FreescaleLayout([1], ack_every=2))
 
     def news() -> list[Packet]:
         sends = s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0).sends
@@ -515,29 +521,39 @@ def test_what_a_silent_peer_says_and_when() -> None:
         p.deliver(0)
         return [send.packet for send in said]
 
-    assert [news() for _ in range(5)] == [[], [], [Ack(0, 2, row(2))], [], [Ack(0, 4, row(4))]]
+    assert [news() for _ in range(5)] == [
+        [],
+        [],
+        [InternalAck(0, 2, row(2))],
+        [],
+        [InternalAck(0, 4, row(4))],
+    ]
     p.broadcast(b"", 0)
-    assert [news() for _ in range(3)] == [[], [], [Ack(1, 7, row(7))]]
+    assert [news() for _ in range(3)] == [[], [], [InternalAck(1, 7, row(7))]]
 
 
 def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
-    p = Freescale.arranged(3, FreeScale([1]))[1]
+    p = Freescale.with_layout(3, FreescaleLayout([1]))[1]
     p.broadcast(b"", 0)
-    for wrong in (Echo(1, 0), Echo(1, MAX_AHEAD + 1), Down(b"", 2, 1, MAX_AHEAD + 1, 0, NONE)):
+    for wrong in (
+        NumberAssignment(1, 0),
+        NumberAssignment(1, MAX_AHEAD + 1),
+        DownlinkPacket(b"", 2, 1, MAX_AHEAD + 1, 0, NONE),
+    ):
         with pytest.raises(RemoteError):
             p.receive(0, wrong, 0)
-    p.receive(0, Down(b"", 2, 1, MAX_AHEAD, 0, NONE), 0)
-    p.receive(0, Echo(1, MAX_AHEAD - 1), 0)
-    s = Freescale.arranged(3, FreeScale([1]))[0]
-    s.receive(1, Up(b"", 1, MAX_AHEAD, NONE, 0), 0)
-    s.receive(2, Across(b"", 2, MAX_AHEAD, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
-    e = Freescale.arranged(3, FreeScale([1]))[2]
-    e.receive(0, Across(b"", 1, 1, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
+    p.receive(0, DownlinkPacket(b"", 2, 1, MAX_AHEAD, 0, NONE), 0)
+    p.receive(0, NumberAssignment(1, MAX_AHEAD - 1), 0)
+    s = Freescale.with_layout(3, FreescaleLayout([1]))[0]
+    s.receive(1, UplinkPacket(b"", 1, MAX_AHEAD, NONE, 0), 0)
+    s.receive(2, ExternalPacket(b"", 2, MAX_AHEAD, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
+    e = Freescale.with_layout(3, FreescaleLayout([1]))[2]
+    e.receive(0, ExternalPacket(b"", 1, 1, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
 
 
 def test_arranging_more_than_there_are_is_a_local_error() -> None:
     with pytest.raises(LocalError, match="more than the 2"):
-        Freescale.arranged(2, FreeScale([5]))
+        Freescale.with_layout(2, FreescaleLayout([5]))
 
 
 def test_bytes_that_members_keep_as_the_paper_counts() -> None:
@@ -545,18 +561,18 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
     site = Site()
     assert [member.paper_storage() for member in site.all] == [8, 0, 8, 8]
     for number in (2, 9):
-        site.p.receive(0, Down(b"", 2, number, number, 0, NONE), 0)
+        site.p.receive(0, DownlinkPacket(b"", 2, number, number, 0, NONE), 0)
         site.p.deliver(0)
     assert site.p.paper_storage() == 2 + 1
     for member, name in zip(site.all, ("super", "internal", "external", "external"), strict=True):
-        assert member.kind() == name
-    site.e1.receive(0, Across(b"", 1, 1, 10, 0, 8, {}, {}, NONE), 0)
+        assert member.role() == name
+    site.e1.receive(0, ExternalPacket(b"", 1, 1, 10, 0, 8, {}, {}, NONE), 0)
     assert site.e1.deliver(0) is not None
     assert site.e1.paper_storage() == 8 + 2 + (4 + 1)
     site.e1.receive(3, site.e2.broadcast(b"", 0).sends[0].packet, 0)
     site.e1.deliver(0)
     assert site.e1.paper_storage() == 8 + 2 + (4 + 1) + 8
-    site.s.receive(3, Across(b"", 3, 1, 1, 0, 0, {}, {}, NONE), 0)
+    site.s.receive(3, ExternalPacket(b"", 3, 1, 1, 0, 0, {}, {}, NONE), 0)
     site.s.broadcast(b"", 0)
     assert site.s.paper_storage() == 8 + 8 + 8
 
@@ -564,7 +580,7 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
 def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
     """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 never goes out again."""
     for form in ("paper", "corrected"):
-        s, p, e = Freescale.arranged(3, FreeScale([1], form))
+        s, p, e = Freescale.with_layout(3, FreescaleLayout([1], form))
         sent = [p.broadcast(b"", 0).sends[0].packet for _ in range(3)]
         (first,) = across_of(s.receive(1, sent[0], 0).sends)
         s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
@@ -580,10 +596,10 @@ def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
 
 
 def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -> None:
-    members = Freescale.arranged(4, FreeScale([2]))
+    members = Freescale.with_layout(4, FreescaleLayout([2]))
     s, p, q, e = members
-    role = s.role
-    assert isinstance(role, Super)
+    role = s.peer
+    assert isinstance(role, SuperPeer)
     steps = []
     for _ in range(12):
         for send in s.receive(3, e.broadcast(b"", 0).sends[0].packet, 0).sends:
@@ -603,16 +619,16 @@ def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -
 
 def test_the_first_external_peer_is_no_super_peer() -> None:
     """Without internal peers it has the rank after the last super peer's."""
-    _, one, other = Freescale.arranged(3, FreeScale([0]))
+    _, one, other = Freescale.with_layout(3, FreescaleLayout([0]))
     with pytest.raises(RemoteError):
-        other.receive(1, Across(b"", 1, 1, 2, 0, 0, {}, {}, NONE), 0)
+        other.receive(1, ExternalPacket(b"", 1, 1, 2, 0, 0, {}, {}, NONE), 0)
     with pytest.raises(RemoteError):
-        other.receive(0, Across(b"", 0, 1, 1, 0, 0, {}, {1: row(1)}, NONE), 0)
+        other.receive(0, ExternalPacket(b"", 0, 1, 1, 0, 0, {}, {1: row(1)}, NONE), 0)
     first, second = (one.broadcast(b"", 0).sends[0].packet for _ in range(2))
     other.receive(1, second, 0)
     assert [held.cause for held in other.waiting()] == [MessageId(1, 1)]
     other.receive(1, first, 0)
     assert other.deliver(0) is not None
     answer = other.broadcast(b"", 0).sends[0].packet
-    assert isinstance(answer, Across)
+    assert isinstance(answer, ExternalPacket)
     assert (answer.peers, answer.supers) == ({1: 1}, {})

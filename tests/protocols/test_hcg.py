@@ -10,8 +10,8 @@ import pytest
 
 from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.protocols.base import Delivery, Effects, Packet, Send
-from antecede.protocols.hcg import Global, Hcg, Need, Subgroups
-from antecede.protocols.hcg_clocks import Ack, Local, Place, RealTime, Recent
+from antecede.protocols.hcg import GatewayDependency, GatewayPacket, Hcg, SubgroupLayout
+from antecede.protocols.hcg_clocks import LinearAck, Place, PrecedenceByTime, RealTimeClock, SubgroupPacket
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, Report, verify
@@ -74,8 +74,8 @@ def run(
     sites = made.arrangement().sites(made.peers)  # type: ignore[union-attr]
 
     def watched(source: int, to: Sequence[int], packet: Packet) -> None:
-        if isinstance(packet, Global):
-            (message,) = packet.carries()
+        if isinstance(packet, GatewayPacket):
+            (message,) = packet.message_ids()
             numbers[sites[source], packet.number] = message
             counted = {(k, n) for k, count in enumerate(packet.counts) for n in range(1, count + 1)}
             names[message] = counted | set(packet.beyond)
@@ -140,7 +140,7 @@ class LargestNumberOnly(Hcg):
 
     name: ClassVar[str] = "largest number"
 
-    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         return super()._number(packet, [BitWindow(window.last) for window in before])
 
 
@@ -160,7 +160,7 @@ class WhatBasicWouldName(Hcg):
     name: ClassVar[str] = "both"
     noted: ClassVar[dict[MessageId, set[tuple[int, int]]]] = {}
 
-    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
+    def _before(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
         here = {(k, number) for k, window in enumerate(self.taken) for number in window}
         self.noted.setdefault(MessageId(packet.origin, packet.seq), here)
         before = super()._before(sender, packet)
@@ -194,8 +194,8 @@ def test_where_nothing_waits_at_a_gateway_two_runs_compare() -> None:
 class Times(NamedTuple):
     """What a member on real time goes by."""
 
-    clock: RealTime
-    past: Recent
+    clock: RealTimeClock
+    past: PrecedenceByTime
     longest_delay: int
 
 
@@ -204,10 +204,10 @@ class Variant(Hcg):
 
     @classmethod
     def _member(
-        cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: Subgroups
+        cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: SubgroupLayout
     ) -> Any:
         member = super()._member(me, size, gateways, subgroup, layout)
-        if isinstance(member.clock, RealTime) and isinstance(member.past, Recent):
+        if isinstance(member.clock, RealTimeClock) and isinstance(member.past, PrecedenceByTime):
             cls.change(Times(member.clock, member.past, layout.longest_delay))
         return member
 
@@ -252,10 +252,10 @@ class DatesBack(Variant):
     name: ClassVar[str] = "forwarded messages dated back, the wait unchanged"
 
     def _send_here(self, payload: bytes, origin: int, seq: int, now: int) -> Send:
-        if not isinstance(self.clock, RealTime) or origin == self.me:
+        if not isinstance(self.clock, RealTimeClock) or origin == self.me:
             return super()._send_here(payload, origin, seq, now)
         (time,) = self.clock.stamp(now)
-        packet = Local(payload, origin, seq, self.clock.sent, [time - self.clock.patience])
+        packet = SubgroupPacket(payload, origin, seq, self.clock.sent, [time - self.clock.patience])
         self.clock.take(0, packet)
         return self._to_subgroup(packet)
 
@@ -263,7 +263,7 @@ class DatesBack(Variant):
 class SmallestStamp(Hcg):
     name: ClassVar[str] = "the number of the message with the smallest stamp"
 
-    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         return super()._number(packet, [BitWindow(1 if window.last else 0) for window in before])
 
 
@@ -273,14 +273,14 @@ class EqualNumbers(Hcg):
     name: ClassVar[str] = "equal numbers for concurrent messages"
     levels: ClassVar[dict[tuple[int, int], int]] = {}
 
-    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         counts = [max((self.levels[k, n] for n in window), default=0) for k, window in enumerate(before)]
         made = super()._number(packet, before)
         here = self._subgroup(self.me)
         self.levels[here, made.number] = counts[here] + 1
         return msgspec.structs.replace(made, counts=counts, beyond=[])
 
-    def _is_met(self, need: Need) -> bool:
+    def _is_met(self, need: GatewayDependency) -> bool:
         if need.kind:
             return super()._is_met(need)
         return max((self.levels[need.who, n] for n in self.taken[need.who]), default=0) >= need.number
@@ -289,21 +289,21 @@ class EqualNumbers(Hcg):
 class NoOrderOfOrigins(Hcg):
     name: ClassVar[str] = "two messages of one sender within the wait are concurrent"
 
-    def _needs(self, packet: Global) -> list[Need]:
+    def _needs(self, packet: GatewayPacket) -> list[GatewayDependency]:
         return super()._needs(packet)[:-1]
 
 
 class CountsWhatArrived(Hcg):
     name: ClassVar[str] = "counts what has arrived"
 
-    def _is_met(self, need: Need) -> bool:
+    def _is_met(self, need: GatewayDependency) -> bool:
         return super()._is_met(need) or (need.kind == 0 and self.arrived[need.who].base >= need.number)
 
 
 class NamesNothingBeyond(Hcg):
     name: ClassVar[str] = "names nothing beyond a gap"
 
-    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         return super()._number(packet, [BitWindow(window.base) for window in before])
 
 
@@ -311,16 +311,18 @@ class PromisesAtOnce(Hcg):
     name: ClassVar[str] = "acknowledgements that hold before what was sent before them is here"
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        return super().receive(link, Ack(0, packet.time) if isinstance(packet, Ack) else packet, now)
+        return super().receive(
+            link, LinearAck(0, packet.time) if isinstance(packet, LinearAck) else packet, now
+        )
 
 
 class GatewayFirst(Hcg):
     name: ClassVar[str] = "a gateway whose application gets forwarded messages at once"
     early: set[MessageId] = set()  # noqa: RUF012 (msgspec copies it)
 
-    def _take(self, source: int, packet: Global, now: int) -> Send:
-        send = super()._take(source, packet, now)
-        assert isinstance(send.packet, Local)
+    def _accept(self, source: int, packet: GatewayPacket, now: int) -> Send:
+        send = super()._accept(source, packet, now)
+        assert isinstance(send.packet, SubgroupPacket)
         self.ready.append(send.packet)
         return send
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Send, Waiting
-from antecede.protocols.hcg import Basic, Global, Hcg, Subgroups
-from antecede.protocols.hcg_clocks import Ack, Covered, Linear, Local, Recent
+from antecede.protocols.hcg import Basic, GatewayPacket, Hcg, SubgroupLayout
+from antecede.protocols.hcg_clocks import (
+    LinearAck,
+    LinearClock,
+    PrecedenceByTime,
+    PrecedenceByVector,
+    SubgroupPacket,
+)
 from antecede.protocols.limits import MAX_REMEMBERED
 
 
-def local(effects: Effects) -> Local:
-    (packet,) = [send.packet for send in effects.sends if isinstance(send.packet, Local)]
+def local(effects: Effects) -> SubgroupPacket:
+    (packet,) = [send.packet for send in effects.sends if isinstance(send.packet, SubgroupPacket)]
     return packet
 
 
-def between(effects: Effects) -> list[Global]:
-    return [send.packet for send in effects.sends if isinstance(send.packet, Global)]
+def between(effects: Effects) -> list[GatewayPacket]:
+    return [send.packet for send in effects.sends if isinstance(send.packet, GatewayPacket)]
 
 
 def ids(member: Hcg, now: int = 0) -> list[tuple[int, int]]:
@@ -27,18 +33,18 @@ def ids(member: Hcg, now: int = 0) -> list[tuple[int, int]]:
 
 def rt(patience: int = 10, skew: int = 4) -> list[Hcg]:
     """rt:3 and vt:1."""
-    return Hcg.arranged(4, Subgroups(["rt:3", "vt:1"], patience - skew - 1, skew))
+    return Hcg.with_layout(4, SubgroupLayout(["rt:3", "vt:1"], patience - skew - 1, skew))
 
 
 def test_real_time_waits_and_sorts() -> None:
     _, one, two, _ = rt()
-    late = Local(b"", 0, 1, 1, [7])
+    late = SubgroupPacket(b"", 0, 1, 1, [7])
     assert two.receive(0, late, 8).wake_at == 17
     assert two.receive(0, late, 8).wake_at is None, "the alarm is set, and the packet here twice"
-    assert two.receive(1, Local(b"", 1, 1, 1, [7]), 8).wake_at is None
-    assert two.receive(1, Local(b"", 1, 3, 3, [9]), 9).wake_at is None
-    assert two.receive(1, Local(b"", 1, 2, 2, [9]), 9).wake_at is None
-    assert two.receive(0, Local(b"", 0, 2, 2, [4]), 10).wake_at == 14
+    assert two.receive(1, SubgroupPacket(b"", 1, 1, 1, [7]), 8).wake_at is None
+    assert two.receive(1, SubgroupPacket(b"", 1, 3, 3, [9]), 9).wake_at is None
+    assert two.receive(1, SubgroupPacket(b"", 1, 2, 2, [9]), 9).wake_at is None
+    assert two.receive(0, SubgroupPacket(b"", 0, 2, 2, [4]), 10).wake_at == 14
     held = [Waiting(MessageId(*each), None) for each in [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)]]
     assert sorted(two.waiting(), key=lambda wait: wait.message) == held
     assert ids(two, 13) == []
@@ -50,7 +56,7 @@ def test_real_time_waits_and_sorts() -> None:
     assert two.wake(19) == Effects()
     assert ids(two, 19) == [(1, 2), (1, 3)]
     assert one.broadcast(b"x", 30) == Effects(
-        (Send((0, 2), Local(b"x", 1, 1, 1, [30])),), None, MessageId(1, 1)
+        (Send((0, 2), SubgroupPacket(b"x", 1, 1, 1, [30])),), None, MessageId(1, 1)
     )
 
 
@@ -60,7 +66,7 @@ def test_a_real_clock_does_not_go_back() -> None:
     assert local(one.broadcast(b"", 20)).stamp == [50]
     assert local(one.broadcast(b"", 60)).stamp == [60]
     assert local(one.broadcast(b"", 20)).stamp == [60]
-    one.receive(2, Local(b"", 2, 1, 1, [64]), 20)
+    one.receive(2, SubgroupPacket(b"", 2, 1, 1, [64]), 20)
     assert one.wake(74) == Effects()
     assert one.wake(20) == Effects()
     assert ids(one) == [(2, 1)]
@@ -69,47 +75,47 @@ def test_a_real_clock_does_not_go_back() -> None:
 def test_a_gateway_on_real_time_numbers_in_turn_and_names_what_is_a_wait_older() -> None:
     gateway = rt()[0]
     assert gateway.broadcast(b"own", 5) == Effects(
-        (Send((1, 2), Local(b"own", 0, 1, 1, [5])),), 15, MessageId(0, 1)
+        (Send((1, 2), SubgroupPacket(b"own", 0, 1, 1, [5])),), 15, MessageId(0, 1)
     )
     assert gateway.waiting() == [], "its own message is delivered, and only to be numbered"
-    far = gateway.receive(3, Global(b"far", 3, 1, 1, [0, 0], []), 8)
-    assert far.sends == (Send((1, 2), Local(b"far", 3, 1, 2, [8])),)
+    far = gateway.receive(3, GatewayPacket(b"far", 3, 1, 1, [0, 0], []), 8)
+    assert far.sends == (Send((1, 2), SubgroupPacket(b"far", 3, 1, 2, [8])),)
     assert gateway.waiting() == [Waiting(MessageId(3, 1), None)]
-    gateway.receive(1, Local(b"", 1, 1, 1, [14]), 14)
-    gateway.receive(1, Local(b"", 1, 2, 2, [15]), 15)
-    gateway.receive(2, Local(b"", 2, 1, 1, [17]), 17)
+    gateway.receive(1, SubgroupPacket(b"", 1, 1, 1, [14]), 14)
+    gateway.receive(1, SubgroupPacket(b"", 1, 2, 2, [15]), 15)
+    gateway.receive(2, SubgroupPacket(b"", 2, 1, 1, [17]), 17)
     assert ids(gateway) == []
     assert between(gateway.wake(17)) == []
-    gateway.receive(2, Local(b"", 2, 2, 2, [18]), 18)
+    gateway.receive(2, SubgroupPacket(b"", 2, 2, 2, [18]), 18)
     assert ids(gateway) == [(3, 1)]
     sent = gateway.wake(28)
     assert [send.to for send in sent.sends] == [(3,)] * 4
     assert between(sent) == [
-        Global(b"", 1, 1, 2, [0, 0], []),
-        Global(b"", 1, 2, 3, [1, 0], []),
-        Global(b"", 2, 1, 4, [1, 0], []),
-        Global(b"", 2, 2, 5, [1, 1], []),
+        GatewayPacket(b"", 1, 1, 2, [0, 0], []),
+        GatewayPacket(b"", 1, 2, 3, [1, 0], []),
+        GatewayPacket(b"", 2, 1, 4, [1, 0], []),
+        GatewayPacket(b"", 2, 2, 5, [1, 1], []),
     ]
     assert ids(gateway) == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
 def test_basic_names_everything() -> None:
-    gateway = Basic.arranged(4, Subgroups(["rt:3", "vt:1"], 5, 4))[0]
-    gateway.receive(1, Local(b"", 1, 1, 1, [5]), 5)
-    gateway.receive(2, Local(b"", 2, 1, 1, [5]), 5)
-    gateway.receive(3, Global(b"", 3, 2, 2, [0, 0], []), 8)
-    gateway.receive(3, Global(b"", 3, 1, 1, [0, 0], []), 9)
+    gateway = Basic.with_layout(4, SubgroupLayout(["rt:3", "vt:1"], 5, 4))[0]
+    gateway.receive(1, SubgroupPacket(b"", 1, 1, 1, [5]), 5)
+    gateway.receive(2, SubgroupPacket(b"", 2, 1, 1, [5]), 5)
+    gateway.receive(3, GatewayPacket(b"", 3, 2, 2, [0, 0], []), 8)
+    gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 9)
     assert [packet.counts for packet in between(gateway.wake(15))] == [[0, 2], [1, 2]]
     assert gateway.wake(19) == Effects()
-    assert gateway.past == Recent(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
+    assert gateway.past == PrecedenceByTime(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
 
 
 def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
     gateway = rt()[0]
     for number in range(1, 101):
-        gateway.receive(3, Global(b"", 3, number, number, [0, 0], []), 7 * number)
+        gateway.receive(3, GatewayPacket(b"", 3, number, number, [0, 0], []), 7 * number)
         gateway.wake(7 * number)
-        assert isinstance(gateway.past, Recent)
+        assert isinstance(gateway.past, PrecedenceByTime)
         assert len(gateway.past.entries) <= 2
         ids(gateway)
     assert gateway.turns == [(1, 99), (1, 100)]
@@ -119,58 +125,58 @@ def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
 
 def lt() -> list[Hcg]:
     """lt:3 and vt:1."""
-    return Hcg.arranged(4, Subgroups(["lt:3", "vt:1"]))
+    return Hcg.with_layout(4, SubgroupLayout(["lt:3", "vt:1"]))
 
 
 def test_linear_time_waits_for_everybodys_promise() -> None:
     _, one, two, _ = lt()
-    assert local(two.broadcast(b"", 0)) == Local(b"", 2, 1, 1, [1])
-    first = one.receive(2, Local(b"", 2, 1, 1, [1]), 0)
-    assert first == Effects((Send((0, 2), Ack(0, 1)),))
-    assert one.receive(2, Local(b"", 2, 1, 1, [1]), 0) == Effects()
+    assert local(two.broadcast(b"", 0)) == SubgroupPacket(b"", 2, 1, 1, [1])
+    first = one.receive(2, SubgroupPacket(b"", 2, 1, 1, [1]), 0)
+    assert first == Effects((Send((0, 2), LinearAck(0, 1)),))
+    assert one.receive(2, SubgroupPacket(b"", 2, 1, 1, [1]), 0) == Effects()
     assert ids(one) == []
     assert one.waiting() == [Waiting(MessageId(2, 1), None)]
-    one.receive(0, Ack(1, 5), 0)
+    one.receive(0, LinearAck(1, 5), 0)
     assert ids(one) == [], "a promise that holds after a packet that is not here"
     assert local(one.broadcast(b"", 0)).stamp == [2], "promises of others do not move one's own clock"
-    assert one.receive(0, Local(b"", 0, 1, 1, [2]), 0) == Effects(), "one has promised as much"
+    assert one.receive(0, SubgroupPacket(b"", 0, 1, 1, [2]), 0) == Effects(), "one has promised as much"
     assert ids(one) == [(2, 1)]
-    one.receive(2, Ack(1, 1), 0)
+    one.receive(2, LinearAck(1, 1), 0)
     assert ids(one) == []
-    one.receive(2, Ack(1, 4), 0)
-    one.receive(2, Ack(1, 3), 0)
+    one.receive(2, LinearAck(1, 4), 0)
+    one.receive(2, LinearAck(1, 3), 0)
     assert ids(one) == [(0, 1)]
-    assert isinstance(one.clock, Linear)
+    assert isinstance(one.clock, LinearClock)
     assert one.clock.promised == [5, 2, 4]
     assert one.clock.later == [[], [], []]
 
 
 def test_linear_time_sorts_by_stamp_sender_and_number() -> None:
     one = lt()[1]
-    one.receive(2, Local(b"", 2, 2, 2, [4]), 0)
-    one.receive(2, Ack(2, 9), 0)
-    one.receive(0, Local(b"", 0, 1, 1, [4]), 0)
-    one.receive(0, Ack(1, 9), 0)
+    one.receive(2, SubgroupPacket(b"", 2, 2, 2, [4]), 0)
+    one.receive(2, LinearAck(2, 9), 0)
+    one.receive(0, SubgroupPacket(b"", 0, 1, 1, [4]), 0)
+    one.receive(0, LinearAck(1, 9), 0)
     assert ids(one) == [], "what comes before it is missing"
-    one.receive(2, Local(b"", 2, 1, 1, [3]), 0)
+    one.receive(2, SubgroupPacket(b"", 2, 1, 1, [3]), 0)
     assert ids(one) == [(2, 1), (0, 1), (2, 2)]
 
 
 def test_a_gateway_on_linear_time_names_what_is_stamped_less() -> None:
     gateway = lt()[0]
-    sent = gateway.receive(3, Global(b"", 3, 1, 1, [0, 0], []), 0)
-    assert sent.sends == (Send((1, 2), Local(b"", 3, 1, 1, [1])),)
-    gateway.receive(1, Local(b"", 1, 1, 1, [1]), 0)
-    gateway.receive(2, Local(b"", 2, 1, 1, [1]), 0)
+    sent = gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 0)
+    assert sent.sends == (Send((1, 2), SubgroupPacket(b"", 3, 1, 1, [1])),)
+    gateway.receive(1, SubgroupPacket(b"", 1, 1, 1, [1]), 0)
+    gateway.receive(2, SubgroupPacket(b"", 2, 1, 1, [1]), 0)
     assert ids(gateway) == [(3, 1), (1, 1), (2, 1)]
-    gateway.receive(1, Local(b"", 1, 2, 2, [2]), 0)
-    last = gateway.receive(2, Ack(1, 2), 0)
-    assert between(last) == [Global(b"", 1, 2, 3, [2, 1], [])]
+    gateway.receive(1, SubgroupPacket(b"", 1, 2, 2, [2]), 0)
+    last = gateway.receive(2, LinearAck(1, 2), 0)
+    assert between(last) == [GatewayPacket(b"", 1, 2, 3, [2, 1], [])]
 
 
 def vt() -> list[Hcg]:
     """vt:3 and rt:1."""
-    return Hcg.arranged(4, Subgroups(["vt:3", "rt:1"]))
+    return Hcg.with_layout(4, SubgroupLayout(["vt:3", "rt:1"]))
 
 
 def test_vectors_wait_for_what_they_count() -> None:
@@ -179,7 +185,7 @@ def test_vectors_wait_for_what_they_count() -> None:
     one.receive(0, first, 0)
     assert ids(one) == [(0, 1)]
     answer = local(one.broadcast(b"", 0))
-    assert answer == Local(b"", 1, 1, 1, [1, 1, 0])
+    assert answer == SubgroupPacket(b"", 1, 1, 1, [1, 1, 0])
     more = local(one.broadcast(b"", 0))
     two.receive(1, more, 0)
     assert two.waiting() == [Waiting(MessageId(1, 2), MessageId(1, 1))]
@@ -192,51 +198,51 @@ def test_vectors_wait_for_what_they_count() -> None:
     two.receive(0, first, 0)
     assert ids(two) == [(0, 1), (1, 1), (1, 2)]
     assert local(two.broadcast(b"", 0)).stamp == [1, 2, 1]
-    gateway.receive(3, Global(b"", 3, 1, 1, [0, 0], []), 0)
+    gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 0)
     assert gateway.waiting() == []
     assert ids(gateway) == [(3, 1)]
-    assert gateway.broadcast(b"", 0).sends[0].packet == Local(b"", 0, 2, 3, [3, 0, 0])
+    assert gateway.broadcast(b"", 0).sends[0].packet == SubgroupPacket(b"", 0, 2, 3, [3, 0, 0])
 
 
 def test_a_gateways_packet_does_not_say_which_cause_it_waits_for() -> None:
     one = vt()[1]
-    one.receive(0, Local(b"", 3, 1, 1, [1, 0, 1]), 0)
+    one.receive(0, SubgroupPacket(b"", 3, 1, 1, [1, 0, 1]), 0)
     assert one.waiting() == [Waiting(MessageId(3, 1), None)]
-    one.receive(2, Local(b"", 2, 1, 1, [0, 0, 1]), 0)
+    one.receive(2, SubgroupPacket(b"", 2, 1, 1, [0, 0, 1]), 0)
     assert ids(one) == [(2, 1), (3, 1)]
 
 
 def test_a_gateway_on_vectors_names_what_a_vector_counts() -> None:
     gateway = vt()[0]
     for number in (1, 2):
-        gateway.receive(3, Global(b"", 3, number, number, [0, 0], []), 0)
-    one = gateway.receive(1, Local(b"", 1, 1, 1, [1, 1, 0]), 0)
-    two = gateway.receive(2, Local(b"", 2, 1, 1, [2, 0, 1]), 0)
-    more = gateway.receive(1, Local(b"", 1, 2, 2, [1, 2, 1]), 0)
-    assert between(one) == [Global(b"", 1, 1, 1, [0, 1], [])]
-    assert between(two) == [Global(b"", 2, 1, 2, [0, 2], [])]
-    assert between(more) == [Global(b"", 1, 2, 3, [2, 1], [])], "what it counts, not what that counts"
+        gateway.receive(3, GatewayPacket(b"", 3, number, number, [0, 0], []), 0)
+    one = gateway.receive(1, SubgroupPacket(b"", 1, 1, 1, [1, 1, 0]), 0)
+    two = gateway.receive(2, SubgroupPacket(b"", 2, 1, 1, [2, 0, 1]), 0)
+    more = gateway.receive(1, SubgroupPacket(b"", 1, 2, 2, [1, 2, 1]), 0)
+    assert between(one) == [GatewayPacket(b"", 1, 1, 1, [0, 1], [])]
+    assert between(two) == [GatewayPacket(b"", 2, 1, 2, [0, 2], [])]
+    assert between(more) == [GatewayPacket(b"", 1, 2, 3, [2, 1], [])], "what it counts, not what that counts"
     own = gateway.broadcast(b"", 0)
-    assert between(own) == [Global(b"", 0, 1, 4, [3, 2], [])]
+    assert between(own) == [GatewayPacket(b"", 0, 1, 4, [3, 2], [])]
 
 
 def test_what_lies_beyond_a_gap_is_named_one_by_one() -> None:
-    gateway = Hcg.arranged(4, Subgroups(["vt:1", "vt:2", "vt:1"]))[0]
-    gateway.receive(1, Global(b"", 2, 1, 2, [0, 0, 0], []), 0)
-    gateway.receive(1, Global(b"", 2, 2, 4, [0, 0, 0], [(1, 2)]), 0)
+    gateway = Hcg.with_layout(4, SubgroupLayout(["vt:1", "vt:2", "vt:1"]))[0]
+    gateway.receive(1, GatewayPacket(b"", 2, 1, 2, [0, 0, 0], []), 0)
+    gateway.receive(1, GatewayPacket(b"", 2, 2, 4, [0, 0, 0], [(1, 2)]), 0)
     assert ids(gateway) == [(2, 1), (2, 2)]
     (packet,) = between(gateway.broadcast(b"", 0))
-    assert packet == Global(b"", 0, 1, 1, [0, 0, 0], [(1, 2), (1, 4)])
+    assert packet == GatewayPacket(b"", 0, 1, 1, [0, 0, 0], [(1, 2), (1, 4)])
     assert gateway.paper_bytes(packet) == 4 * 6
-    gateway.receive(1, Global(b"", 1, 1, 1, [0, 0, 0], []), 0)
-    assert between(gateway.broadcast(b"", 0)) == [Global(b"", 0, 2, 2, [1, 2, 0], [(1, 4)])]
+    gateway.receive(1, GatewayPacket(b"", 1, 1, 1, [0, 0, 0], []), 0)
+    assert between(gateway.broadcast(b"", 0)) == [GatewayPacket(b"", 0, 2, 2, [1, 2, 0], [(1, 4)])]
 
 
 def test_a_gateway_waits_for_all_that_a_message_names() -> None:
-    gateway = Hcg.arranged(4, Subgroups(["vt:1", "vt:2", "vt:1"]))[0]
+    gateway = Hcg.with_layout(4, SubgroupLayout(["vt:1", "vt:2", "vt:1"]))[0]
     gateway.broadcast(b"", 0)
-    counted = Global(b"", 3, 1, 1, [1, 2, 0], [])
-    single = Global(b"", 3, 2, 2, [0, 0, 0], [(1, 4)])
+    counted = GatewayPacket(b"", 3, 1, 1, [1, 2, 0], [])
+    single = GatewayPacket(b"", 3, 2, 2, [0, 0, 0], [(1, 4)])
     gateway.receive(3, counted, 0)
     gateway.receive(3, single, 0)
     gateway.receive(3, single, 0)
@@ -244,41 +250,43 @@ def test_a_gateway_waits_for_all_that_a_message_names() -> None:
         Waiting(MessageId(3, 1), None),
         Waiting(MessageId(3, 2), MessageId(3, 1)),
     ]
-    gateway.receive(1, Global(b"", 1, 1, 2, [0, 0, 0], []), 0)
+    gateway.receive(1, GatewayPacket(b"", 1, 1, 2, [0, 0, 0], []), 0)
     assert ids(gateway) == [(1, 1)]
-    gateway.receive(1, Global(b"", 2, 1, 1, [0, 0, 0], []), 0)
+    gateway.receive(1, GatewayPacket(b"", 2, 1, 1, [0, 0, 0], []), 0)
     assert ids(gateway) == [(2, 1), (3, 1)]
     assert gateway.waiting() == [Waiting(MessageId(3, 2), None)]
-    gateway.receive(1, Global(b"", 2, 2, 4, [0, 0, 0], []), 0)
+    gateway.receive(1, GatewayPacket(b"", 2, 2, 4, [0, 0, 0], []), 0)
     assert ids(gateway) == [(2, 2), (3, 2)]
     assert gateway.receive(3, counted, 0) == Effects()
     assert gateway.waiting() == []
 
 
 def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> None:
-    past = Covered.of(3, 2)
+    past = PrecedenceByVector.of(3, 2)
     for number in range(1, MAX_REMEMBERED):
-        packet = Local(b"", 9, number, number, [number, 0, 0])
+        packet = SubgroupPacket(b"", 9, number, number, [number, 0, 0])
         assert past.reach(0, packet)[1] == BitWindow(number - 1)
         past.remember(0, packet, 1, number)
-    assert past.reach(1, Local(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
+    assert past.reach(1, SubgroupPacket(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
     assert past.before[2] == [BitWindow(), BitWindow()]
-    past.remember(0, Local(b"", 9, MAX_REMEMBERED, MAX_REMEMBERED, [MAX_REMEMBERED, 0, 0]), 1, MAX_REMEMBERED)
+    past.remember(
+        0, SubgroupPacket(b"", 9, MAX_REMEMBERED, MAX_REMEMBERED, [MAX_REMEMBERED, 0, 0]), 1, MAX_REMEMBERED
+    )
     half = MAX_REMEMBERED // 2
     assert [len(log) for log in past.log] == [half, 0, 0]
-    assert past.reach(2, Local(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
-    assert past.reach(1, Local(b"", 1, 2, 2, [half + 4, 2, 0])) == [BitWindow(), BitWindow(half + 4)]
+    assert past.reach(2, SubgroupPacket(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
+    assert past.reach(1, SubgroupPacket(b"", 1, 2, 2, [half + 4, 2, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
-    assert past.reach(1, Local(b"", 1, 3, 3, [half + 2, 3, 0])) == [BitWindow(), BitWindow(half + 4)]
+    assert past.reach(1, SubgroupPacket(b"", 1, 3, 3, [half + 2, 3, 0])) == [BitWindow(), BitWindow(half + 4)]
     assert past.walked[1] == [half + 4, 0, 0]
     for number in range(MAX_REMEMBERED + 1, MAX_REMEMBERED + half + 1):
-        past.remember(0, Local(b"", 9, number, number, [number, 0, 0]), 1, number)
+        past.remember(0, SubgroupPacket(b"", 9, number, number, [number, 0, 0]), 1, number)
     assert past.dropped == [2 * half, 0, 0]
-    assert past.reach(2, Local(b"", 2, 2, 2, [0, 0, 2])) == [BitWindow(), BitWindow(2 * half)]
+    assert past.reach(2, SubgroupPacket(b"", 2, 2, 2, [0, 0, 2])) == [BitWindow(), BitWindow(2 * half)]
 
 
 def test_bytes_as_the_paper_counts() -> None:
     member = vt()[1]
-    assert member.paper_bytes(Local(b"", 1, 1, 1, [9])) == 4
-    assert member.paper_bytes(Local(b"", 1, 1, 1, [1, 0, 0])) == 12
-    assert member.paper_bytes(Ack(1, 1)) == 4
+    assert member.paper_bytes(SubgroupPacket(b"", 1, 1, 1, [9])) == 4
+    assert member.paper_bytes(SubgroupPacket(b"", 1, 1, 1, [1, 0, 0])) == 12
+    assert member.paper_bytes(LinearAck(1, 1)) == 4

@@ -21,10 +21,10 @@ from antecede.protocols.flat import (
     MessageBatch,
     SequencePacket,
 )
-from antecede.protocols.flooding import Flooded
+from antecede.protocols.flooding import FloodPacket
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.protocols.mbcp import Mbcp
-from antecede.protocols.multigroup import Grouped
+from antecede.protocols.multigroup import GroupPacket
 from antecede.protocols.vcube import Bundle
 from antecede.sim.scenario import scenario
 
@@ -125,20 +125,20 @@ hostile = [
     SequencePacket(b"", 1, 1, {-1: [(1, 1)]}),
     SequencePacket(b"", 1, 2, {1: [(1, 1)]}),
     SequencePacket(b"", 1, 1, {0: [(1, 1)]}),
-    Flooded(b"", 9, 1),
-    Flooded(b"", 3, 1),
-    Flooded(b"", -1, 1),
-    Flooded(b"", 1, 0),
-    Flooded(b"", 0, 1),
-    Flooded(b"", 1, MAX_AHEAD + 1),
+    FloodPacket(b"", 9, 1),
+    FloodPacket(b"", 3, 1),
+    FloodPacket(b"", -1, 1),
+    FloodPacket(b"", 1, 0),
+    FloodPacket(b"", 0, 1),
+    FloodPacket(b"", 1, MAX_AHEAD + 1),
     Bundle([DependencyPacket(b"", 1, 1, {}), DependencyPacket(b"", 1, 2, {9: 1})]),
-    Grouped(b"", 1, 1, 7, 0, []),
-    Grouped(b"", 9, 1, 0, 0, []),
-    Grouped(b"", 0, 1, 0, 0, []),
-    Grouped(b"", 1, 1, 0, 1, []),
-    Grouped(b"", 1, 0, 0, 0, []),
-    Grouped(b"", 1, 1, 0, 0, [(2, 0, 0)]),
-    Grouped(b"", 1, 1, 0, 0, [(0, 0, 1)]),
+    GroupPacket(b"", 1, 1, 7, 0, []),
+    GroupPacket(b"", 9, 1, 0, 0, []),
+    GroupPacket(b"", 0, 1, 0, 0, []),
+    GroupPacket(b"", 1, 1, 0, 1, []),
+    GroupPacket(b"", 1, 0, 0, 0, []),
+    GroupPacket(b"", 1, 1, 0, 0, [(2, 0, 0)]),
+    GroupPacket(b"", 1, 1, 0, 0, [(0, 0, 1)]),
 ]
 
 
@@ -169,7 +169,7 @@ def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
         ClockPacket: lambda seq: ClockPacket(b"", 1, [0, seq, 0]),
         DependencyPacket: lambda seq: DependencyPacket(b"", 1, seq, {}),
         SequencePacket: lambda seq: SequencePacket(b"", 1, seq, {}),
-        Flooded: lambda seq: Flooded(b"", 1, seq),
+        FloodPacket: lambda seq: FloodPacket(b"", 1, seq),
     }
     kind, *_ = getattr(protocol.packets, "__args__", (protocol.packets,))
     member.receive(1, packets[kind](MAX_AHEAD), 0)
@@ -184,7 +184,7 @@ def test_bytes_that_members_keep_as_the_papers_count() -> None:
     one.deliver(0)
     assert one.paper_storage() == 4 * 3 + 8
     assert catalog.find("timestamp").group(3)[0].paper_storage() == 0
-    assert one.kind() == "member"
+    assert one.role() == "member"
 
 
 def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
@@ -215,7 +215,7 @@ def test_names_that_are_no_protocol() -> None:
 
 def test_a_layout_reaches_the_members() -> None:
     made = scenario(protocol="freescale", peers=6, layout={"inside": [3, 0]})
-    assert [member.kind() for member in made.members()] == ["super", "super", *["internal"] * 3, "external"]
+    assert [member.role() for member in made.members()] == ["super", "super", *["internal"] * 3, "external"]
     assert made.arrangement().sites(6) == [0, 1, 0, 0, 0, 5]  # type: ignore[union-attr]
     assert scenario(protocol="mbcp", peers=6).arrangement() is None
 

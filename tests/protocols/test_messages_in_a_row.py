@@ -36,7 +36,7 @@ class Room:
         source, to, packet = self.under_way.pop(place % len(self.under_way))
         parts: list[Packet] = [packet]
         if isinstance(packet, MessageBatch) and how:
-            parts = [*reversed(packet.singles())]
+            parts = [*reversed(packet.split())]
             parts = parts if how == 1 else [parts[0], packet, packet]
         for part in parts:
             member = self.members[to]
@@ -100,7 +100,7 @@ def test_what_is_held_is_told_message_by_message(story: list[tuple[str, int, int
             held = {wait.message for wait in member.waiting()}
             assert len(held) == len(member.waiting())
             assert isinstance(member, Mbcp)
-            ready = {message for packet in member.holdback.ready for message in packet.carries()}
+            ready = {message for packet in member.holdback.ready for message in packet.message_ids()}
             there = {MessageId(origin, seq) for origin, seen in enumerate(member.received) for seq in seen}
             assert held | ready == there
 
@@ -114,7 +114,7 @@ def test_a_run_is_one_packet_that_names_the_causes_of_the_first() -> None:
     (send,) = effects.sends
     assert send.packet == MessageBatch([b"a", b"b", b"c"], 0, 1, {1: 1})
     assert effects.message == MessageId(0, 3)
-    assert send.packet.singles() == [
+    assert send.packet.split() == [
         DependencyPacket(b"a", 0, 1, {1: 1}),
         DependencyPacket(b"b", 0, 2, {}),
         DependencyPacket(b"c", 0, 3, {}),

@@ -16,7 +16,7 @@ from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.mbcp import Mbcp
-from antecede.protocols.multigroup import Cause, Grouped, Multigroup
+from antecede.protocols.multigroup import GroupPacket, Multigroup, PendingDependency
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories, Report, random_scenario, verify
@@ -28,12 +28,12 @@ from antecede.trace.reader import trace_files
 def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) -> None:
     """Each step: a peer takes the next packet that another has sent it, or, from itself, sends."""
     many, flat = Multigroup.group(4), Mbcp.group(4)
-    links: dict[tuple[int, int], list[tuple[Grouped, DependencyPacket]]] = {}
+    links: dict[tuple[int, int], list[tuple[GroupPacket, DependencyPacket]]] = {}
     for peer, other in script:
         if peer == other:
             one = many[peer].broadcast(b"", 0).sends[0].packet
             two = flat[peer].broadcast(b"", 0).sends[0].packet
-            assert isinstance(one, Grouped)
+            assert isinstance(one, GroupPacket)
             assert isinstance(two, DependencyPacket)
             assert {(sender, seq) for sender, _, seq in one.causes} == set(two.causes.items())
             for to in range(4):
@@ -59,10 +59,10 @@ class ForgetsAllOnSend(Multigroup):
 class ForgetsWhateverIsNamed(Multigroup):
     name: ClassVar[str] = "CI without what is named, whatever the group"
 
-    def _learn(self, packet: Grouped) -> None:
+    def _learn(self, packet: GroupPacket) -> None:
         for sender, group, seq in packet.causes:
             self._finish((sender, group), seq)
-        self.causes[packet.origin, packet.group] = Cause(packet.seq, set())
+        self.causes[packet.origin, packet.group] = PendingDependency(packet.seq, set())
 
 
 class LeavesItsOwnOut(Multigroup):
@@ -111,7 +111,7 @@ def test_each_tempting_simplification_breaks(broken: type[Multigroup]) -> None:
 
 def test_the_counter_example_of_forgetting_on_send() -> None:
     """a = {1, 2, 3}, c = {1, 3}: p3 sends m0 to a; p1 sends m1 to c and m2 to a; p2 gets m2 first."""
-    p = ForgetsAllOnSend.over({"a": (0, 1, 2), "c": (0, 2)}, 3)
+    p = ForgetsAllOnSend.with_groups({"a": (0, 1, 2), "c": (0, 2)}, 3)
     m0 = p[2].broadcast(b"", 0, "a").sends[0].packet
     p[0].receive(2, m0, 0)
     p[0].deliver(0)
@@ -119,7 +119,7 @@ def test_the_counter_example_of_forgetting_on_send() -> None:
     m2 = p[0].broadcast(b"", 0, "a").sends[0].packet
     p[1].receive(0, m2, 0)
     assert p[1].deliver(0) is not None
-    right = Multigroup.over({"a": (0, 1, 2), "c": (0, 2)}, 3)
+    right = Multigroup.with_groups({"a": (0, 1, 2), "c": (0, 2)}, 3)
     right[0].receive(2, right[2].broadcast(b"", 0, "a").sends[0].packet, 0)
     right[0].deliver(0)
     right[0].broadcast(b"", 0, "c")
@@ -153,11 +153,11 @@ def named_and_needed(run: int) -> tuple[int, int]:
     members: list[Any] = made.members()
     histories = Histories(made)
     world = made.world(members, [histories])
-    packets: dict[MessageId, Grouped] = {}
+    packets: dict[MessageId, GroupPacket] = {}
 
     def watched(source: int, to: Sequence[int], packet: Packet) -> None:
-        assert isinstance(packet, Grouped)
-        packets[packet.carries()[0]] = packet
+        assert isinstance(packet, GroupPacket)
+        packets[packet.message_ids()[0]] = packet
         World.transmit(world, source, to, packet)
 
     world.transmit = watched  # type: ignore[method-assign]
@@ -192,18 +192,18 @@ def test_what_is_named_is_hardly_more_than_the_relation_asks_for() -> None:
 
 
 def test_groups_that_one_is_not_in() -> None:
-    one, two, three = Multigroup.over({"a": (0, 1), "b": (1, 2)}, 3)
+    one, two, three = Multigroup.with_groups({"a": (0, 1), "b": (1, 2)}, 3)
     for member, group in ((one, "b"), (one, "c"), (two, None)):
         with pytest.raises(LocalError):
             member.broadcast(b"", 0, group)
     assert two.broadcast(b"", 0, "b").sends[0].to == (2,)
-    for wrong in (Grouped(b"", 1, 1, 0, 0, []), Grouped(b"", 1, 1, 2, 0, [])):
+    for wrong in (GroupPacket(b"", 1, 1, 0, 0, []), GroupPacket(b"", 1, 1, 2, 0, [])):
         with pytest.raises(RemoteError):
             three.receive(1, wrong, 0)
 
 
 def test_a_group_that_is_not_there_is_a_local_error_even_where_there_is_but_one() -> None:
-    member, _ = Multigroup.over({"a": (0, 1)}, 2)
+    member, _ = Multigroup.with_groups({"a": (0, 1)}, 2)
     assert member.broadcast(b"", 0).message == MessageId(0, 1)
     assert member.broadcast(b"", 0, "a").message == MessageId(0, 2)
     with pytest.raises(LocalError, match="no group b"):

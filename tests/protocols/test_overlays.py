@@ -127,7 +127,7 @@ def test_nothing_is_ever_held_by_flooding() -> None:
 
 
 def test_flooding_works_on_any_connected_overlay() -> None:
-    ring = Flooding.on([(4, 1), (0, 2), (1, 3), (2, 4), (3, 0)])
+    ring = Flooding.on_overlay([(4, 1), (0, 2), (1, 3), (2, 4), (3, 0)])
     packet = ring[0].broadcast(b"x", 0).sends[0].packet
     effects = ring[1].receive(0, packet, 1)
     assert [send.to for send in effects.sends] == [(2,)]

@@ -11,8 +11,8 @@ from pc_stories import LINE, PATIENCE, Room
 from antecede.causality import MessageId, judge
 from antecede.causality.execution import Execution
 from antecede.papers.as_printed import FloodingWithMovingLinks
-from antecede.protocols.base import NOTHING, Effects, Packet, Protocol, Send
-from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol, Send
+from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.pc import Pc, Ping, Pong
 from antecede.sim import counter_rng
 from antecede.sim.network import Direct, parse_delay
@@ -86,19 +86,19 @@ class Dead(Pc):
     """Neither hears nor speaks, and says so to nobody."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     def wake(self, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     def link_opened(self, link: int, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     def link_closed(self, link: int, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -123,7 +123,7 @@ def sent(histories: Iterable[Iterable[tuple[int, MessageId]]]) -> set[MessageId]
 
 
 def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
-    members: list[Protocol] = [*Pc.on([(1,), (0,)]), Dead(2, 3, ())]
+    members: list[Protocol] = [*Pc.on_overlay([(1,), (0,)]), Dead(2, 3, ())]
     for member in members:
         member.size = 3
     asked = Histories(Scenario("pc", 3))
@@ -144,7 +144,7 @@ class UsesNewLinksAtOnce(Pc):
 
     def link_opened(self, link: int, now: int) -> Effects:
         self.neighbours += (link,)
-        return NOTHING
+        return NO_EFFECTS
 
 
 class TakesAnyPong(Pc):
@@ -179,7 +179,7 @@ class PassesPingsOnOverAnyLink(Pc):
 class ForgetsWhatItKept(Pc):
     name: ClassVar[str] = "nothing is kept for a new link"
 
-    def _settle(self, link: int) -> list[Flooded]:
+    def _settle(self, link: int) -> list[FloodPacket]:
         super()._settle(link)
         return []
 
@@ -210,7 +210,7 @@ def test_each_rule_is_needed(broken: type[Protocol]) -> None:
 )
 def test_a_new_link_is_a_short_cut_past_what_is_under_way(protocol: type[Flooding], heard: str) -> None:
     """0 says a, which is slow on its way through 1; a link from 0 to 2 opens, and 0 says b."""
-    room = Room(protocol.on(LINE))
+    room = Room(protocol.on_overlay(LINE))
     room.say(0, "a")
     room.open(0, 2)
     room.flow((0, 2), (2, 0))
@@ -219,7 +219,7 @@ def test_a_new_link_is_a_short_cut_past_what_is_under_way(protocol: type[Floodin
     room.flow()
     assert room.heard[2] == heard
     room.say(0, "c")
-    assert [packet.carries() for packet in room.under_way(0, 2)] == [(MessageId(0, 3),)]  # it is used now
+    assert [packet.message_ids() for packet in room.under_way(0, 2)] == [(MessageId(0, 3),)]  # it is used now
 
 
 class TakesAnyPongSoon(TakesAnyPong):
@@ -233,7 +233,7 @@ class BuffersOne(Pc):
 @pytest.mark.parametrize(("protocol", "heard"), [(TakesAnyPongSoon, "adbc"), (BuffersOne, "abcd")])
 def test_an_old_pong_says_nothing_of_what_was_thrown_away(protocol: type[Pc], heard: str) -> None:
     """A pong is on its way to 0 when b and c are too much for the buffer; they are slow through 1."""
-    room = Room(protocol.on(LINE))
+    room = Room(protocol.on_overlay(LINE))
     room.say(0, "a")
     room.flow()
     room.open(0, 2)
@@ -249,7 +249,7 @@ def test_an_old_pong_says_nothing_of_what_was_thrown_away(protocol: type[Pc], he
 @pytest.mark.parametrize(("protocol", "heard"), [(PassesPingsOnOverAnyLink, "ba"), (Pc, "ab")])
 def test_a_ping_over_a_link_that_is_not_safe_proves_nothing(protocol: type[Pc], heard: str) -> None:
     """0, 1, 2, 3 in a line. a has come to 1 and no further when 1 opens a link to 3, and then 0 does."""
-    room = Room(protocol.on([(1,), (0, 2), (1, 3), (2,)]))
+    room = Room(protocol.on_overlay([(1,), (0, 2), (1, 3), (2,)]))
     room.say(0, "a")
     room.flow((0, 1))
     room.open(1, 3)
@@ -263,7 +263,7 @@ def test_a_ping_over_a_link_that_is_not_safe_proves_nothing(protocol: type[Pc], 
 
 def test_a_leaf_that_breaks_its_link_before_it_makes_the_new_one_is_cut_off() -> None:
     """What was under way is lost, and no ping can tell: nothing is sent that might come before it."""
-    room = Room(Pc.on(LINE))
+    room = Room(Pc.on_overlay(LINE))
     room.say(0, "a")
     room.close(0, 1)
     room.open(0, 2)

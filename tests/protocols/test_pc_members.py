@@ -10,9 +10,9 @@ from pc_stories import LINE, PATIENCE, Bounded, opened
 
 from antecede.causality import BitWindow
 from antecede.errors import InputError
-from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, RemoteError, Send
-from antecede.protocols.flooding import Flooded
-from antecede.protocols.pc import Hello, Opening, Overlay, Pc, Ping, Pong, Snapshot
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError, Send
+from antecede.protocols.flooding import FloodPacket
+from antecede.protocols.pc import Hello, OverlayLayout, Pc, Ping, Pong, Snapshot, UnsafeLink
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
 from antecede.units import SECOND
@@ -25,42 +25,42 @@ def bounded() -> Bounded:
     return member
 
 
-def flooded(*numbers: int) -> list[Flooded]:
-    return [Flooded(b"", 0, number) for number in numbers]
+def flooded(*numbers: int) -> list[FloodPacket]:
+    return [FloodPacket(b"", 0, number) for number in numbers]
 
 
 def test_a_pong_makes_a_link_safe_and_sends_what_was_kept_in_order() -> None:
     member = opened()
-    assert member.broadcast(b"", 20).sends == (Send((1,), Flooded(b"", 0, 2)),)
-    theirs = Flooded(b"x", 1, 1)
-    assert member.receive(1, theirs, 30) == NOTHING
+    assert member.broadcast(b"", 20).sends == (Send((1,), FloodPacket(b"", 0, 2)),)
+    theirs = FloodPacket(b"x", 1, 1)
+    assert member.receive(1, theirs, 30) == NO_EFFECTS
     assert member.receive(2, Pong(1), 40).sends == (Send((2,), flooded(2)[0]), Send((2,), theirs))
     assert (member.neighbours, member.openings) == ((1, 2), {})
-    assert member.broadcast(b"", 50).sends == (Send((1, 2), Flooded(b"", 0, 3)),)
-    assert member.receive(2, Pong(1), 60) == NOTHING
+    assert member.broadcast(b"", 50).sends == (Send((1, 2), FloodPacket(b"", 0, 3)),)
+    assert member.receive(2, Pong(1), 60) == NO_EFFECTS
     assert member.neighbours == (1, 2)
 
 
 def test_a_message_is_not_kept_for_the_one_it_came_from_nor_kept_twice() -> None:
     member = opened()
-    message = Flooded(b"x", 2, 1)
+    message = FloodPacket(b"x", 2, 1)
     assert member.receive(2, message, 20).sends == (Send((1,), message),)
-    assert member.receive(1, message, 30) == NOTHING
-    assert member.receive(1, Flooded(b"y", 3, 1), 40) == NOTHING
-    assert member.receive(1, Flooded(b"y", 3, 1), 50) == NOTHING
-    assert member.openings[2].buffer == [Flooded(b"y", 3, 1)]
+    assert member.receive(1, message, 30) == NO_EFFECTS
+    assert member.receive(1, FloodPacket(b"y", 3, 1), 40) == NO_EFFECTS
+    assert member.receive(1, FloodPacket(b"y", 3, 1), 50) == NO_EFFECTS
+    assert member.openings[2].buffer == [FloodPacket(b"y", 3, 1)]
 
 
 def test_a_pong_of_another_link_or_of_an_earlier_opening_is_passed_over() -> None:
     member = opened()
-    assert member.receive(3, Pong(1), 20) == NOTHING
-    assert member.link_closed(2, 20) == NOTHING
-    assert member.receive(2, Pong(1), 20) == NOTHING
+    assert member.receive(3, Pong(1), 20) == NO_EFFECTS
+    assert member.link_closed(2, 20) == NO_EFFECTS
+    assert member.receive(2, Pong(1), 20) == NO_EFFECTS
     member.broadcast(b"", 30)
     assert member.link_opened(2, 40) == Effects((Send((1,), Ping(0, 2, 2)),))
-    assert member.receive(2, Pong(1), 50) == NOTHING
-    assert member.openings == {2: Opening(2, 40 + PATIENCE, [])}
-    assert member.receive(2, Pong(2), 60) == NOTHING
+    assert member.receive(2, Pong(1), 50) == NO_EFFECTS
+    assert member.openings == {2: UnsafeLink(2, 40 + PATIENCE, [])}
+    assert member.receive(2, Pong(2), 60) == NO_EFFECTS
     assert member.neighbours == (1, 2)
 
 
@@ -68,20 +68,20 @@ def test_a_buffer_that_overflows_is_begun_anew_and_asks_behind_the_message() -> 
     member = bounded()
     for _ in range(3):
         member.broadcast(b"", 20)
-    assert member.openings[2] == Opening(1, 10 + PATIENCE, flooded(2, 3, 4))
+    assert member.openings[2] == UnsafeLink(1, 10 + PATIENCE, flooded(2, 3, 4))
     sends = member.broadcast(b"", 30).sends
-    assert sends == (Send((1,), Flooded(b"", 0, 5)), Send((1,), Ping(0, 2, 2)))
-    assert member.openings[2] == Opening(2, 30 + PATIENCE, [])
+    assert sends == (Send((1,), FloodPacket(b"", 0, 5)), Send((1,), Ping(0, 2, 2)))
+    assert member.openings[2] == UnsafeLink(2, 30 + PATIENCE, [])
     member.broadcast(b"", 40)
-    assert member.receive(2, Pong(1), 50) == NOTHING
+    assert member.receive(2, Pong(1), 50) == NO_EFFECTS
     assert member.receive(2, Pong(2), 50).sends == (Send((2,), flooded(6)[0]),)
 
 
 def test_a_message_that_is_passed_on_overflows_a_buffer_too() -> None:
     member = bounded()
     for number in (1, 2, 3):
-        member.receive(1, Flooded(b"", 3, number), 20)
-    assert member.receive(1, Flooded(b"", 3, 4), 30).sends == (Send((1,), Ping(0, 2, 2)),)
+        member.receive(1, FloodPacket(b"", 3, number), 20)
+    assert member.receive(1, FloodPacket(b"", 3, 4), 30).sends == (Send((1,), Ping(0, 2, 2)),)
     assert member.openings[2].buffer == []
 
 
@@ -90,11 +90,11 @@ def test_out_of_patience_it_asks_again_and_the_pong_of_either_ping_will_do() -> 
     member.broadcast(b"", 20)
     late = 10 + PATIENCE
     assert member.wake(late) == Effects((Send((1,), Ping(0, 2, 2)),), wake_at=late + PATIENCE)
-    assert member.openings[2] == Opening(1, late + PATIENCE, flooded(2))
+    assert member.openings[2] == UnsafeLink(1, late + PATIENCE, flooded(2))
     again = Pc.restore(member.save())
     for one, number in ((member, 1), (again, 2)):
         assert one.receive(2, Pong(number), late + 1).sends == (Send((2,), flooded(2)[0]),)
-        assert one.wake(late + PATIENCE) == NOTHING
+        assert one.wake(late + PATIENCE) == NO_EFFECTS
 
 
 def test_one_call_at_a_time_is_asked_for_however_many_links_there_are() -> None:
@@ -107,19 +107,19 @@ def test_one_call_at_a_time_is_asked_for_however_many_links_there_are() -> None:
     member.link_closed(3, first + 2)
     assert member.link_opened(3, first + 3).wake_at is None
     member.receive(3, Pong(4), first + 4)
-    assert member.wake(20 + PATIENCE) == NOTHING
+    assert member.wake(20 + PATIENCE) == NO_EFFECTS
     member.link_closed(3, 30 + PATIENCE)
     assert member.link_opened(3, 40 + PATIENCE).wake_at == 40 + 2 * PATIENCE
 
 
 def test_links_are_safe_at_once_while_nothing_was_delivered() -> None:
-    alone, other = Pc.on([(), ()])
-    assert alone.link_opened(1, 0) == NOTHING
+    alone, other = Pc.on_overlay([(), ()])
+    assert alone.link_opened(1, 0) == NO_EFFECTS
     assert (alone.neighbours, alone.openings) == ((1,), {})
     other.receive(0, alone.broadcast(b"", 0).sends[0].packet, 0)
     assert other.link_opened(0, 0).wake_at == PATIENCE  # it has delivered, and has not sent
     assert list(other.openings) == [0]
-    assert alone.link_closed(1, 0) == NOTHING
+    assert alone.link_closed(1, 0) == NO_EFFECTS
     assert alone.neighbours == ()
     assert alone.link_opened(1, 0) == Effects(wake_at=PATIENCE)  # it has sent, and not delivered
 
@@ -129,21 +129,21 @@ def test_a_link_that_closed_is_not_used() -> None:
     member.receive(2, Pong(1), 20)
     member.link_closed(1, 30)
     assert member.neighbours == (2,)
-    assert member.broadcast(b"", 40).sends == (Send((2,), Flooded(b"", 0, 2)),)
+    assert member.broadcast(b"", 40).sends == (Send((2,), FloodPacket(b"", 0, 2)),)
 
 
 def test_a_ping_is_passed_on_once_over_safe_links_and_answered_by_its_target() -> None:
-    _, one, two, three = Pc.on([(1,), (0, 2), (1, 3), (2,)])
+    _, one, two, three = Pc.on_overlay([(1,), (0, 2), (1, 3), (2,)])
     ping = Ping(0, 2, 1)
     assert one.receive(0, ping, 0).sends == (Send((2,), ping),)
-    assert one.receive(0, ping, 0) == NOTHING
-    assert one.receive(2, ping, 0) == NOTHING
+    assert one.receive(0, ping, 0) == NO_EFFECTS
+    assert one.receive(2, ping, 0) == NO_EFFECTS
     assert one.receive(0, Ping(0, 2, 2), 0).sends == (Send((2,), Ping(0, 2, 2)),)
-    assert two.receive(1, ping, 0) == NOTHING  # there is no link from 2 to 0
+    assert two.receive(1, ping, 0) == NO_EFFECTS  # there is no link from 2 to 0
     two.link_opened(0, 0)
-    assert two.receive(1, ping, 0) == NOTHING  # that one is gone; 0 will ask again
+    assert two.receive(1, ping, 0) == NO_EFFECTS  # that one is gone; 0 will ask again
     assert two.receive(1, Ping(0, 2, 2), 0).sends == (Send((0,), Pong(2)),)
-    assert three.receive(2, ping, 0) == NOTHING  # nobody to pass it on to
+    assert three.receive(2, ping, 0) == NO_EFFECTS  # nobody to pass it on to
 
 
 def test_a_target_answers_over_a_link_that_is_not_safe_on_its_side() -> None:
@@ -154,7 +154,7 @@ def test_a_target_answers_over_a_link_that_is_not_safe_on_its_side() -> None:
 def test_ones_own_ping_that_comes_back_stops() -> None:
     member = opened()
     member.receive(2, Pong(1), 0)
-    assert member.receive(1, Ping(0, 2, 1), 0) == NOTHING
+    assert member.receive(1, Ping(0, 2, 1), 0) == NO_EFFECTS
     assert member.pinged == {}
     with pytest.raises(RemoteError, match="not sent"):
         member.receive(1, Ping(0, 2, 2), 0)
@@ -165,7 +165,7 @@ class RemembersThree(Pc):
 
 
 def test_of_pings_only_the_most_recent_are_remembered() -> None:
-    member = RemembersThree.on(LINE)[1]
+    member = RemembersThree.on_overlay(LINE)[1]
 
     def is_new(number: int) -> bool:
         return bool(member.receive(0, Ping(0, 2, number), 0).sends)
@@ -189,7 +189,7 @@ hostile: list[Packet] = [
     Pong(0),
     Pong(2),
     Snapshot({}),
-    Flooded(b"", 9, 1),
+    FloodPacket(b"", 9, 1),
 ]
 
 
@@ -233,21 +233,23 @@ def test_limits_are_far_from_what_a_healthy_group_needs() -> None:
 
 
 def test_overlays_by_name() -> None:
-    shapes = {name: Overlay(name).joins(4) for name in ("hypercube", "ring", "line", "star")}
+    shapes = {name: OverlayLayout(name).joins(4) for name in ("hypercube", "ring", "line", "star")}
     assert shapes == {
         "hypercube": [(1, 2), (0, 3), (0, 3), (1, 2)],
         "ring": [(1, 3), (0, 2), (1, 3), (0, 2)],
         "line": [(1,), (0, 2), (1, 3), (2,)],
         "star": [(1, 2, 3), (0,), (0,), (0,)],
     }
-    assert all(Overlay(name).joins(1) == [()] for name in shapes)
-    assert [Overlay.random(4, lambda below, n=n: n % below).overlay for n in range(5)] == [  # type: ignore[misc]
+    assert all(OverlayLayout(name).joins(1) == [()] for name in shapes)
+    assert [OverlayLayout.random(4, lambda below, n=n: n % below).overlay for n in range(5)] == [  # type: ignore[misc]
         *shapes,
         "hypercube",
     ]
-    assert [member.neighbours for member in Pc.arranged(4, Overlay.usual(4))] == shapes["hypercube"]
+    assert [member.neighbours for member in Pc.with_layout(4, OverlayLayout.default(4))] == shapes[
+        "hypercube"
+    ]
     assert [member.neighbours for member in Pc.group(4)] == shapes["hypercube"]
-    assert Overlay().sites(3) == [0, 1, 2]
+    assert OverlayLayout().sites(3) == [0, 1, 2]
 
 
 def test_an_overlay_that_is_not_there_is_named() -> None:
@@ -256,7 +258,7 @@ def test_an_overlay_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match="shape"):
         scenario(protocol="pc", peers=4, layout={"shape": "ring"})
     with pytest.raises(LocalError, match="torus"):
-        Overlay("torus").joins(4)
+        OverlayLayout("torus").joins(4)
 
 
 def test_without_churn_it_is_flooding() -> None:
@@ -270,11 +272,11 @@ def test_without_churn_it_is_flooding() -> None:
 def test_control_packets_are_small_and_carry_no_message() -> None:
     packets = [Ping(3, 4, 17), Pong(17), Hello(), Snapshot({5: b"x"})]
     assert [Pc.control_bytes(packet) for packet in packets] == [5, 3, 2, 7]
-    assert [packet.carries() for packet in packets] == [(), (), (), ()]
+    assert [packet.message_ids() for packet in packets] == [(), (), (), ()]
     tags = [msgspec.msgpack.decode(Pc.encode(packet))[0] for packet in packets]
     assert tags == [11, 12, 13, 14]
     assert [Pc.decode(Pc.encode(packet)) for packet in packets] == packets
-    assert len({*packets[:3], Overlay()}) == 4  # what cannot be changed can be in a set
+    assert len({*packets[:3], OverlayLayout()}) == 4  # what cannot be changed can be in a set
     with pytest.raises(AttributeError, match="immutable"):
         packets[3].received = {}  # type: ignore[attr-defined]
-    assert Pc.group(2)[0].paper_bytes(Flooded(b"", 0, 1)) == 4
+    assert Pc.group(2)[0].paper_bytes(FloodPacket(b"", 0, 1)) == 4

@@ -7,10 +7,19 @@ from pc_stories import PATIENCE, Bounded, Room, opened
 
 from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.causality.execution import Execution
-from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Send, Waiting
-from antecede.protocols.flooding import Flooded
+from antecede.protocols.base import (
+    NO_EFFECTS,
+    Effects,
+    LocalError,
+    Packet,
+    Protocol,
+    RemoteError,
+    Send,
+    Waiting,
+)
+from antecede.protocols.flooding import FloodPacket
 from antecede.protocols.mbcp import Mbcp
-from antecede.protocols.pc import Hello, Opening, Overlay, Pc, Ping, Pong, Snapshot
+from antecede.protocols.pc import Hello, OverlayLayout, Pc, Ping, Pong, Snapshot, UnsafeLink
 from antecede.sim import counter_rng
 from antecede.sim.churn import link_changes
 from antecede.sim.network import Direct, parse_delay
@@ -27,7 +36,7 @@ class Joiner(Pc):
     taken: dict[int, bytes] | None = None
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        return NOTHING if self.joining else super().broadcast(payload, now, group)
+        return NO_EFFECTS if self.joining else super().broadcast(payload, now, group)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         effects = super().receive(link, packet, now)
@@ -48,8 +57,8 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     drawn = counter_rng.Source(counter_rng.key(seed, 99))
     size = 3 + drawn.below(6)
     newcomer, contact = size - 1, drawn.below(size - 1)
-    overlay = Overlay(["hypercube", "ring", "line", "star"][drawn.below(4)])
-    members: list[Protocol] = [*Pc.arranged(newcomer, overlay), make.newcomer(newcomer, size)]
+    overlay = OverlayLayout(["hypercube", "ring", "line", "star"][drawn.below(4)])
+    members: list[Protocol] = [*Pc.with_layout(newcomer, overlay), make.newcomer(newcomer, size)]
     for member in members:
         member.size = size
     standing = {(one, other) for one, those in enumerate(overlay.joins(newcomer)) for other in those}
@@ -99,7 +108,7 @@ def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects
 @pytest.mark.parametrize(("joiner", "heard"), [(ForgetfulJoiner, "ba"), (Joiner, "b")])
 def test_what_the_contact_had_comes_late_by_another_link(joiner: type[Joiner], heard: str) -> None:
     """0 has said a, slow on its way to 1, when 2 joins by 0; 0 says b; then a link from 1 to 2 opens."""
-    room = Room([*Pc.on([(1,), (0,)]), joiner.newcomer(2, 3)])
+    room = Room([*Pc.on_overlay([(1,), (0,)]), joiner.newcomer(2, 3)])
     for member in room.members:
         member.size = 3
     room.say(0, "a")
@@ -116,7 +125,7 @@ def newcomer() -> Pc:
     """Member 0 of four, with its hello to 1 sent and a link to 2 opened besides."""
     member = Pc.newcomer(0, 4)
     assert member.link_opened(1, 0) == Effects((Send((1,), Hello()),), wake_at=PATIENCE)
-    assert member.link_opened(2, 1) == NOTHING
+    assert member.link_opened(2, 1) == NO_EFFECTS
     assert member.contact == 1
     return member
 
@@ -139,23 +148,29 @@ def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> N
     assert member.neighbours == (1,)
     assert member.received == {2: BitWindow(3), 1: BitWindow(1), 3: BitWindow(2)}
     assert list(member.openings) == [2]
-    assert member.openings[2] == Opening(2, 1 + PATIENCE, [])
-    assert member.receive(2, Flooded(b"", 2, 3), 6) == NOTHING
+    assert member.openings[2] == UnsafeLink(2, 1 + PATIENCE, [])
+    assert member.receive(2, FloodPacket(b"", 2, 3), 6) == NO_EFFECTS
     assert member.deliver(6) is None
-    assert member.receive(2, Flooded(b"", 2, 4), 7).sends == (Send((1,), Flooded(b"", 2, 4)),)
+    assert member.receive(2, FloodPacket(b"", 2, 4), 7).sends == (Send((1,), FloodPacket(b"", 2, 4)),)
     assert member.deliver(7) is not None
     before = member.save()
     with pytest.raises(RemoteError, match="not asked for"):
         member.receive(1, SNAPSHOT, 8)
     assert member.save() == before
-    assert member.link_closed(1, 9) == NOTHING  # it needs no other contact
+    assert member.link_closed(1, 9) == NO_EFFECTS  # it needs no other contact
 
 
 def test_what_comes_before_the_snapshot_is_taken_after_it() -> None:
     member = newcomer()
-    early = [Flooded(b"", 2, 3), Flooded(b"", 2, 4), Flooded(b"", 9, 1), Ping(2, 0, 1), Flooded(b"", 2, 5)]
+    early = [
+        FloodPacket(b"", 2, 3),
+        FloodPacket(b"", 2, 4),
+        FloodPacket(b"", 9, 1),
+        Ping(2, 0, 1),
+        FloodPacket(b"", 2, 5),
+    ]
     for packet in early:
-        assert member.receive(2, packet, 2) == NOTHING
+        assert member.receive(2, packet, 2) == NO_EFFECTS
         assert member.deliver(2) is None
     assert [wait.message.seq for wait in member.waiting()] == [3, 4, 1, 5]
     assert member.waiting()[0] == Waiting(MessageId(2, 3), None)
@@ -163,9 +178,9 @@ def test_what_comes_before_the_snapshot_is_taken_after_it() -> None:
     sends = member.receive(1, SNAPSHOT, 5).sends
     assert sends == (
         Send((1,), Ping(0, 2, 3)),
-        Send((1,), Flooded(b"", 2, 4)),
+        Send((1,), FloodPacket(b"", 2, 4)),
         Send((2,), Pong(1)),
-        Send((1,), Flooded(b"", 2, 5)),
+        Send((1,), FloodPacket(b"", 2, 5)),
     )
     taken = [member.deliver(5), member.deliver(5)]
     assert [each and each.message for each in taken] == [MessageId(2, 4), MessageId(2, 5)]
@@ -177,10 +192,10 @@ def test_no_more_is_kept_before_the_snapshot_than_for_a_link() -> None:
     member = Bounded.newcomer(0, 4)
     member.link_opened(1, 0)
     for number in (1, 2, 3):
-        member.receive(1, Flooded(b"", 1, number), 0)
+        member.receive(1, FloodPacket(b"", 1, number), 0)
     before = member.save()
     with pytest.raises(RemoteError, match="too much"):
-        member.receive(1, Flooded(b"", 1, 4), 0)
+        member.receive(1, FloodPacket(b"", 1, 4), 0)
     assert member.save() == before
 
 
@@ -188,7 +203,7 @@ def test_a_newcomer_whose_contact_goes_takes_another() -> None:
     member = newcomer()
     contacts = [member.contact]
     for now, link in enumerate((2, 1)):
-        assert member.link_closed(link, now) == NOTHING
+        assert member.link_closed(link, now) == NO_EFFECTS
         contacts.append(member.contact)
     assert contacts == [1, 1, None]
     assert member.link_opened(3, 4).sends == (Send((3,), Hello()),)
@@ -202,8 +217,8 @@ def test_a_newcomer_whose_contact_goes_takes_another() -> None:
 
 def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
     contact = opened()
-    contact.receive(1, Flooded(b"", 3, 1), 20)
-    contact.receive(1, Flooded(b"", 3, 3), 20)
+    contact.receive(1, FloodPacket(b"", 3, 1), 20)
+    contact.receive(1, FloodPacket(b"", 3, 3), 20)
     snapshot = Snapshot({3: BitWindow.of([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
     assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
     assert (contact.neighbours, contact.openings) == ((1, 2), {})
@@ -213,7 +228,7 @@ def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
 
 
 def test_a_contact_that_has_nothing_says_so() -> None:
-    contact, other = Pc.on([(), ()])
+    contact, other = Pc.on_overlay([(), ()])
     contact.link_opened(1, 0)
     assert contact.receive(1, Hello(), 0).sends == (Send((1,), Snapshot({})),)
     with pytest.raises(RemoteError, match="not open"):

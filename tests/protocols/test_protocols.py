@@ -45,7 +45,7 @@ scenarios = st.builds(
 def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Protocol]]:
     make = catalog.find(protocol)
     kinds = ("spike",) if make.links.fifo else ("spike", "reorder", "duplicate")
-    if make.links.bounded:
+    if make.links.bounded_delays:
         kinds = ("duplicate",)
     layout = make.layout and make.layout.random(scenario.peers, counter_rng.Source(scenario.seed).below)
     scenario = msgspec.structs.replace(  # it gets what it needs, and no more
@@ -54,8 +54,8 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
         fifo=scenario.fifo or make.links.fifo,
         faults=tuple(fault for fault in scenario.faults if fault.startswith(kinds)),
         layout=msgspec.to_builtins(layout),
-        skew="20ms" if make.links.bounded else None,
-        churn=scenario.rate * 3 if make.moving_links else None,
+        skew="20ms" if make.links.bounded_delays else None,
+        churn=scenario.rate * 3 if make.dynamic_links else None,
     )
     members = scenario.members()
     histories = Histories(scenario)
@@ -115,7 +115,7 @@ def packets_of(scenario: Scenario, protocol: str) -> tuple[dict[MessageId, Packe
     packets: dict[MessageId, Packet] = {}
 
     def watched(source: int, to: Sequence[int], packet: Packet) -> None:
-        packets[packet.carries()[0]] = packet
+        packets[packet.message_ids()[0]] = packet
         World.transmit(made, source, to, packet)
 
     made.transmit = watched  # type: ignore[method-assign]

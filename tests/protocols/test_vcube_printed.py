@@ -10,7 +10,7 @@ import pytest
 from antecede.causality import MessageId, judge
 from antecede.overlay.vcube import cluster, height
 from antecede.protocols.base import (
-    NOTHING,
+    NO_EFFECTS,
     Delivery,
     Effects,
     LinkRequirements,
@@ -27,8 +27,8 @@ from antecede.sim.verify import Histories
 class Set(Packet, frozen=True, array_like=True):
     messages: list[ClockPacket]
 
-    def carries(self) -> tuple[MessageId, ...]:
-        return tuple(message.carries()[0] for message in self.messages)
+    def message_ids(self) -> tuple[MessageId, ...]:
+        return tuple(message.message_ids()[0] for message in self.messages)
 
 
 class Algorithm2(Protocol):
@@ -65,7 +65,7 @@ class Algorithm2(Protocol):
         self.most[self.me] = self.clock[self.me]
         to = tuple(self.children((self.size - 1).bit_length()))
         packet = Set([ClockPacket(payload, self.me, list(self.clock))])
-        return Effects((Send(to, packet),) if to else (), message=packet.carries()[0])
+        return Effects((Send(to, packet),) if to else (), message=packet.message_ids()[0])
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         assert isinstance(packet, Set)
@@ -88,7 +88,7 @@ class Algorithm2(Protocol):
                 sends += self.forward(below, message)
             if not self.delivers_in_loop:
                 self.check_delivery()
-        return Effects(tuple(sends)) if sends else NOTHING
+        return Effects(tuple(sends)) if sends else NO_EFFECTS
 
     def forward(self, below: int, message: ClockPacket) -> list[Send]:
         sends = []
@@ -126,7 +126,7 @@ class Algorithm2(Protocol):
         return following and all(x.clock[k] <= self.clock[k] for k in others)
 
     def deliver(self, now: int) -> Delivery | None:
-        return Delivery((x := self.ready.pop(0)).carries()[0], x.payload) if self.ready else None
+        return Delivery((x := self.ready.pop(0)).message_ids()[0], x.payload) if self.ready else None
 
     def waiting(self) -> list[Waiting]:
         return []

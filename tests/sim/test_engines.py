@@ -117,7 +117,7 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         if protocol == "freescale":
             others["faults"] = FAULTS[:1]
         others["warmup"] = source.choice((0.0, 0.1))
-    if catalog.find(protocol).moving_links:
+    if catalog.find(protocol).dynamic_links:
         others["churn"] = source.choice((None, 5.0, 50.0, 500.0))
     return any_scenario(source, protocol, **others)
 

@@ -8,7 +8,7 @@ import pytest
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Send
-from antecede.protocols.flat import Counts, DependencyPacket, Filed, Flat, StampedPacket
+from antecede.protocols.flat import DependencyPacket, Flat, FlatPacket, StampedPacket, UnmetDependencies
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.verify import Report, random_scenario, verify, verify_on
@@ -17,17 +17,17 @@ from antecede.sim.verify import Report, random_scenario, verify, verify_on
 class _NoDependencyCheck(Flat):
     """Delivers in each sender's order, whatever the message names."""
 
-    def _take(self, packet: Filed, unmet: Counts) -> bool:
-        return super()._take(packet, [])
+    def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
+        return super()._accept(packet, [])
 
 
 class _NoFifoCheck(Flat):
     """Delivers when the named causes are there, in whatever order the sender sent."""
 
-    def _take(self, packet: Filed, unmet: Counts) -> bool:
+    def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
         is_new = self.received[packet.origin].add(packet.seq)
         if is_new:
-            self.holdback.put(packet, unmet)
+            self.holdback.hold_unmet(packet, unmet)
         return is_new
 
 
@@ -52,22 +52,22 @@ class MbcpAsPrinted(Mbcp):
 
     name: ClassVar[str] = "mbcp as printed"
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         self.causes[packet.origin] = packet.seq
 
 
 class MbcpThatNeverDelivers(Mbcp):
     name: ClassVar[str] = "mbcp that waits for ever"
 
-    def _take(self, packet: Filed, unmet: Counts) -> bool:
-        return super()._take(packet, [MessageId(packet.origin, packet.seq), *unmet])
+    def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
+        return super()._accept(packet, [MessageId(packet.origin, packet.seq), *unmet])
 
 
 class MbcpThatRepeats(Mbcp):
     name: ClassVar[str] = "mbcp that delivers some messages twice"
 
-    def learn(self, packet: StampedPacket) -> None:
-        super().learn(packet)
+    def on_delivered(self, packet: StampedPacket) -> None:
+        super().on_delivered(packet)
         if packet.seq % 3 == 0 and packet.payload:
             self.holdback.ready.insert(0, DependencyPacket(b"", packet.origin, packet.seq, {}))
 
@@ -139,10 +139,10 @@ def test_a_failure_replays_from_its_seed_and_run() -> None:
 class MbcpThatRaises(Mbcp):
     name: ClassVar[str] = "mbcp that raises now and then"
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         if packet.seq == 3:
             raise SystemExit(0)
-        super().learn(packet)
+        super().on_delivered(packet)
 
 
 def test_a_protocol_that_raises_fails_and_says_where() -> None:
@@ -155,8 +155,8 @@ def test_a_protocol_that_raises_fails_and_says_where() -> None:
 class MbcpThatInvents(Mbcp):
     name: ClassVar[str] = "mbcp that delivers what nobody sent"
 
-    def learn(self, packet: StampedPacket) -> None:
-        super().learn(packet)
+    def on_delivered(self, packet: StampedPacket) -> None:
+        super().on_delivered(packet)
         if packet.seq == 2:
             self.holdback.ready.append(DependencyPacket(b"", packet.origin, 1_000, {}))
 

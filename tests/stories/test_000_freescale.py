@@ -14,8 +14,13 @@ import pytest
 
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Packet
-from antecede.protocols.freescale import FreeScale, Freescale
-from antecede.protocols.freescale_packets import Across, Down, Echo, Up
+from antecede.protocols.freescale import Freescale, FreescaleLayout
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    NumberAssignment,
+    UplinkPacket,
+)
 
 SP1, PI1, PI2, PE2, PE3 = range(5)
 
@@ -33,7 +38,7 @@ class Scene:
     """The scenario up to the diffusion of m3: m1 is from P(e)3, and m2, from P(e)2, depends on it."""
 
     def __init__(self, form: Any) -> None:
-        self.peers = Freescale.arranged(5, FreeScale([2], form))
+        self.peers = Freescale.with_layout(5, FreescaleLayout([2], form))
         self.m1 = self.send(PE3)
         self.give(PE2, PE3, self.m1)
         m1_inside = self.give(SP1, PE3, self.m1).sends[0].packet
@@ -44,7 +49,7 @@ class Scene:
             self.give(peer, SP1, m2_inside)
 
     def role(self, peer: int) -> Any:
-        return self.peers[peer].role
+        return self.peers[peer].peer
 
     def send(self, peer: int) -> Any:
         return self.peers[peer].broadcast(b"Data", 0).sends[0].packet
@@ -82,14 +87,14 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert bits(role(SP1).untold) == "11"
 
     # Diffusion of m3 at P(i)2: m3 = (2, 1, 0, 01, Data), and DV is cleared.
-    m3: Up = send(PI2)
+    m3: UplinkPacket = send(PI2)
     assert (m3.origin, m3.seq, bits(m3.causes.numbers()), m3.payload) == (PI2, 1, "01", b"Data")
     assert bits(role(PI2).causes) == ""
 
     # Reception of m3 at Sp1: VTx = (3, 1, 1), LR[2] = <1, 3>, sent on as number 3 with Last 0.
     down, echo, to_externals = give(SP1, PI2, m3).sends
     m3_inside = down.packet
-    assert isinstance(m3_inside, Down)
+    assert isinstance(m3_inside, DownlinkPacket)
     assert (m3_inside.number, m3_inside.last, bits(m3_inside.causes.numbers())) == (3, 0, "01")
     assert scene.clock(SP1) == (3, 1, 1)
     assert role(SP1).heard[PI2] == (1, 3)
@@ -97,7 +102,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
 
     # Transformation: I_m = 11, I is emptied, m(e)3 = (1, 3, <2, 1>, 11, Data).
     m3_outside = to_externals.packet
-    assert isinstance(m3_outside, Across)
+    assert isinstance(m3_outside, ExternalPacket)
     assert (m3_outside.number, m3_outside.peers, m3_outside.supers) == (3, {PE2: 1}, {})
     assert bits(m3_outside.translated.numbers()) == "11"
     assert role(SP1).untold == set()
@@ -120,7 +125,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
 
     # Diffusion of m4 at P(e)2, which has delivered m(e)3: VTx = (111, 2, 1), m4 = (2, 2, <1, 001>, {}, Data).
     give(PE2, SP1, m3_outside)
-    m4: Across = send(PE2)
+    m4: ExternalPacket = send(PE2)
     assert scene.clock(PE2) == ("111", 2, 1)
     assert (m4.origin, m4.number, m4.peers) == (PE2, 2, {})
     assert {peer: bits(row.numbers()) for peer, row in m4.supers.items()} == {SP1: "001"}
@@ -136,14 +141,14 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     # Reception of m4 at Sp1: VTx = (4, 2, 1); m(i)4 = (0, 4, 2, 001, Data).
     (down,) = give(SP1, PE2, m4).sends
     m4_inside = down.packet
-    assert isinstance(m4_inside, Down)
+    assert isinstance(m4_inside, DownlinkPacket)
     assert scene.clock(SP1) == (4, 2, 1)
     assert (m4_inside.number, m4_inside.last, bits(m4_inside.causes.numbers())) == (4, 2, "001")
     assert scene.table(PE2) == [(1, 2), (2, 4)]
     assert bits(role(SP1).untold) == "0001"
 
     # Reception of m(i)4 at P(i)2, which has its own m3 back: RV = 1111, DV = 0001.
-    assert isinstance(echo.packet, Echo)
+    assert isinstance(echo.packet, NumberAssignment)
     give(PI2, SP1, echo.packet)
     assert solid(role(PI2).delivered) == "111"
     give(PI2, SP1, m4_inside)
@@ -173,7 +178,7 @@ def test_the_corrected_form_says_the_same_without_the_bits() -> None:
     scene = Scene("corrected")
     _, _, to_externals = scene.give(SP1, PI2, scene.send(PI2)).sends
     m3_outside = to_externals.packet
-    assert isinstance(m3_outside, Across)
+    assert isinstance(m3_outside, ExternalPacket)
     assert (m3_outside.number, m3_outside.previous, m3_outside.peers) == (3, 0, {PE2: 1})
     assert m3_outside.translated.span == 0
     scene.give(PE3, SP1, m3_outside)

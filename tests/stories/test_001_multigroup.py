@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from antecede.causality import MessageId
-from antecede.protocols.multigroup import Grouped, Multigroup
+from antecede.protocols.multigroup import GroupPacket, Multigroup
 
 P1, P2, P3, P4, P5 = range(5)
 CHANNELS = {"ch1": (P1, P2, P4, P5), "ch2": (P2, P3), "ch3": (P3, P4)}
 
 
-def sent(member: Multigroup, channel: str) -> Grouped:
+def sent(member: Multigroup, channel: str) -> GroupPacket:
     effects = member.broadcast(b"", 0, channel)
     packet = effects.sends[0].packet
-    assert isinstance(packet, Grouped)
+    assert isinstance(packet, GroupPacket)
     return packet
 
 
-def take(member: Multigroup, packet: Grouped) -> list[MessageId]:
+def take(member: Multigroup, packet: GroupPacket) -> list[MessageId]:
     member.receive(packet.origin, packet, 0)
     delivered = []
     while delivery := member.deliver(0):
@@ -24,12 +24,12 @@ def take(member: Multigroup, packet: Grouped) -> list[MessageId]:
     return delivered
 
 
-def named(packet: Grouped) -> set[MessageId]:
+def named(packet: GroupPacket) -> set[MessageId]:
     return {MessageId(sender, seq) for sender, _, seq in packet.causes}
 
 
 def test_section_3_3_3_what_m4_and_m5_carry_and_whom_they_wait_for() -> None:
-    p = Multigroup.over(CHANNELS, 5)
+    p = Multigroup.with_groups(CHANNELS, 5)
     m1 = sent(p[P5], "ch1")
     for peer in (P1, P4):
         take(p[peer], m1)

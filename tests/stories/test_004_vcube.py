@@ -18,7 +18,7 @@ def came(member: VcubeAgg, link: int, *messages: DependencyPacket) -> dict[int, 
     effects: Effects = member.receive(link, Bundle(list(messages)), 0)
     for send in effects.sends:
         (to,) = send.to
-        sent.setdefault(to, []).append("+".join(f"{m.origin}:{m.seq}" for m in send.packet.carries()))
+        sent.setdefault(to, []).append("+".join(f"{m.origin}:{m.seq}" for m in send.packet.message_ids()))
     while member.deliver(0):
         pass
     return sent

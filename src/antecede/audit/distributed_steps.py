@@ -40,7 +40,7 @@ from antecede.audit.passes import (
     next_sends,
     worst_roots,
 )
-from antecede.causality.transitive_closure import Sends, chain, close
+from antecede.causality.transitive_closure import MessageStreams, chain, close
 from antecede.errors import InputError
 
 CODED = pa.schema([("rank", pa.int32()), ("index", pa.int64()), ("what", pa.int64()), ("time", pa.int64())])
@@ -268,7 +268,10 @@ def paths(plan: BlockPlan, roots: list[Root]) -> Callable[[Batches], Iterator[pa
 
 
 def _head(
-    parcels: Iterator[Chunk], state: AuditState, vectors: np.ndarray | None = None, sends: Sends | None = None
+    parcels: Iterator[Chunk],
+    state: AuditState,
+    vectors: np.ndarray | None = None,
+    sends: MessageStreams | None = None,
 ) -> Iterator[Chunk]:
     """Take in what comes before the rows; the rows are left."""
     for parcel in parcels:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.causality.transitive_closure import Sends, chain, close, number_type
+from antecede.causality.transitive_closure import MessageStreams, chain, close, number_type
 from antecede.jit import njit_plain
 
 SEND, DELIVER = 0, 1
@@ -172,13 +172,13 @@ def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, most_root
     return Violations(state, impossible, roots, _paths(rows, streams, vectors, sends, state.barred, roots))
 
 
-def create_sends(streams: Streams) -> Sends:
+def create_sends(streams: Streams) -> MessageStreams:
     """The messages of these streams; what came before each is for `gather` to find."""
-    return Sends(streams.first, streams.of_messages(), np.full(streams.messages, -1, np.int64))
+    return MessageStreams(streams.first, streams.of_messages(), np.full(streams.messages, -1, np.int64))
 
 
 def compute_pasts(
-    rows: Rows, streams: Streams, vectors: np.ndarray, sends: Sends, most_roots: int = 0
+    rows: Rows, streams: Streams, vectors: np.ndarray, sends: MessageStreams, most_roots: int = 0
 ) -> tuple[AuditState, int]:
     """Every message's past, into `vectors`; and how many deliveries were impossible."""
     where = np.arange(streams.messages)
@@ -195,7 +195,12 @@ def compute_pasts(
 
 
 def _paths(
-    rows: Rows, streams: Streams, vectors: np.ndarray, sends: Sends, barred: np.ndarray, roots: list[Root]
+    rows: Rows,
+    streams: Streams,
+    vectors: np.ndarray,
+    sends: MessageStreams,
+    barred: np.ndarray,
+    roots: list[Root],
 ) -> list[list[int]]:
     if not roots:
         return []

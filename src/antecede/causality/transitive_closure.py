@@ -24,7 +24,7 @@ from antecede.jit import njit_plain
 _UNSEEN, _BEGUN, _DONE = 0, 1, 2
 
 
-class Sends(NamedTuple):
+class MessageStreams(NamedTuple):
     """All messages, numbered stream by stream, each in its sender's order."""
 
     first: np.ndarray
@@ -41,7 +41,7 @@ def number_type(first: np.ndarray) -> np.dtype[Any]:
     return np.dtype(np.uint16 if longest < np.iinfo(np.uint16).max else np.int32)
 
 
-def close(sends: Sends, vectors: np.ndarray) -> bool:
+def close(sends: MessageStreams, vectors: np.ndarray) -> bool:
     """From what each message's sender had itself to all that happened before; whether there is a cycle."""
     order, cyclic = causes_first(sends, vectors)
     if cyclic:

@@ -25,7 +25,7 @@ _IN_MEMORY = 1 << 28
 _LEAST_SLOTS = 16
 
 
-class Links(NamedTuple):
+class EdgeArrays(NamedTuple):
     """The causes of each message, one after the other."""
 
     start: np.ndarray
@@ -86,7 +86,7 @@ def immediate(first: Any, previous: Any, vectors: Any, sizes: Any, low: Any, hig
     return start, causes[:found].copy()
 
 
-def reduced(links: Links, process: np.ndarray, memory: int = _IN_MEMORY) -> np.ndarray:
+def reduced(links: EdgeArrays, process: np.ndarray, memory: int = _IN_MEMORY) -> np.ndarray:
     """Which of the links are immediate. Every cause has a lower number than its effect, and each message's
     causes come from the highest to the lowest, each once. `memory` is in bytes."""
     size = len(links.start) - 1

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def lacking(have: Sequence[int], need: Sequence[int]) -> list[tuple[int, int]]:
+def missing_entries(have: Sequence[int], need: Sequence[int]) -> list[tuple[int, int]]:
     """The entries of `need` that `have` does not cover, as (process, count)."""
     return [(process, need[process]) for process in range(len(need)) if have[process] < need[process]]
 
 
 def covers(have: Sequence[int], need: Sequence[int]) -> bool:
     """Whether `have` knows at least everything `need` knows."""
-    return not lacking(have, need)
+    return not missing_entries(have, need)
 
 
 def happened_before(earlier: Sequence[int], later: Sequence[int]) -> bool:

@@ -335,7 +335,7 @@ def protocols(those: list[type[Protocol]], as_json: bool) -> None:
 
 def _links(protocol: type[Protocol]) -> str:
     order = "FIFO" if protocol.links.fifo else "any order"
-    return f"{order}, bounded" if protocol.links.bounded else order
+    return f"{order}, bounded" if protocol.links.bounded_delays else order
 
 
 def explanation(told: Explanation, as_json: bool) -> None:

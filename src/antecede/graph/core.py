@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from antecede.audit.core import allocate_pasts
 from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.passes import compute_pasts, create_sends
-from antecede.causality.transitive_reduction import Links, immediate, past_sizes, reduced
+from antecede.causality.transitive_reduction import EdgeArrays, immediate, past_sizes, reduced
 from antecede.causality.width import depths, largest_antichain, largest_frontier
 from antecede.errors import InputError
 from antecede.trace.dependencies import Dependencies
@@ -138,7 +138,7 @@ def graph_of_dependencies(given: Dependencies) -> Graph:
     pairs = np.unique(effect * size + (size - 1 - place[given.cause])) if size else effect
     effect, cause = pairs // max(size, 1), size - 1 - pairs % max(size, 1)
     start = _starts(effect, size)
-    kept = reduced(Links(start, cause), given.process[given.order])
+    kept = reduced(EdgeArrays(start, cause), given.process[given.order])
     effect, cause = given.order[effect[kept]], given.order[cause[kept]]
     by_effect = np.lexsort((cause, effect))
     return Graph(

@@ -25,7 +25,7 @@ from antecede.live.stability import Kept, Progress, entry_bytes
 from antecede.live.store.journal import Changes, Journal, Row, Stored
 from antecede.live.transport.frames import MAX_BYTES
 from antecede.live.transport.outbox import Outbox
-from antecede.protocols.base import NOTHING, Effects, LocalError, Packet, Protocol, RemoteError, Span
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, Protocol, RemoteError, Span
 from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
 MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
@@ -145,7 +145,7 @@ class Core:
         `pop` or `batch`, or when that is enough for a packet."""
         me, causes = self.me, self.causes
         others = None
-        if not self.protocol.names_causes:
+        if not self.protocol.carries_immediate_dependencies:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
         if len(self._open) == _MAX_TOGETHER or self._open_bytes + len(payload) > _TOGETHER_BYTES:
@@ -220,7 +220,7 @@ class Core:
         self.seen[link] = number
         for span in spans:
             self._arrive(span, data, data, now, link)
-        if effects is not NOTHING:
+        if effects is not NO_EFFECTS:
             self._carry_out(effects)
         return True
 

@@ -173,8 +173,8 @@ class Roster(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, protocol_name: str, members: list[Member]) -> Self:
         protocol = find(protocol_name)
-        if protocol.links.bounded or protocol.many_groups:
-            why = "promises about delays" if protocol.links.bounded else "several groups at once"
+        if protocol.links.bounded_delays or protocol.overlapping_groups:
+            why = "promises about delays" if protocol.links.bounded_delays else "several groups at once"
             raise InputError(f"protocol: {protocol.name} needs {why}, which live groups do not have")
         by_name = sorted(members, key=lambda member: member.name)
         behind = [member for member in by_name if member.behind is not None]
@@ -208,7 +208,7 @@ class Roster(msgspec.Struct, frozen=True):
         size = len(self.members)
         try:
             if self.layout is not None:
-                everyone = self.protocol.arranged(size, self.layout)  # type: ignore[attr-defined]
+                everyone = self.protocol.with_layout(size, self.layout)  # type: ignore[attr-defined]
             else:
                 everyone = self.protocol.group(size)
         except LocalError as error:

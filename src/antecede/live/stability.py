@@ -49,10 +49,10 @@ class Progress:
         self.complete = type(protocol).partners is Protocol.partners
         """Whether all members talk to each other, so that each can speak for itself. That this one does is
         not enough: a super peer must pass on how far those behind it are."""
-        self.leaves = protocol.leaves()
+        self.leaves = protocol.leaf_peers()
         """Partners that hear of the group through this member alone."""
         # Where the links alone keep the order, a message that another hands on is of no use.
-        self.leaf = protocol.kind() == "internal"
+        self.leaf = protocol.role() == "internal"
         """Whether it hears of the group through one partner alone, which knows more of the others."""
         self.asks = type(protocol).on_repair is not Protocol.on_repair and not self.leaf
 

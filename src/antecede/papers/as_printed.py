@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from antecede.protocols.base import NOTHING, Effects, Packet
-from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.base import NO_EFFECTS, Effects, Packet
+from antecede.protocols.flooding import Flooding, FloodPacket
 
 
 class FloodingThatDeliversFirst(Flooding):
@@ -13,13 +13,13 @@ class FloodingThatDeliversFirst(Flooding):
 
     name: ClassVar[str] = "flooding as printed"
 
-    later: list[tuple[int, Flooded]] = []  # noqa: RUF012 (msgspec copies it)
+    later: list[tuple[int, FloodPacket]] = []  # noqa: RUF012 (msgspec copies it)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         effects = super().receive(link, packet, now)
-        if effects.sends and isinstance(packet, Flooded):
+        if effects.sends and isinstance(packet, FloodPacket):
             self.later.append((link, packet))
-        return Effects(wake_at=now) if self.later else NOTHING
+        return Effects(wake_at=now) if self.later else NO_EFFECTS
 
     def wake(self, now: int) -> Effects:
         later, self.later = self.later, []
@@ -38,9 +38,9 @@ class FloodingThatCounts(Flooding):
     name: ClassVar[str] = "flooding that counts"
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        seen = self.received.get(packet.origin) if isinstance(packet, Flooded) else None
-        if isinstance(packet, Flooded) and seen is not None and packet.seq <= seen.last:
-            return NOTHING
+        seen = self.received.get(packet.origin) if isinstance(packet, FloodPacket) else None
+        if isinstance(packet, FloodPacket) and seen is not None and packet.seq <= seen.last:
+            return NO_EFFECTS
         return super().receive(link, packet, now)
 
 
@@ -48,12 +48,12 @@ class FloodingWithMovingLinks(Flooding):
     """Uses a link from the moment it opens."""
 
     name: ClassVar[str] = "flooding over new links at once"
-    moving_links: ClassVar[bool] = True
+    dynamic_links: ClassVar[bool] = True
 
     def link_opened(self, link: int, now: int) -> Effects:
         self.neighbours += (link,)
-        return NOTHING
+        return NO_EFFECTS
 
     def link_closed(self, link: int, now: int) -> Effects:
         self.neighbours = tuple(peer for peer in self.neighbours if peer != link)
-        return NOTHING
+        return NO_EFFECTS

@@ -41,7 +41,7 @@ def _can_run(protocol: str, fields: dict[str, object]) -> bool:
     links = PROTOCOLS[protocol].links
     if "network" not in fields:
         return True
-    return not links.bounded and not (links.fifo and fields["network"] == {"model": "nodes"})
+    return not links.bounded_delays and not (links.fifo and fields["network"] == {"model": "nodes"})
 
 
 def table(runs: Runs) -> list[dict[str, str]]:

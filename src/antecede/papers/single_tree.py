@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from antecede.protocols.base import Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
-from antecede.protocols.vcube import Bundle, Passing, VcubeAgg
+from antecede.protocols.vcube import Bundle, ForwardingState, VcubeAgg
 
 HEADER = 20
 ROOT = 0
@@ -51,9 +51,9 @@ class SingleTree(Counted):
             if message.origin == self.me and self.me != ROOT:
                 if message.seq <= self.delivered[self.me] and self.received[self.me].add(message.seq):
                     back.append(message)
-            elif self._take(message, self._sound(message)[1]):
+            elif self._accept(message, self._validate(message)[1]):
                 arrived.append(message)
-                self.passing[message.carries()[0]] = Passing(message, below)
+                self.passing[message.message_ids()[0]] = ForwardingState(message, below)
         out = self._moved(arrived)
         if back:
             out = {bit: back + out.get(bit, []) for bit in range(below)}

@@ -31,7 +31,7 @@ class LinkRequirements(msgspec.Struct, frozen=True):
 
     fifo: bool
     reliable: bool = True
-    bounded: bool = False
+    bounded_delays: bool = False
     """Whether delays within a site, and differences between clocks, must keep to what was promised."""
 
 
@@ -45,13 +45,13 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def payload_bytes(self) -> int:
         return 0
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         """The messages in it; none in a packet that only controls."""
         return ()
 
     def spans(self) -> tuple[Span, ...]:
         """The same by origin, first and last number."""
-        return tuple((origin, seq, seq) for origin, seq in self.carries())
+        return tuple((origin, seq, seq) for origin, seq in self.message_ids())
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +70,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
     """The identity a broadcast was given."""
 
 
-NOTHING = Effects()
+NO_EFFECTS = Effects()
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -95,7 +95,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     @abc.abstractmethod
-    def usual(cls, size: int) -> Self:
+    def default(cls, size: int) -> Self:
         """The arrangement for those who ask for none."""
 
     @classmethod
@@ -104,14 +104,14 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Any arrangement, by a source of numbers from 0 to below the one given."""
 
     @abc.abstractmethod
-    def check(self, size: int) -> None:
+    def validate(self, size: int) -> None:
         """A `LocalError` that names the field, if a group of `size` cannot be arranged so."""
 
     @abc.abstractmethod
     def sites(self, size: int) -> list[int]:
         """Which site each member is at; within a site a network may be faster."""
 
-    def bounded(self, longest_delay: int, skew: int) -> Self:
+    def with_bounds(self, longest_delay: int, skew: int) -> Self:
         """With what its network promises: the longest delay within a site, the largest clock difference."""
         return self
 
@@ -130,13 +130,13 @@ class HoldBackQueue(msgspec.Struct, Generic[K, P]):
     ready: list[P] = msgspec.field(default_factory=list)
     held: dict[K, list[tuple[P, list[K]]]] = msgspec.field(default_factory=dict)
 
-    def file(self, packet: P, unmet: list[K], met: Callable[[K], bool]) -> None:
+    def hold(self, packet: P, unmet: list[K], met: Callable[[K], bool]) -> None:
         """Under the last thing of `unmet` that is not there yet; if all are, it is ready."""
         while unmet and met(unmet[-1]):
             unmet.pop()
-        self.put(packet, unmet)
+        self.hold_unmet(packet, unmet)
 
-    def put(self, packet: P, unmet: list[K]) -> None:
+    def hold_unmet(self, packet: P, unmet: list[K]) -> None:
         """Under the last thing of `unmet`, which is not there yet."""
         if not unmet:
             self.ready.append(packet)
@@ -145,11 +145,11 @@ class HoldBackQueue(msgspec.Struct, Generic[K, P]):
         else:
             self.held[unmet[-1]] = [(packet, unmet)]
 
-    def wake(self, key: K, met: Callable[[K], bool]) -> None:
+    def release(self, key: K, met: Callable[[K], bool]) -> None:
         """`key` is there: whatever was filed under it is looked at again."""
         for packet, unmet in self.held.pop(key, ()):
             unmet.pop()
-            self.file(packet, unmet, met)
+            self.hold(packet, unmet, met)
 
     def waiting(self) -> list[tuple[P, K]]:
         return [(packet, key) for key, those in self.held.items() for packet, _ in those]
@@ -177,14 +177,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     buffering: ClassVar[str] = "until its causes are delivered"
     """What makes a message wait."""
     membership: ClassVar[str] = "fixed"
-    many_groups: ClassVar[bool] = False
-    """Whether it takes groups that overlap; then it has `over(groups, size)` besides `group(size)`."""
+    overlapping_groups: ClassVar[bool] = False
+    """Whether groups may overlap; then `with_groups(groups, size)` creates members."""
     layout: ClassVar[Any] = None
-    """The type of its `Layout`, if it has one; then it has `arranged(size, layout)` besides `group(size)`."""
-    moving_links: ClassVar[bool] = False
+    """The type of its `Layout`, if it has one; then `with_layout(size, layout)` creates members."""
+    dynamic_links: ClassVar[bool] = False
     """Whether it takes links that open and close in mid-run; `neighbours` are those open from the start."""
 
-    names_causes: ClassVar[bool] = False
+    carries_immediate_dependencies: ClassVar[bool] = False
     """Whether its packets name immediate dependencies and nothing else, so that deliveries tell them."""
 
     kernel: ClassVar[str] = ""
@@ -247,7 +247,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         """The peers that packets go to or come from."""
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
-    def leaves(self) -> frozenset[int]:
+    def leaf_peers(self) -> frozenset[int]:
         """The partners to which everything comes through this member."""
         return frozenset()
 
@@ -256,19 +256,19 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         astray with its sender; nothing if such packets are of no use to this one."""
         return []
 
-    def kind(self) -> str:
+    def role(self) -> str:
         """What sort of member this is, where members are not all alike."""
         return "member"
 
     def wake(self, now: int) -> Effects:
         """A time that was asked for by `wake_at` has come."""
-        return NOTHING
+        return NO_EFFECTS
 
     def link_opened(self, link: int, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     def link_closed(self, link: int, now: int) -> Effects:
-        return NOTHING
+        return NO_EFFECTS
 
     @classmethod
     def encode(cls, packet: Packet) -> bytes:

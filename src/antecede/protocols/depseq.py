@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import Filed, Flat, Interval, SequencePacket, StampedPacket, by_peer
+from antecede.protocols.flat import Flat, FlatPacket, Interval, SequencePacket, StampedPacket, sorted_by_peer
 
 
 def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
@@ -39,15 +39,15 @@ class DepSeq(Flat):
     summary: ClassVar[str] = "all that happened before, as intervals of numbers"
     control: ClassVar[str] = "up to n − 1 intervals"
     packets: ClassVar[Any] = SequencePacket
-    stamps: ClassVar[tuple[type[Filed], ...]] = (SequencePacket,)
+    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (SequencePacket,)
 
     known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
 
     def stamp(self, seq: int, payload: bytes) -> SequencePacket:
-        before = {peer: list(intervals) for peer, intervals in by_peer(self.known).items()}
+        before = {peer: list(intervals) for peer, intervals in sorted_by_peer(self.known).items()}
         return SequencePacket(payload, self.me, seq, before)
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         """What the message names is known already: it has been delivered here."""
         number = (packet.seq, packet.seq)
         self.known[packet.origin] = merge(self.known.get(packet.origin, []), [number])

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from antecede.causality import BitWindow, MessageId
-from antecede.causality.vector_clock import lacking
+from antecede.causality.vector_clock import missing_entries
 from antecede.protocols.base import (
-    NOTHING,
+    NO_EFFECTS,
     Delivery,
     Effects,
     HoldBackQueue,
@@ -31,7 +31,7 @@ from antecede.protocols.base import (
 )
 from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
-Counts = list[MessageId]
+UnmetDependencies = list[MessageId]
 """The last message of each peer that is still to be delivered."""
 
 
@@ -62,13 +62,13 @@ class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
     def seq(self) -> int:
         return self.clock[self.origin]
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> Counts:
+    def unmet(self, delivered: list[int]) -> UnmetDependencies:
         if len(self.clock) != len(delivered) or min(self.clock) < 0:
             raise _names_strangers(delivered)
-        missing = lacking(delivered, self.clock)
+        missing = missing_entries(delivered, self.clock)
         return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
 
 
@@ -78,13 +78,13 @@ class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
     seq: int
     causes: dict[int, int]
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
     def spans(self) -> tuple[Span, ...]:
         return ((self.origin, self.seq, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> Counts:
+    def unmet(self, delivered: list[int]) -> UnmetDependencies:
         return _unmet(self.origin, self.causes, delivered)
 
 
@@ -110,13 +110,13 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
     def payload_bytes(self) -> int:
         return sum(map(len, self.payloads))
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return tuple(MessageId(self.origin, seq) for seq in range(self.seq, self.last + 1))
 
     def spans(self) -> tuple[Span, ...]:
         return ((self.origin, self.seq, self.last),)
 
-    def singles(self) -> list[DependencyPacket]:
+    def split(self) -> list[DependencyPacket]:
         """Its messages, each as if it had been sent alone."""
         found, causes = [], self.causes
         for seq, payload in enumerate(self.payloads, self.seq):
@@ -124,11 +124,11 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
             causes = {}
         return found
 
-    def unmet(self, delivered: list[int]) -> Counts:
+    def unmet(self, delivered: list[int]) -> UnmetDependencies:
         return _unmet(self.origin, self.causes, delivered)
 
 
-def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> Counts:
+def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> UnmetDependencies:
     found, size = [], len(delivered)
     for peer, count in causes.items():
         if not 0 <= peer < size or count < 1 or peer == origin:
@@ -144,10 +144,10 @@ class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
     seq: int
     before: dict[int, list[Interval]]
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> Counts:
+    def unmet(self, delivered: list[int]) -> UnmetDependencies:
         for peer, intervals in self.before.items():
             if not 0 <= peer < len(delivered) or peer == self.origin or not _in_order(intervals):
                 raise _names_strangers(delivered)
@@ -167,20 +167,20 @@ def _in_order(intervals: list[Interval]) -> bool:
 Named = TypeVar("Named")
 
 
-def by_peer(named: dict[int, Named]) -> dict[int, Named]:
+def sorted_by_peer(named: dict[int, Named]) -> dict[int, Named]:
     """What a message names, in the order of peers: whoever gets it looks at it from the last to the first, so
     what is delivered when follows from what messages say, not from the order in which it came to be known."""
     return dict(sorted(named.items()))
 
 
 @functools.cache
-def everyone_but(me: int, size: int) -> tuple[int, ...]:
+def other_peers(me: int, size: int) -> tuple[int, ...]:
     return tuple(peer for peer in range(size) if peer != me)
 
 
 StampedPacket = ClockPacket | DependencyPacket | SequencePacket
 """The ways to name what a message depends on."""
-Filed = StampedPacket | MessageBatch
+FlatPacket = StampedPacket | MessageBatch
 
 
 class Flat(Protocol):
@@ -188,12 +188,12 @@ class Flat(Protocol):
 
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = DependencyPacket
-    stamps: ClassVar[tuple[type[Filed], ...]] = (DependencyPacket,)
+    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket,)
     """How its messages name what they depend on."""
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[BitWindow] = msgspec.field(default_factory=list)
-    holdback: HoldBackQueue[MessageId, Filed] = msgspec.field(default_factory=HoldBackQueue)
+    holdback: HoldBackQueue[MessageId, FlatPacket] = msgspec.field(default_factory=HoldBackQueue)
 
     def __post_init__(self) -> None:
         if not 0 <= self.me < self.size:
@@ -206,44 +206,44 @@ class Flat(Protocol):
     def stamp(self, seq: int, payload: bytes) -> StampedPacket:
         """The packet of this member's `seq`-th message."""
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         """`packet` has just been delivered here."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.delivered[self.me] += 1
         seq = self.delivered[self.me]
-        others = everyone_but(self.me, self.size)
+        others = other_peers(self.me, self.size)
         packet = self.stamp(seq, payload)
         sends = (Send(others, packet),) if others else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound, unmet = self._sound(packet)
-        self._take(sound, unmet)
-        return NOTHING
+        sound, unmet = self._validate(packet)
+        self._accept(sound, unmet)
+        return NO_EFFECTS
 
-    def _take(self, packet: Filed, unmet: Counts) -> bool:
+    def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
         """File a message that is not here yet; False if it is."""
         origin, seq = packet.origin, packet.seq
         if isinstance(packet, MessageBatch):
             if not self.received[origin].add_span(seq, packet.last):
                 # Some of it came by another way.
-                taken = [self._take(each, each.unmet(self.delivered)) for each in packet.singles()]
+                taken = [self._accept(each, each.unmet(self.delivered)) for each in packet.split()]
                 return any(taken)
         elif not self.received[origin].add(seq):
             return False
         if seq - 1 > self.delivered[origin]:
             unmet.append(MessageId(origin, seq - 1))
-        self.holdback.put(packet, unmet)
+        self.holdback.hold_unmet(packet, unmet)
         return True
 
     def _is_delivered(self, message: MessageId) -> bool:
         origin, seq = message
         return self.delivered[origin] >= seq
 
-    def _sound(self, packet: Packet) -> tuple[Filed, Counts]:
+    def _validate(self, packet: Packet) -> tuple[FlatPacket, UnmetDependencies]:
         """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
-        if not isinstance(packet, self.stamps):
+        if not isinstance(packet, self.message_packets):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         origin, seq, me, delivered = packet.origin, packet.seq, self.me, self.delivered
         if not 0 <= origin < self.size:
@@ -264,23 +264,24 @@ class Flat(Protocol):
             return None
         packet = holdback.ready.pop(0)
         if isinstance(packet, MessageBatch):
-            packet, *rest = packet.singles()
+            packet, *rest = packet.split()
             holdback.ready[:0] = rest
         origin, seq = message = MessageId(packet.origin, packet.seq)
         self.delivered[origin] = seq
-        self.learn(packet)
+        self.on_delivered(packet)
         if holdback.held:
-            holdback.wake(message, self._is_delivered)
-        named = packet.causes if self.names_causes and isinstance(packet, DependencyPacket) else None
-        return Delivery(message, packet.payload, named)
+            holdback.release(message, self._is_delivered)
+        if self.carries_immediate_dependencies and isinstance(packet, DependencyPacket):
+            return Delivery(message, packet.payload, packet.causes)
+        return Delivery(message, packet.payload)
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
-        return [(packet.origin, packet)] if isinstance(packet, self.stamps) else []
+        return [(packet.origin, packet)] if isinstance(packet, self.message_packets) else []
 
     def waiting(self) -> list[Waiting]:
         found = []
         for packet, cause in self.holdback.waiting():
-            for message in packet.carries():
+            for message in packet.message_ids():
                 found.append(Waiting(message, cause))
                 cause = message
         return found

@@ -23,7 +23,7 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.overlay.hypercube import hypercube
 from antecede.protocols.base import (
-    NOTHING,
+    NO_EFFECTS,
     Delivery,
     Effects,
     LinkRequirements,
@@ -37,12 +37,12 @@ from antecede.protocols.flat import MessagePacket
 from antecede.protocols.limits import MAX_AHEAD
 
 
-class Flooded(MessagePacket, frozen=True, array_like=True, tag=2):
+class FloodPacket(MessagePacket, frozen=True, array_like=True, tag=2):
     """A message with its identity and nothing else."""
 
     seq: int
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
 
@@ -52,48 +52,48 @@ class Flooding(Protocol):
     summary: ClassVar[str] = "its identity; FIFO links of a hypercube keep the order"
     control: ClassVar[str] = "none"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
-    packets: ClassVar[Any] = Flooded
+    packets: ClassVar[Any] = FloodPacket
     buffering: ClassVar[str] = "never"
     membership: ClassVar[str] = "fixed; links may be lost"
 
     neighbours: tuple[int, ...]
     sent: int = 0
     received: dict[int, BitWindow] = msgspec.field(default_factory=dict)
-    ready: list[Flooded] = msgspec.field(default_factory=list)
+    ready: list[FloodPacket] = msgspec.field(default_factory=list)
 
     @classmethod
     def group(cls, size: int) -> list[Self]:
         """Members on the corners of a hypercube."""
-        return cls.on(hypercube(size))
+        return cls.on_overlay(hypercube(size))
 
     @classmethod
-    def on(cls, overlay: list[tuple[int, ...]]) -> list[Self]:
+    def on_overlay(cls, overlay: list[tuple[int, ...]]) -> list[Self]:
         """Members on any connected overlay, given as the neighbours of each."""
         return [cls(me, len(overlay), neighbours) for me, neighbours in enumerate(overlay)]
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.sent += 1
-        sends = self._to(self.neighbours, Flooded(payload, self.me, self.sent))
+        sends = self._to(self.neighbours, FloodPacket(payload, self.me, self.sent))
         return Effects(sends, message=MessageId(self.me, self.sent))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        if not isinstance(packet, Flooded) or not 0 <= packet.origin < self.size:
+        if not isinstance(packet, FloodPacket) or not 0 <= packet.origin < self.size:
             raise RemoteError(f"not a message of one of the {self.size} peers")
         if packet.origin == self.me:
             if packet.seq > self.sent:
                 raise RemoteError("a message of this peer that it has not sent")
-            return NOTHING
+            return NO_EFFECTS
         seen = self.received.get(packet.origin, BitWindow())
         if not 1 <= packet.seq <= seen.base + MAX_AHEAD:
             raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
         if not seen.add(packet.seq):
-            return NOTHING
+            return NO_EFFECTS
         self.received[packet.origin] = seen
         self.ready.append(packet)
         return Effects(self._to([peer for peer in self.neighbours if peer != link], packet))
 
     @staticmethod
-    def _to(peers: tuple[int, ...] | list[int], packet: Flooded) -> tuple[Send, ...]:
+    def _to(peers: tuple[int, ...] | list[int], packet: FloodPacket) -> tuple[Send, ...]:
         return (Send(tuple(peers), packet),) if peers else ()
 
     def deliver(self, now: int) -> Delivery | None:

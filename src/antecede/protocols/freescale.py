@@ -40,11 +40,17 @@ from antecede.protocols.base import (
     RemoteError,
     Waiting,
 )
-from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Up
-from antecede.protocols.freescale_roles import External, Internal, Outside, Super, in_bytes
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    InternalAck,
+    NumberAssignment,
+    UplinkPacket,
+)
+from antecede.protocols.freescale_roles import ExternalInbox, ExternalPeer, InternalPeer, SuperPeer, in_bytes
 
 
-class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
+class FreescaleLayout(Layout, frozen=True, forbid_unknown_fields=True):
     """Super peers are the first ranks, those behind them the next, in order; the others are external."""
 
     inside: list[int]
@@ -54,7 +60,7 @@ class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
     """How many deliveries a silent internal peer takes before it says how far it is."""
 
     @classmethod
-    def usual(cls, size: int) -> Self:
+    def default(cls, size: int) -> Self:
         """One super peer; half of the others are behind it."""
         return cls([(size - 1) // 2])
 
@@ -68,7 +74,7 @@ class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
                 room -= 1 + inside[-1]
         return cls(inside, "paper" if pick(5) == 0 else "corrected", ack_every=[1, 3, 32][pick(3)])
 
-    def check(self, size: int) -> None:
+    def validate(self, size: int) -> None:
         if min(self.inside, default=0) < 0:
             raise LocalError("inside: a super peer cannot have fewer than 0 internal peers")
         if self.ack_every < 1:
@@ -80,9 +86,9 @@ class FreeScale(Layout, frozen=True, forbid_unknown_fields=True):
             )
 
     def sites(self, size: int) -> list[int]:
-        return self.homes(size)
+        return self.representatives(size)
 
-    def homes(self, size: int) -> list[int]:
+    def representatives(self, size: int) -> list[int]:
         """For each rank who stands for it in the external group: its super peer, or itself."""
         behind = [relay for relay, inside in enumerate(self.inside) for _ in range(inside)]
         supers = len(self.inside)
@@ -95,81 +101,81 @@ class Freescale(Protocol):
     summary: ClassVar[str] = "immediate dependencies, as bits behind a super peer and as pairs outside"
     control: ClassVar[str] = "inside one row of bits; outside up to a pair a peer and a row a super peer"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
-    packets: ClassVar[Any] = Up | Down | Echo | Across | Ack
+    packets: ClassVar[Any] = UplinkPacket | DownlinkPacket | NumberAssignment | ExternalPacket | InternalAck
     buffering: ClassVar[str] = "until its causes are delivered; at a super peer, until they passed"
-    layout: ClassVar[Any] = FreeScale
+    layout: ClassVar[Any] = FreescaleLayout
 
-    internal: ClassVar[type[Internal]] = Internal
-    external: ClassVar[type[External]] = External
-    super_peer: ClassVar[type[Super]] = Super
-    outside: ClassVar[type[Outside]] = Outside
+    internal_peer: ClassVar[type[InternalPeer]] = InternalPeer
+    external_peer: ClassVar[type[ExternalPeer]] = ExternalPeer
+    super_peer: ClassVar[type[SuperPeer]] = SuperPeer
+    external_inbox: ClassVar[type[ExternalInbox]] = ExternalInbox
 
-    role: Internal | External | Super
+    peer: InternalPeer | ExternalPeer | SuperPeer
 
     @classmethod
     def group(cls, size: int) -> list[Self]:
-        return cls.arranged(size, FreeScale.usual(size))
+        return cls.with_layout(size, FreescaleLayout.default(size))
 
     @classmethod
-    def arranged(cls, size: int, layout: FreeScale) -> list[Self]:
+    def with_layout(cls, size: int, layout: FreescaleLayout) -> list[Self]:
         """Super peers first, those behind them next, then the external peers."""
-        layout.check(size)
-        homes = layout.homes(size)
+        layout.validate(size)
+        homes = layout.representatives(size)
         supers = len(layout.inside)
         members = []
         for me in range(size):
-            role: Internal | External | Super
+            peer: InternalPeer | ExternalPeer | SuperPeer
             if homes[me] != me:
-                role = cls.internal(me, homes[me], layout.ack_every)
+                peer = cls.internal_peer(me, homes[me], layout.ack_every)
             else:
-                outside = cls.outside(me, supers, homes)
+                outside = cls.external_inbox(me, supers, homes)
                 if me >= supers:
-                    role = cls.external(outside)
+                    peer = cls.external_peer(outside)
                 else:
-                    inside = [peer for peer in range(size) if homes[peer] == me and peer != me]
-                    own = cls.internal(me, me, layout.ack_every)
-                    role = cls.super_peer(outside, own, inside, layout.form == "paper")
-            members.append(cls(me, size, role))
+                    inside = [rank for rank in range(size) if homes[rank] == me and rank != me]
+                    own = cls.internal_peer(me, me, layout.ack_every)
+                    peer = cls.super_peer(outside, own, inside, layout.form == "paper")
+            members.append(cls(me, size, peer))
         return members
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        return self.role.broadcast(payload)
+        return self.peer.broadcast(payload)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if link == self.me:
             raise RemoteError("a packet from this peer itself")
-        return Effects(tuple(self.role.receive(link, packet)))
+        return Effects(tuple(self.peer.receive(link, packet)))
 
     def deliver(self, now: int) -> Delivery | None:
-        return self.role.deliver()
+        return self.peer.deliver()
 
     def waiting(self) -> list[Waiting]:
-        return self.role.waiting()
+        return self.peer.waiting()
 
     def partners(self) -> tuple[int, ...]:
-        return self.role.partners()
+        return self.peer.partners()
 
-    def leaves(self) -> frozenset[int]:
-        return frozenset(self.role.inside) if isinstance(self.role, Super) else frozenset()
+    def leaf_peers(self) -> frozenset[int]:
+        return frozenset(self.peer.inside) if isinstance(self.peer, SuperPeer) else frozenset()
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         """Only the external group's packets: behind a super peer all comes from it."""
-        if isinstance(packet, Across) and not isinstance(self.role, Internal):
-            homes = self.role.outside.homes
+        if isinstance(packet, ExternalPacket) and not isinstance(self.peer, InternalPeer):
+            homes = self.peer.outside.homes
             return [(homes[packet.origin], packet)] if 0 <= packet.origin < len(homes) else []
         return []
 
     def paper_bytes(self, packet: Packet) -> int:
         """Bits from the first to the last that is set; 4 + 4 a pair; no identities, numbers or `last`."""
-        if isinstance(packet, Up | Down):
+        if isinstance(packet, UplinkPacket | DownlinkPacket):
             return in_bytes(packet.causes.span)
-        if isinstance(packet, Across):
+        if isinstance(packet, ExternalPacket):
             rows = sum(4 + in_bytes(row.span) for row in packet.supers.values())
             return 8 * len(packet.peers) + rows + in_bytes(packet.translated.span)
         return 0
 
     def paper_storage(self) -> int:
-        return self.role.paper_storage()
+        return self.peer.paper_storage()
 
-    def kind(self) -> str:
-        return type(self.role).__name__.lower()
+    def role(self) -> str:
+        return str(self.peer.__struct_config__.tag)

@@ -15,16 +15,16 @@ def _refuse_long(*those: Bits) -> None:
         raise ValueError("a set of numbers that are too far apart")
 
 
-class Numbered(MessagePacket, frozen=True, array_like=True):
+class NumberedPacket(MessagePacket, frozen=True, array_like=True):
     """A message by its origin's own number."""
 
     seq: int
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
 
-class Up(Numbered, frozen=True, array_like=True, tag=6):
+class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
     """From an internal peer to its super peer."""
 
     causes: Bits
@@ -35,7 +35,7 @@ class Up(Numbered, frozen=True, array_like=True, tag=6):
         _refuse_long(self.causes)
 
 
-class Down(Numbered, frozen=True, array_like=True, tag=7):
+class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
     """From a super peer to its internal peers, under the super peer's number."""
 
     number: int
@@ -47,14 +47,14 @@ class Down(Numbered, frozen=True, array_like=True, tag=7):
         _refuse_long(self.causes)
 
 
-class Echo(Packet, frozen=True, array_like=True, tag=8):
+class NumberAssignment(Packet, frozen=True, array_like=True, tag=8):
     """The number that an internal peer's own message was given."""
 
     seq: int
     number: int
 
 
-class Across(Numbered, frozen=True, array_like=True, tag=9):
+class ExternalPacket(NumberedPacket, frozen=True, array_like=True, tag=9):
     """Between members of the external group, under the number of the one that sends it."""
 
     number: int
@@ -73,7 +73,7 @@ class Across(Numbered, frozen=True, array_like=True, tag=9):
         _refuse_long(self.translated, *self.supers.values())
 
 
-class Ack(Packet, frozen=True, array_like=True, tag=10):
+class InternalAck(Packet, frozen=True, array_like=True, tag=10):
     """What an internal peer says that has been silent for long: after its message `after`, it has
     everything up to `solid`, and will name of that only what is in `kept`."""
 

@@ -9,7 +9,14 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Delivery, Effects, HoldBackQueue, Packet, RemoteError, Send, Waiting
-from antecede.protocols.freescale_packets import Ack, Across, Down, Echo, Numbered, Up
+from antecede.protocols.freescale_packets import (
+    DownlinkPacket,
+    ExternalPacket,
+    InternalAck,
+    NumberAssignment,
+    NumberedPacket,
+    UplinkPacket,
+)
 from antecede.protocols.limits import MAX_AHEAD
 
 Entry = tuple[int, int]
@@ -20,11 +27,11 @@ def in_bytes(bits: int) -> int:
     return (bits + 7) // 8
 
 
-def _id(packet: Numbered) -> MessageId:
+def _id(packet: NumberedPacket) -> MessageId:
     return MessageId(packet.origin, packet.seq)
 
 
-class Internal(msgspec.Struct, tag="internal"):
+class InternalPeer(msgspec.Struct, tag="internal"):
     """Knows its super peer's row of numbers, and nobody else. A super peer's application is one too."""
 
     me: int
@@ -35,7 +42,7 @@ class Internal(msgspec.Struct, tag="internal"):
     """Numbers delivered here, its own messages among them once their numbers are known."""
     causes: set[int] = msgspec.field(default_factory=set)
     """The numbers that the next message depends on immediately."""
-    holdback: HoldBackQueue[int, Down] = msgspec.field(default_factory=HoldBackQueue)
+    holdback: HoldBackQueue[int, DownlinkPacket] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[int] = msgspec.field(default_factory=set)
     unsaid: int = 0
     """Deliveries since the super peer was last told."""
@@ -44,9 +51,9 @@ class Internal(msgspec.Struct, tag="internal"):
         packet = self.send(payload)
         return Effects((Send((self.relay,), packet),), message=_id(packet))
 
-    def send(self, payload: bytes) -> Up:
+    def send(self, payload: bytes) -> UplinkPacket:
         self.sent += 1
-        packet = Up(payload, self.me, self.sent, Bits.of(self.causes), self.delivered.base)
+        packet = UplinkPacket(payload, self.me, self.sent, Bits.of(self.causes), self.delivered.base)
         self.causes.clear()
         self.unsaid = 0
         return packet
@@ -54,24 +61,24 @@ class Internal(msgspec.Struct, tag="internal"):
     def receive(self, link: int, packet: Packet) -> Iterator[Send]:
         if link != self.relay:
             raise RemoteError(f"a packet from peer {link}, but all come from the super peer {self.relay}")
-        if isinstance(packet, Echo):
+        if isinstance(packet, NumberAssignment):
             self.echo(packet)
-        elif isinstance(packet, Down):
+        elif isinstance(packet, DownlinkPacket):
             self.take(packet)
         else:
             raise RemoteError(f"an internal peer takes no packet {type(packet).__name__}")
         if self.unsaid >= self.ack_every:
             self.unsaid = 0
-            yield Send((self.relay,), Ack(self.sent, self.delivered.base, Bits.of(self.causes)))
+            yield Send((self.relay,), InternalAck(self.sent, self.delivered.base, Bits.of(self.causes)))
 
-    def echo(self, packet: Echo) -> None:
+    def echo(self, packet: NumberAssignment) -> None:
         if not 1 <= packet.seq <= self.sent:
             raise RemoteError("the echo of a message that this peer has not sent")
         self._number_may_be(packet.number)
         self.delivered.add(packet.number)
-        self.holdback.wake(packet.number, self.delivered.__contains__)
+        self.holdback.release(packet.number, self.delivered.__contains__)
 
-    def take(self, packet: Down) -> None:
+    def take(self, packet: DownlinkPacket) -> None:
         self._number_may_be(packet.number)
         named = packet.causes.numbers()
         if packet.origin == self.me or packet.seq < 1:
@@ -81,7 +88,7 @@ class Internal(msgspec.Struct, tag="internal"):
         if packet.number in self.delivered or packet.number in self.arrived:
             return
         self.arrived.add(packet.number)
-        self.holdback.file(packet, [packet.last, *named], self.delivered.__contains__)
+        self.holdback.hold(packet, [packet.last, *named], self.delivered.__contains__)
 
     def _number_may_be(self, number: int) -> None:
         if not 1 <= number <= self.delivered.base + MAX_AHEAD:
@@ -97,7 +104,7 @@ class Internal(msgspec.Struct, tag="internal"):
         self.causes.discard(packet.last)
         self.causes.add(packet.number)
         self.unsaid += 1
-        self.holdback.wake(packet.number, self.delivered.__contains__)
+        self.holdback.release(packet.number, self.delivered.__contains__)
         return Delivery(_id(packet), packet.payload)
 
     def partners(self) -> tuple[int, ...]:
@@ -113,7 +120,7 @@ class Internal(msgspec.Struct, tag="internal"):
         return [Waiting(_id(packet), here.get(number)) for packet, number in held]
 
 
-class Outside(msgspec.Struct):
+class ExternalInbox(msgspec.Struct):
     """What a member of the external group has of the others' messages, and what it holds."""
 
     me: int
@@ -124,7 +131,7 @@ class Outside(msgspec.Struct):
     """How many messages of each external peer are delivered."""
     seen: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     """Which of each super peer's numbers are delivered, or never come."""
-    holdback: HoldBackQueue[Entry, tuple[int, Across]] = msgspec.field(default_factory=HoldBackQueue)
+    holdback: HoldBackQueue[Entry, tuple[int, ExternalPacket]] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[Entry] = msgspec.field(default_factory=set)
 
     def everyone(self) -> tuple[int, ...]:
@@ -141,9 +148,9 @@ class Outside(msgspec.Struct):
 
     def take(self, sender: int, packet: Packet, sent: int) -> None:
         """File a message; `sent` is how many this member has sent or numbered itself."""
-        if not isinstance(packet, Across):
+        if not isinstance(packet, ExternalPacket):
             raise RemoteError(f"no packet {type(packet).__name__} comes from another site")
-        named = self._sound(sender, packet, sent)
+        named = self._validate(sender, packet, sent)
         if sender < self.supers:
             seen = self.seen.setdefault(sender, BitWindow())
             seen.add_between(packet.previous, packet.number)
@@ -154,9 +161,9 @@ class Outside(msgspec.Struct):
             return
         self.arrived.add(entry)
         before = packet.last if sender < self.supers else packet.number - 1
-        self.holdback.file((sender, packet), [(sender, before), *named], self.is_delivered)
+        self.holdback.hold((sender, packet), [(sender, before), *named], self.is_delivered)
 
-    def _sound(self, sender: int, packet: Across, sent: int) -> list[Entry]:
+    def _validate(self, sender: int, packet: ExternalPacket, sent: int) -> list[Entry]:
         """All that a packet names, if a correct member may have sent it."""
         if not 0 <= packet.origin < len(self.homes) or self.homes[packet.origin] != sender:
             raise RemoteError(f"peer {sender} does not speak for peer {packet.origin}")
@@ -180,7 +187,7 @@ class Outside(msgspec.Struct):
             raise RemoteError("a packet takes a peer for a super peer, or the reverse")
         return named
 
-    def next(self) -> tuple[int, Across] | None:
+    def next(self) -> tuple[int, ExternalPacket] | None:
         """The next message that can be delivered, with who sent it; asking for it is delivering it."""
         if not self.holdback.ready:
             return None
@@ -190,7 +197,7 @@ class Outside(msgspec.Struct):
             self.seen[sender].add(packet.number)
         else:
             self.counts[sender] = packet.number
-        self.holdback.wake((sender, packet.number), self.is_delivered)
+        self.holdback.release((sender, packet.number), self.is_delivered)
         return sender, packet
 
     def paper_storage(self) -> int:
@@ -211,16 +218,16 @@ def _within(numbers: list[int], end: int) -> bool:
     return all(1 <= number < end for number in numbers)
 
 
-def _entries(packet: Across) -> Iterator[Entry]:
+def _entries(packet: ExternalPacket) -> Iterator[Entry]:
     yield from packet.peers.items()
     for peer, row in packet.supers.items():
         yield from ((peer, number) for number in row.numbers())
 
 
-class External(msgspec.Struct, tag="external"):
+class ExternalPeer(msgspec.Struct, tag="external"):
     """An mbcp member, except that what comes through a super peer is named by bits."""
 
-    outside: Outside
+    outside: ExternalInbox
     sent: int = 0
     peers: dict[int, int] = msgspec.field(default_factory=dict)
     """The last message of each external peer, where the next message depends on it immediately."""
@@ -232,7 +239,7 @@ class External(msgspec.Struct, tag="external"):
         me = self.outside.me
         supers = {peer: Bits.of(row) for peer, row in sorted(self.supers.items()) if row}
         peers = dict(sorted(self.peers.items()))
-        packet = Across(payload, me, self.sent, self.sent, 0, self.sent - 1, peers, supers, Bits())
+        packet = ExternalPacket(payload, me, self.sent, self.sent, 0, self.sent - 1, peers, supers, Bits())
         self.peers.clear()
         self.supers.clear()
         to = self.outside.everyone()
@@ -256,7 +263,7 @@ class External(msgspec.Struct, tag="external"):
             self.peers[sender] = packet.number
         return Delivery(_id(packet), packet.payload)
 
-    def forget(self, packet: Across) -> None:
+    def forget(self, packet: ExternalPacket) -> None:
         """What a delivered message depends on is no longer an immediate dependency of what comes next."""
         for peer, number in packet.peers.items():
             if self.peers.get(peer) == number:  # a newer one of that peer stays
@@ -276,24 +283,24 @@ class External(msgspec.Struct, tag="external"):
         return self.outside.waiting()
 
 
-class Word(msgspec.Struct):
+class InternalProgress(msgspec.Struct):
     """What an internal peer has said last: it has everything up to `solid`, and may name `kept` of it."""
 
     solid: int = 0
     kept: set[int] = msgspec.field(default_factory=set)
 
 
-class Super(msgspec.Struct, tag="super"):
+class SuperPeer(msgspec.Struct, tag="super"):
     """Numbers all that goes by, and translates. Its own application is an internal peer at no distance."""
 
-    outside: Outside
-    own: Internal
+    outside: ExternalInbox
+    own: InternalPeer
     inside: list[int]
     paper: bool
     number: int = 0
     heard: dict[int, Entry] = msgspec.field(default_factory=dict)
     """For each internal peer the last of its messages: its own number and the one it was given."""
-    early: dict[int, dict[int, Up]] = msgspec.field(default_factory=dict)
+    early: dict[int, dict[int, UplinkPacket]] = msgspec.field(default_factory=dict)
     """Messages of internal peers that came before their turn."""
     table: dict[int, Entry] = msgspec.field(default_factory=dict)
     """What came from outside, by its number here."""
@@ -303,7 +310,7 @@ class Super(msgspec.Struct, tag="super"):
     """The number of the last message of internal origin."""
     untold: set[int] = msgspec.field(default_factory=set)
     """In the paper's form: numbers given to messages from outside since then."""
-    words: dict[int, Word] = msgspec.field(default_factory=dict)
+    words: dict[int, InternalProgress] = msgspec.field(default_factory=dict)
     steps: int = 0
     """Since entries were last dropped."""
     floor: int = 0
@@ -316,9 +323,9 @@ class Super(msgspec.Struct, tag="super"):
 
     def receive(self, link: int, packet: Packet) -> Iterator[Send]:
         if link in self.inside:
-            if isinstance(packet, Up):
+            if isinstance(packet, UplinkPacket):
                 yield from self._from_inside(link, packet)
-            elif isinstance(packet, Ack):
+            elif isinstance(packet, InternalAck):
                 self._acknowledged(link, packet)
             else:
                 raise RemoteError(f"an internal peer sends no packet {type(packet).__name__}")
@@ -327,7 +334,7 @@ class Super(msgspec.Struct, tag="super"):
         while (following := self.outside.next()) is not None:
             yield from self._pass_in(*following)
 
-    def _from_inside(self, link: int, packet: Up) -> Iterator[Send]:
+    def _from_inside(self, link: int, packet: UplinkPacket) -> Iterator[Send]:
         done = self.heard.get(link, (0, 0))[0]
         if packet.origin != link or not 1 <= packet.seq <= done + MAX_AHEAD:
             raise RemoteError(f"message {packet.seq} of peer {packet.origin} cannot come from peer {link}")
@@ -339,30 +346,30 @@ class Super(msgspec.Struct, tag="super"):
         while (following := early.pop(done + 1, None)) is not None:
             done += 1
             yield from self._pass_out(following)
-            self._said(link, Word(following.solid))
+            self._said(link, InternalProgress(following.solid))
 
     def _may_say(self, solid: int, named: Bits) -> None:
         numbers = named.numbers()
         if not 0 <= solid <= self.number or not all(1 <= number <= self.number for number in numbers):
             raise RemoteError("an internal peer speaks of messages that it cannot have")
 
-    def _pass_out(self, packet: Up) -> Iterator[Send]:
+    def _pass_out(self, packet: UplinkPacket) -> Iterator[Send]:
         """A message from inside, to the others inside and, translated, to the external group."""
         _, last = self.heard.get(packet.origin, (0, 0))
         self.number += 1
         self.heard[packet.origin] = (packet.seq, self.number)
-        down = Down(packet.payload, packet.origin, packet.seq, self.number, last, packet.causes)
+        down = DownlinkPacket(packet.payload, packet.origin, packet.seq, self.number, last, packet.causes)
         yield from self._hand_in(down)
         to = self.outside.everyone()
         if to:
             yield Send(to, self._translate_out(down))
         self.previous = self.number
 
-    def _hand_in(self, down: Down) -> Iterator[Send]:
+    def _hand_in(self, down: DownlinkPacket) -> Iterator[Send]:
         others = tuple(peer for peer in self.inside if peer != down.origin)
         if others:
             yield Send(others, down)
-        echo = Echo(down.seq, down.number)
+        echo = NumberAssignment(down.seq, down.number)
         if down.origin == self.own.me:
             self.own.echo(echo)
         else:
@@ -370,7 +377,7 @@ class Super(msgspec.Struct, tag="super"):
             if down.origin in self.inside:
                 yield Send((down.origin,), echo)
 
-    def _translate_out(self, down: Down) -> Across:
+    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
         peers: dict[int, int] = {}
         supers: dict[int, set[int]] = {}
         last, previous, translated = down.last, self.previous, set[int]()
@@ -390,11 +397,11 @@ class Super(msgspec.Struct, tag="super"):
                 translated.add(number)
         rows = {peer: Bits.of(row) for peer, row in sorted(supers.items())}
         peers = dict(sorted(peers.items()))
-        return Across(
+        return ExternalPacket(
             down.payload, down.origin, down.seq, down.number, last, previous, peers, rows, Bits.of(translated)
         )
 
-    def _pass_in(self, sender: int, packet: Across) -> Iterator[Send]:
+    def _pass_in(self, sender: int, packet: ExternalPacket) -> Iterator[Send]:
         """A message from outside, translated, to those inside."""
         self.number += 1
         causes, last = self._named_inside(packet), self._last_inside(sender, packet)
@@ -404,10 +411,10 @@ class Super(msgspec.Struct, tag="super"):
             self.untold.add(self.number)
         self._forget_now_and_then()
         yield from self._hand_in(
-            Down(packet.payload, packet.origin, packet.seq, self.number, last, Bits.of(causes))
+            DownlinkPacket(packet.payload, packet.origin, packet.seq, self.number, last, Bits.of(causes))
         )
 
-    def _named_inside(self, packet: Across) -> set[int]:
+    def _named_inside(self, packet: ExternalPacket) -> set[int]:
         """What a packet names, in this super peer's numbers; what has left the table is with all inside."""
         me = self.outside.me
         entries = _entries(packet)
@@ -415,18 +422,18 @@ class Super(msgspec.Struct, tag="super"):
             number if peer == me else self.numbered.get((peer, number), 0) for peer, number in entries
         } - {0}
 
-    def _last_inside(self, sender: int, packet: Across) -> int:
+    def _last_inside(self, sender: int, packet: ExternalPacket) -> int:
         before = packet.last if sender < self.outside.supers else packet.number - 1
         return self.numbered.get((sender, before), 0)
 
-    def _acknowledged(self, link: int, packet: Ack) -> None:
+    def _acknowledged(self, link: int, packet: InternalAck) -> None:
         self._may_say(packet.solid, packet.kept)
         # Before its turn it says too much; after a message or another of these, what it says is old.
         in_turn = self.heard.get(link, (0, 0))[0] == packet.after
-        if in_turn and packet.solid >= self.words.get(link, Word()).solid:
-            self._said(link, Word(packet.solid, set(packet.kept.numbers())))
+        if in_turn and packet.solid >= self.words.get(link, InternalProgress()).solid:
+            self._said(link, InternalProgress(packet.solid, set(packet.kept.numbers())))
 
-    def _said(self, peer: int, word: Word) -> None:
+    def _said(self, peer: int, word: InternalProgress) -> None:
         self.words[peer] = word
         self._forget_now_and_then()
 
@@ -439,8 +446,8 @@ class Super(msgspec.Struct, tag="super"):
 
     def _forget(self) -> None:
         """Drop the table's entries that nobody inside will name again."""
-        words = [Word(self.own.delivered.base, self.own.causes)]
-        words += [self.words.get(peer, Word()) for peer in self.inside]
+        words = [InternalProgress(self.own.delivered.base, self.own.causes)]
+        words += [self.words.get(peer, InternalProgress()) for peer in self.inside]
         floor = min(word.solid for word in words)
         in_use = set[int]().union(*(word.kept for word in words))
         candidates = [*self.spared, *range(self.floor + 1, floor + 1)]

@@ -64,21 +64,21 @@ from antecede.protocols.base import (
 )
 from antecede.protocols.flat import MessagePacket
 from antecede.protocols.hcg_clocks import (
-    Ack,
-    Covered,
-    Linear,
-    Local,
+    LinearAck,
+    LinearClock,
     Place,
-    RealTime,
-    Recent,
-    Vector,
+    PrecedenceByTime,
+    PrecedenceByVector,
+    RealTimeClock,
+    SubgroupPacket,
+    VectorClock,
 )
 from antecede.protocols.limits import MAX_AHEAD
 
 CLOCKS = ("rt", "lt", "vt")
 
 
-class Subgroups(Layout, frozen=True, forbid_unknown_fields=True):
+class SubgroupLayout(Layout, frozen=True, forbid_unknown_fields=True):
     """The clock and the number of members of each subgroup; the first of each is its gateway."""
 
     subgroups: list[str]
@@ -89,7 +89,7 @@ class Subgroups(Layout, frozen=True, forbid_unknown_fields=True):
     """The largest difference between two clocks, in ns."""
 
     @classmethod
-    def usual(cls, size: int) -> Self:
+    def default(cls, size: int) -> Self:
         """Half on real time, a quarter each on linear and vector clocks; small groups all on real time."""
         quarter = size // 4
         half = size - 2 * quarter
@@ -106,7 +106,7 @@ class Subgroups(Layout, frozen=True, forbid_unknown_fields=True):
             size -= members
         return cls(made)
 
-    def check(self, size: int) -> None:
+    def validate(self, size: int) -> None:
         if min(self.longest_delay, self.skew) < 0:
             raise LocalError("longest_delay and skew cannot be negative")
         members = sum(count for _, count in self.parsed())
@@ -126,11 +126,11 @@ class Subgroups(Layout, frozen=True, forbid_unknown_fields=True):
     def sites(self, size: int) -> list[int]:
         return [site for site, (_, members) in enumerate(self.parsed()) for _ in range(members)]
 
-    def bounded(self, longest_delay: int, skew: int) -> Self:
+    def with_bounds(self, longest_delay: int, skew: int) -> Self:
         return msgspec.structs.replace(self, longest_delay=longest_delay, skew=skew)
 
 
-class Global(MessagePacket, frozen=True, array_like=True, tag=22):
+class GatewayPacket(MessagePacket, frozen=True, array_like=True, tag=22):
     """A message between gateways."""
 
     seq: int
@@ -141,11 +141,11 @@ class Global(MessagePacket, frozen=True, array_like=True, tag=22):
     beyond: list[tuple[int, int]]
     """(subgroup, number): single messages above those that may precede it too."""
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
 
-class Need(NamedTuple):
+class GatewayDependency(NamedTuple):
     """What a message from another gateway waits for."""
 
     kind: int
@@ -162,15 +162,15 @@ class Hcg(Protocol):
     kernel: ClassVar[str] = "hcg"
     summary: ClassVar[str] = "subgroups on real, linear or vector clocks, joined by gateways"
     control: ClassVar[str] = "1 time or s counts in a subgroup of s, k counts between k gateways"
-    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False, bounded=True)
-    packets: ClassVar[Any] = Local | Ack | Global
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False, bounded_delays=True)
+    packets: ClassVar[Any] = SubgroupPacket | LinearAck | GatewayPacket
     buffering: ClassVar[str] = "until its time has come, or all have acknowledged, or its causes are there"
-    layout: ClassVar[Any] = Subgroups
+    layout: ClassVar[Any] = SubgroupLayout
 
     gateways: list[int]
     """The first peer of each subgroup."""
-    clock: RealTime | Linear | Vector
-    past: Recent | Covered
+    clock: RealTimeClock | LinearClock | VectorClock
+    past: PrecedenceByTime | PrecedenceByVector
     """What a gateway remembers to say what may precede a message."""
     arrived: list[BitWindow]
     """At a gateway, the numbers from each subgroup that are here."""
@@ -178,20 +178,22 @@ class Hcg(Protocol):
     """Those that are sent on in this subgroup; of this subgroup, those numbered."""
     last: dict[int, int] = msgspec.field(default_factory=dict)
     """The last message taken of each peer of another subgroup."""
-    holdback: HoldBackQueue[Need, tuple[int, Global]] = msgspec.field(default_factory=HoldBackQueue)
+    holdback: HoldBackQueue[GatewayDependency, tuple[int, GatewayPacket]] = msgspec.field(
+        default_factory=HoldBackQueue
+    )
     sent: int = 0
     turns: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(subgroup, number) of what a gateway sent on and whose turn has not come."""
-    ready: list[Local] = msgspec.field(default_factory=list)
+    ready: list[SubgroupPacket] = msgspec.field(default_factory=list)
 
     @classmethod
     def group(cls, size: int) -> list[Self]:
-        return cls.arranged(size, Subgroups.usual(size))
+        return cls.with_layout(size, SubgroupLayout.default(size))
 
     @classmethod
-    def arranged(cls, size: int, layout: Subgroups) -> list[Self]:
+    def with_layout(cls, size: int, layout: SubgroupLayout) -> list[Self]:
         """All members of a group, in these subgroups."""
-        layout.check(size)
+        layout.validate(size)
         parsed = layout.parsed()
         gateways = list(accumulate((members for _, members in parsed[:-1]), initial=0))
         return [
@@ -201,21 +203,21 @@ class Hcg(Protocol):
 
     @classmethod
     def _member(
-        cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: Subgroups
+        cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: SubgroupLayout
     ) -> Self:
         kind, members = subgroup
         place = me - gateways[bisect_right(gateways, me) - 1]
         before, arrived, taken = ([BitWindow() for _ in gateways] for _ in range(3))
-        clock: RealTime | Linear | Vector
-        past: Recent | Covered
+        clock: RealTimeClock | LinearClock | VectorClock
+        past: PrecedenceByTime | PrecedenceByVector
         if kind == "rt":
             patience = layout.longest_delay + layout.skew + 1
-            clock = RealTime(place, members, patience=patience, skew=layout.skew)
-            past = Recent(patience, before)
+            clock = RealTimeClock(place, members, patience=patience, skew=layout.skew)
+            past = PrecedenceByTime(patience, before)
         elif kind == "lt":
-            clock, past = Linear(place, members), Recent(1, before)
+            clock, past = LinearClock(place, members), PrecedenceByTime(1, before)
         else:
-            clock, past = Vector(place, members), Covered.of(members, len(gateways))
+            clock, past = VectorClock(place, members), PrecedenceByVector.of(members, len(gateways))
         return cls(me, size, gateways, clock, past, arrived, taken)
 
     def _subgroup(self, peer: int) -> int:
@@ -233,7 +235,7 @@ class Hcg(Protocol):
     def _send_here(self, payload: bytes, origin: int, seq: int, now: int) -> Send:
         """Send a message in one's own subgroup; a gateway's take their turn there with all others."""
         stamp = self.clock.stamp(now)
-        packet = Local(payload, origin, seq, self.clock.sent, stamp)
+        packet = SubgroupPacket(payload, origin, seq, self.clock.sent, stamp)
         if self._is_gateway:
             self.clock.take(0, packet)
         return self._to_subgroup(packet)
@@ -255,14 +257,14 @@ class Hcg(Protocol):
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         out: list[Send] = []
-        if isinstance(packet, Global):
-            out += self._from_gateway(self._sound(link, packet), packet, now)
-        elif isinstance(packet, Local):
+        if isinstance(packet, GatewayPacket):
+            out += self._from_gateway(self._validate(link, packet), packet, now)
+        elif isinstance(packet, SubgroupPacket):
             sender = self._neighbour(link)
             self._check_origin(link, packet)
             self.clock.check(sender, packet, now)
             self.clock.take(sender, packet)
-        elif isinstance(packet, Ack):
+        elif isinstance(packet, LinearAck):
             self.clock.acknowledged(self._neighbour(link), packet)
         else:
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
@@ -274,7 +276,7 @@ class Hcg(Protocol):
             raise RemoteError(f"a packet from peer {link}, who is no other member of the subgroup")
         return place
 
-    def _check_origin(self, link: int, packet: Local) -> None:
+    def _check_origin(self, link: int, packet: SubgroupPacket) -> None:
         """Members send their own messages in a subgroup; a gateway also those of other subgroups."""
         if not 0 <= packet.origin < self.size or packet.seq < 1:
             raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
@@ -284,7 +286,7 @@ class Hcg(Protocol):
         elif link not in self.gateways or self._subgroup(packet.origin) == self._subgroup(self.me):
             raise RemoteError(f"peer {link} sends a message of peer {packet.origin}")
 
-    def _sound(self, link: int, packet: Global) -> int:
+    def _validate(self, link: int, packet: GatewayPacket) -> int:
         """The subgroup that a packet from another gateway comes from."""
         if not self._is_gateway or link not in self.gateways or link == self.me:
             raise RemoteError(f"a packet between gateways, from peer {link} to peer {self.me}")
@@ -311,40 +313,40 @@ class Hcg(Protocol):
             raise RemoteError("a packet names a number that no message has")
         return source
 
-    def _from_gateway(self, source: int, packet: Global, now: int) -> list[Send]:
+    def _from_gateway(self, source: int, packet: GatewayPacket, now: int) -> list[Send]:
         if not self.arrived[source].add(packet.number):
             return []
-        self.holdback.file((source, packet), self._needs(packet), self._is_met)
+        self.holdback.hold((source, packet), self._needs(packet), self._is_met)
         out = []
         while self.holdback.ready:
-            out.append(self._take(*self.holdback.ready.pop(0), now))
+            out.append(self._accept(*self.holdback.ready.pop(0), now))
         return out
 
-    def _needs(self, packet: Global) -> list[Need]:
+    def _needs(self, packet: GatewayPacket) -> list[GatewayDependency]:
         return [
-            *(Need(_ALL_UP_TO, subgroup, count) for subgroup, count in enumerate(packet.counts)),
-            *(Need(_ONE, subgroup, number) for subgroup, number in packet.beyond),
-            Need(_PEERS_OWN, packet.origin, packet.seq - 1),
+            *(GatewayDependency(_ALL_UP_TO, subgroup, count) for subgroup, count in enumerate(packet.counts)),
+            *(GatewayDependency(_ONE, subgroup, number) for subgroup, number in packet.beyond),
+            GatewayDependency(_PEERS_OWN, packet.origin, packet.seq - 1),
         ]
 
-    def _is_met(self, need: Need) -> bool:
+    def _is_met(self, need: GatewayDependency) -> bool:
         if need.kind == _PEERS_OWN:
             return self.last.get(need.who, 0) >= need.number
         if need.kind == _ONE:
             return need.number in self.taken[need.who]
         return self.taken[need.who].base >= need.number
 
-    def _take(self, source: int, packet: Global, now: int) -> Send:
+    def _accept(self, source: int, packet: GatewayPacket, now: int) -> Send:
         """All that a message names is taken: send it on in this subgroup."""
         taken = self.taken[source]
         before = taken.base
         taken.add(packet.number)
         self.last[packet.origin] = packet.seq
         self.turns.append((source, packet.number))
-        self.holdback.wake(Need(_PEERS_OWN, packet.origin, packet.seq), self._is_met)
-        self.holdback.wake(Need(_ONE, source, packet.number), self._is_met)
+        self.holdback.release(GatewayDependency(_PEERS_OWN, packet.origin, packet.seq), self._is_met)
+        self.holdback.release(GatewayDependency(_ONE, source, packet.number), self._is_met)
         for count in range(before + 1, taken.base + 1):
-            self.holdback.wake(Need(_ALL_UP_TO, source, count), self._is_met)
+            self.holdback.release(GatewayDependency(_ALL_UP_TO, source, count), self._is_met)
         return self._send_here(packet.payload, packet.origin, packet.seq, now)
 
     def _turns_come(self) -> list[Send]:
@@ -364,14 +366,14 @@ class Hcg(Protocol):
                 self._remember(sender, packet, *self.turns.pop(0))
         return out
 
-    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
+    def _before(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
         """The numbers of each subgroup's messages that may precede a packet whose turn has come."""
         return self.past.reach(sender, packet)
 
-    def _remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
+    def _remember(self, sender: Place, packet: SubgroupPacket, subgroup: int, number: int) -> None:
         self.past.remember(sender, packet, subgroup, number)
 
-    def _number(self, packet: Local, before: list[BitWindow]) -> Global:
+    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         counts = [window.base for window in before]
         beyond = [
             (subgroup, number)
@@ -382,13 +384,13 @@ class Hcg(Protocol):
         mine = self.taken[self._subgroup(self.me)]
         number = mine.base + 1
         mine.add(number)
-        return Global(packet.payload, packet.origin, packet.seq, number, counts, beyond)
+        return GatewayPacket(packet.payload, packet.origin, packet.seq, number, counts, beyond)
 
     def deliver(self, now: int) -> Delivery | None:
         packet = self._next_ready()
         return None if packet is None else Delivery(MessageId(packet.origin, packet.seq), packet.payload)
 
-    def _next_ready(self) -> Local | None:
+    def _next_ready(self) -> SubgroupPacket | None:
         if self._is_gateway:
             return self.ready.pop(0) if self.ready else None
         placed = self.clock.next()
@@ -410,12 +412,12 @@ class Hcg(Protocol):
 
     def paper_bytes(self, packet: Packet) -> int:
         """4 bytes for each time and each number of a vector, the gateway's own number among them."""
-        if isinstance(packet, Global):
+        if isinstance(packet, GatewayPacket):
             return 4 * (1 + len(packet.counts) + len(packet.beyond))
-        return 4 * len(packet.stamp) if isinstance(packet, Local) else 4
+        return 4 * len(packet.stamp) if isinstance(packet, SubgroupPacket) else 4
 
 
-def _message(need: Need) -> MessageId | None:
+def _message(need: GatewayDependency) -> MessageId | None:
     return MessageId(need.who, need.number) if need.kind == _PEERS_OWN else None
 
 
@@ -424,8 +426,8 @@ class Basic(Hcg):
     kernel: ClassVar[str] = "hcg"
     summary: ClassVar[str] = "as hcg, but a message follows all that its gateway had before it"
 
-    def _before(self, sender: Place, packet: Local) -> list[BitWindow]:
+    def _before(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
         return self.taken
 
-    def _remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
+    def _remember(self, sender: Place, packet: SubgroupPacket, subgroup: int, number: int) -> None:
         pass

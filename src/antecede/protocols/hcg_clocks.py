@@ -3,20 +3,20 @@
 A clock stamps what its member sends, takes what the others send, and gives out both in the subgroup's order,
 which never puts a message before one of its causes:
 
-- `RealTime` sorts by (stamp, sender, number) and gives a message out once its own clock shows the stamp plus
-  the longest local delay and the largest clock difference, and one unit more, because at that very instant
+- `RealTimeClock` sorts by (stamp, sender, number) and gives a message out once its own clock shows the stamp
+  plus the longest local delay and the largest clock difference, and one unit, because at that very instant
   an arrival may still be to come. By then everything with a stamp as early is here. One number a message,
   no other packets.
-- `Linear` is Lamport's queue: a message's turn comes when it has the smallest stamp and all others have
+- `LinearClock` is Lamport's queue: a message's turn comes when it has the smallest stamp and all others have
   promised to send none as small. Messages and acknowledgements are promises, and both say how many packets
   their sender had sent, so that a promise counts only once those are here: links need not be FIFO. Who has
   promised enough already need not acknowledge.
-- `Vector` holds a message until it is its sender's next and what its vector counts has been given out.
+- `VectorClock` holds a message until it is its sender's next and what its vector counts has been given out.
 
-`Recent` and `Covered` say which messages may precede one that leaves the subgroup. By times (`Recent`), m1
-may precede m if it is at least `gap` older: 1 in linear time, in real time as long as everybody waits for a
-message. Messages come in order of time, so each is looked at once, and what is remembered is what lies
-within one gap. By vectors (`Covered`), m1 may precede m if m's vector counts it. Each message is looked at
+`PrecedenceByTime` and `PrecedenceByVector` say which messages may precede one that leaves the subgroup. By
+time, m1 may precede m if it is at least `gap` older: 1 in linear time, the whole wait in real time. Each
+message is looked at once in order of time, and what is remembered is what lies
+within one gap. By vector, m1 may precede m if m's vector counts it. Each message is looked at
 once for each member; the oldest half of the last `MAX_REMEMBERED` messages of each sender is dropped when
 there are as many, and taken to precede whatever comes: that orders too much, never too little.
 """
@@ -35,7 +35,7 @@ from antecede.protocols.flat import MessagePacket
 from antecede.protocols.limits import MAX_AHEAD, MAX_REMEMBERED
 
 
-class Local(MessagePacket, frozen=True, array_like=True, tag=20):
+class SubgroupPacket(MessagePacket, frozen=True, array_like=True, tag=20):
     """A message within a subgroup, sent there by its member or by the gateway that forwards it."""
 
     seq: int
@@ -44,11 +44,11 @@ class Local(MessagePacket, frozen=True, array_like=True, tag=20):
     stamp: list[int]
     """One time, or a vector of numbers, the sender's own included."""
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
 
-class Ack(Packet, frozen=True, array_like=True, tag=21):
+class LinearAck(Packet, frozen=True, array_like=True, tag=21):
     """A promise: after its first `sent` packets, its sender stamps none with `time` or less."""
 
     sent: int
@@ -58,11 +58,11 @@ class Ack(Packet, frozen=True, array_like=True, tag=21):
 Place = int
 """A member's place in its subgroup; the gateway's is 0."""
 
-Placed = tuple[Place, Local]
+Placed = tuple[Place, SubgroupPacket]
 """A packet and who sent it in the subgroup."""
 
 
-class Clock(msgspec.Struct):
+class SubgroupClock(msgspec.Struct):
     """One member's side of its subgroup's order."""
 
     me: Place
@@ -80,7 +80,7 @@ class Clock(msgspec.Struct):
         """For the next packet of this member, which counts as sent."""
 
     @abc.abstractmethod
-    def file(self, sender: Place, packet: Local) -> None:
+    def file(self, sender: Place, packet: SubgroupPacket) -> None:
         """A packet that is new here."""
 
     @abc.abstractmethod
@@ -88,24 +88,24 @@ class Clock(msgspec.Struct):
         """The next packet in the order of the subgroup, if its turn has come."""
 
     @abc.abstractmethod
-    def held(self) -> list[tuple[Local, tuple[Place, int] | None]]:
+    def held(self) -> list[tuple[SubgroupPacket, tuple[Place, int] | None]]:
         """Whose turn has not come, and the packet it waits for where that is what it waits for."""
 
-    def check(self, sender: Place, packet: Local, now: int) -> None:
+    def check(self, sender: Place, packet: SubgroupPacket, now: int) -> None:
         """A `RemoteError` if no correct member sends this."""
         if not 1 <= packet.number <= self.arrived[sender].base + MAX_AHEAD:
             raise RemoteError(f"a packet with number {packet.number} cannot be")
         if len(packet.stamp) != 1:
             raise RemoteError("a packet with a vector where there is one time")
 
-    def take(self, sender: Place, packet: Local) -> None:
+    def take(self, sender: Place, packet: SubgroupPacket) -> None:
         if self.arrived[sender].add(packet.number):
             self.file(sender, packet)
 
-    def acknowledged(self, sender: Place, ack: Ack) -> None:
+    def acknowledged(self, sender: Place, ack: LinearAck) -> None:
         raise RemoteError("an acknowledgement where nobody waits for one")
 
-    def owes(self) -> Ack | None:
+    def owes(self) -> LinearAck | None:
         """What the others are to be told besides messages."""
         return None
 
@@ -114,12 +114,12 @@ class Clock(msgspec.Struct):
         return None
 
 
-class RealTime(Clock, tag="rt", kw_only=True):
+class RealTimeClock(SubgroupClock, tag="rt", kw_only=True):
     patience: int
     """How long after its stamp a message's turn comes."""
     skew: int
     now: int = 0
-    queue: list[tuple[int, Place, int, Local]] = msgspec.field(default_factory=list)
+    queue: list[tuple[int, Place, int, SubgroupPacket]] = msgspec.field(default_factory=list)
     due: list[Placed] = msgspec.field(default_factory=list)
     alarm: int = 0
     """The last time asked for; there is one alarm at a time unless an earlier one is needed."""
@@ -129,12 +129,12 @@ class RealTime(Clock, tag="rt", kw_only=True):
         self.now = max(self.now, now)
         return [self.now]
 
-    def check(self, sender: Place, packet: Local, now: int) -> None:
+    def check(self, sender: Place, packet: SubgroupPacket, now: int) -> None:
         super().check(sender, packet, now)
         if packet.stamp[0] > max(self.now, now) + self.skew:
             raise RemoteError("a packet from a time that no clock may show yet")
 
-    def file(self, sender: Place, packet: Local) -> None:
+    def file(self, sender: Place, packet: SubgroupPacket) -> None:
         heapq.heappush(self.queue, (packet.stamp[0], sender, packet.number, packet))
 
     def pass_time(self, now: int) -> int | None:
@@ -153,18 +153,18 @@ class RealTime(Clock, tag="rt", kw_only=True):
     def next(self) -> Placed | None:
         return self.due.pop(0) if self.due else None
 
-    def held(self) -> list[tuple[Local, tuple[Place, int] | None]]:
+    def held(self) -> list[tuple[SubgroupPacket, tuple[Place, int] | None]]:
         return [(packet, None) for *_, packet in self.queue]
 
 
-class Linear(Clock, tag="lt"):
+class LinearClock(SubgroupClock, tag="lt"):
     promised: list[int] = msgspec.field(default_factory=list)
     """From each member: no packet that is still to come is stamped so or less. One's own is the clock."""
     later: list[list[tuple[int, int]]] = msgspec.field(default_factory=list)
     """(count, time): promises of each member that hold once so many of its packets are here, as a heap."""
     told: int = 0
     """What the others know of one's own promise."""
-    queue: list[tuple[int, Place, int, Local]] = msgspec.field(default_factory=list)
+    queue: list[tuple[int, Place, int, SubgroupPacket]] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.promised:
@@ -177,7 +177,7 @@ class Linear(Clock, tag="lt"):
         self.told = self.promised[self.me] = self.promised[self.me] + 1
         return [self.told]
 
-    def check(self, sender: Place, packet: Local, now: int) -> None:
+    def check(self, sender: Place, packet: SubgroupPacket, now: int) -> None:
         super().check(sender, packet, now)
         self._check_time(packet.stamp[0])
 
@@ -185,13 +185,13 @@ class Linear(Clock, tag="lt"):
         if not 1 <= time <= self.promised[self.me] + MAX_AHEAD:
             raise RemoteError(f"a packet stamped {time} cannot be")
 
-    def file(self, sender: Place, packet: Local) -> None:
+    def file(self, sender: Place, packet: SubgroupPacket) -> None:
         (time,) = packet.stamp
         heapq.heappush(self.queue, (time, sender, packet.number, packet))
         self.promised[self.me] = max(self.promised[self.me], time)
         self._promise(sender, packet.number, time)
 
-    def acknowledged(self, sender: Place, ack: Ack) -> None:
+    def acknowledged(self, sender: Place, ack: LinearAck) -> None:
         self._check_time(ack.time)
         if not 0 <= ack.sent <= self.arrived[sender].base + MAX_AHEAD:
             raise RemoteError(f"an acknowledgement after {ack.sent} packets cannot be")
@@ -204,11 +204,11 @@ class Linear(Clock, tag="lt"):
         while later and later[0][0] <= self.arrived[sender].base:
             self.promised[sender] = max(self.promised[sender], heapq.heappop(later)[1])
 
-    def owes(self) -> Ack | None:
+    def owes(self) -> LinearAck | None:
         if self.promised[self.me] == self.told:
             return None
         self.told = self.promised[self.me]
-        return Ack(self.sent, self.told)
+        return LinearAck(self.sent, self.told)
 
     def next(self) -> Placed | None:
         if not self.queue or self.queue[0][0] > min(self.promised):
@@ -216,11 +216,11 @@ class Linear(Clock, tag="lt"):
         _, sender, _, packet = heapq.heappop(self.queue)
         return sender, packet
 
-    def held(self) -> list[tuple[Local, tuple[Place, int] | None]]:
+    def held(self) -> list[tuple[SubgroupPacket, tuple[Place, int] | None]]:
         return [(packet, None) for *_, packet in self.queue]
 
 
-class Vector(Clock, tag="vt"):
+class VectorClock(SubgroupClock, tag="vt"):
     delivered: list[int] = msgspec.field(default_factory=list)
     holdback: HoldBackQueue[tuple[Place, int], Placed] = msgspec.field(default_factory=HoldBackQueue)
 
@@ -234,7 +234,7 @@ class Vector(Clock, tag="vt"):
         self.delivered[self.me] = self.sent
         return self.delivered.copy()
 
-    def check(self, sender: Place, packet: Local, now: int) -> None:
+    def check(self, sender: Place, packet: SubgroupPacket, now: int) -> None:
         vector = packet.stamp
         if len(vector) != self.size or vector[sender] != packet.number or packet.number < 1:
             raise RemoteError("a packet with a vector that is not its sender's")
@@ -243,9 +243,9 @@ class Vector(Clock, tag="vt"):
         if not all(0 <= count <= self.delivered[place] + MAX_AHEAD for place, count in enumerate(vector)):
             raise RemoteError("a packet counts messages that cannot be")
 
-    def file(self, sender: Place, packet: Local) -> None:
+    def file(self, sender: Place, packet: SubgroupPacket) -> None:
         unmet = [(place, count - (place == sender)) for place, count in enumerate(packet.stamp)]
-        self.holdback.file((sender, packet), unmet, self._is_delivered)
+        self.holdback.hold((sender, packet), unmet, self._is_delivered)
 
     def _is_delivered(self, key: tuple[Place, int]) -> bool:
         return self.delivered[key[0]] >= key[1]
@@ -256,17 +256,17 @@ class Vector(Clock, tag="vt"):
         sender, packet = self.holdback.ready.pop(0)
         if sender != self.me:
             self.delivered[sender] = packet.number
-            self.holdback.wake((sender, packet.number), self._is_delivered)
+            self.holdback.release((sender, packet.number), self._is_delivered)
         return sender, packet
 
-    def held(self) -> list[tuple[Local, tuple[Place, int] | None]]:
+    def held(self) -> list[tuple[SubgroupPacket, tuple[Place, int] | None]]:
         """What waits for what; not so for the gateway's packets, whose numbers say nothing of causes."""
         return [
             (packet, key if sender and key[0] else None) for (sender, packet), key in self.holdback.waiting()
         ]
 
 
-class Recent(msgspec.Struct, tag="recent"):
+class PrecedenceByTime(msgspec.Struct, tag="recent"):
     """By times: the messages of one gap, and for each subgroup those that precede whatever comes."""
 
     gap: int
@@ -274,7 +274,7 @@ class Recent(msgspec.Struct, tag="recent"):
     entries: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     """(time, subgroup, number), in the order of time"""
 
-    def reach(self, sender: Place, packet: Local) -> list[BitWindow]:
+    def reach(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
         """The numbers of each subgroup's messages that may precede this packet, the next in order."""
         passed = 0
         for time, subgroup, number in self.entries:
@@ -285,12 +285,12 @@ class Recent(msgspec.Struct, tag="recent"):
         del self.entries[:passed]
         return self.before
 
-    def remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
+    def remember(self, sender: Place, packet: SubgroupPacket, subgroup: int, number: int) -> None:
         """The packet just reached is message `number` of a subgroup."""
         self.entries.append((packet.stamp[0], subgroup, number))
 
 
-class Covered(msgspec.Struct, tag="covered"):
+class PrecedenceByVector(msgspec.Struct, tag="covered"):
     """By vectors: the last messages of each sender, and how far each member is known to know them."""
 
     before: list[list[BitWindow]]
@@ -311,7 +311,7 @@ class Covered(msgspec.Struct, tag="covered"):
             [0] * size,
         )
 
-    def reach(self, sender: Place, packet: Local) -> list[BitWindow]:
+    def reach(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
         for place, count in enumerate(packet.stamp):
             self._walk(sender, place, count)
         return self.before[sender]
@@ -325,7 +325,7 @@ class Covered(msgspec.Struct, tag="covered"):
             self.before[member][subgroup].add(number)
         self.walked[member][place] = max(known, self.walked[member][place])
 
-    def remember(self, sender: Place, packet: Local, subgroup: int, number: int) -> None:
+    def remember(self, sender: Place, packet: SubgroupPacket, subgroup: int, number: int) -> None:
         log = self.log[sender]
         log.append((subgroup, number))
         if len(log) == MAX_REMEMBERED:

@@ -27,12 +27,12 @@ from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Send
 from antecede.protocols.flat import (
     DependencyPacket,
-    Filed,
     Flat,
+    FlatPacket,
     MessageBatch,
     StampedPacket,
-    by_peer,
-    everyone_but,
+    other_peers,
+    sorted_by_peer,
 )
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
@@ -42,26 +42,26 @@ class Mbcp(Flat):
     kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
     control: ClassVar[str] = "up to n − 1 pairs, the least"
-    names_causes: ClassVar[bool] = True
+    carries_immediate_dependencies: ClassVar[bool] = True
     packets: ClassVar[Any] = DependencyPacket | MessageBatch
-    stamps: ClassVar[tuple[type[Filed], ...]] = (DependencyPacket, MessageBatch)
+    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket, MessageBatch)
 
     causes: dict[int, int] = msgspec.field(default_factory=dict)
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         named, self.causes = self.causes, {}
-        return DependencyPacket(payload, self.me, seq, by_peer(named))
+        return DependencyPacket(payload, self.me, seq, sorted_by_peer(named))
 
     def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
         if not 1 < len(payloads) <= MAX_BATCH_MESSAGES or self.size == 1:
             return super().broadcast_all(payloads, now)
         named, self.causes = self.causes, {}
-        packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, by_peer(named))
+        packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, sorted_by_peer(named))
         self.delivered[self.me] = packet.last
-        send = Send(everyone_but(self.me, self.size), packet)
+        send = Send(other_peers(self.me, self.size), packet)
         return Effects((send,), message=MessageId(self.me, packet.last))
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         causes = self.causes
         if isinstance(packet, DependencyPacket):
             # Whoever depends on a message depends on its causes through it: no need to name them.

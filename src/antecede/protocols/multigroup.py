@@ -25,7 +25,7 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.protocols.base import (
-    NOTHING,
+    NO_EFFECTS,
     Delivery,
     Effects,
     HoldBackQueue,
@@ -43,7 +43,7 @@ Source = tuple[int, int]
 """A sender and a group, by rank and by place in the list of groups."""
 
 
-class Grouped(MessagePacket, frozen=True, array_like=True, tag=5):
+class GroupPacket(MessagePacket, frozen=True, array_like=True, tag=5):
     """A message to one group, naming single messages to this and other groups."""
 
     seq: int
@@ -53,11 +53,11 @@ class Grouped(MessagePacket, frozen=True, array_like=True, tag=5):
     causes: list[tuple[int, int, int]]
     """(sender, group, number)"""
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
 
-class Cause(msgspec.Struct):
+class PendingDependency(msgspec.Struct):
     """A message that may have to be named, and the groups that have been told of it already."""
 
     seq: int
@@ -69,28 +69,28 @@ class Multigroup(Protocol):
     summary: ClassVar[str] = "immediate dependencies across groups that share members"
     control: ClassVar[str] = "up to one entry a sender and group"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
-    packets: ClassVar[Any] = Grouped
+    packets: ClassVar[Any] = GroupPacket
     membership: ClassVar[str] = "fixed; groups may overlap"
-    many_groups: ClassVar[bool] = True
+    overlapping_groups: ClassVar[bool] = True
 
     groups: list[tuple[str, list[int]]]
     sent: int = 0
     last: dict[Source, int] = msgspec.field(default_factory=dict)
     """The number of the last message delivered here of each sender in each group."""
-    causes: dict[Source, Cause] = msgspec.field(default_factory=dict)
+    causes: dict[Source, PendingDependency] = msgspec.field(default_factory=dict)
     done: dict[Source, int] = msgspec.field(default_factory=dict)
     """The last number of each sender in each group that need never be named again."""
-    holdback: HoldBackQueue[tuple[int, int, int], Grouped] = msgspec.field(default_factory=HoldBackQueue)
+    holdback: HoldBackQueue[tuple[int, int, int], GroupPacket] = msgspec.field(default_factory=HoldBackQueue)
     arrived: set[MessageId] = msgspec.field(default_factory=set)
     """What is here and not delivered yet."""
 
     @classmethod
     def group(cls, size: int) -> list[Self]:
         """One group of everybody, in which this is `mbcp`."""
-        return cls.over({"all": range(size)}, size)
+        return cls.with_groups({"all": range(size)}, size)
 
     @classmethod
-    def over(cls, groups: Mapping[str, Sequence[int]], size: int) -> list[Self]:
+    def with_groups(cls, groups: Mapping[str, Sequence[int]], size: int) -> list[Self]:
         """Members of groups that may overlap."""
         listed = [(name, sorted(members)) for name, members in groups.items()]
         return [cls(me, size, listed) for me in range(size)]
@@ -98,12 +98,12 @@ class Multigroup(Protocol):
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         place = self._place(group)
         self.sent += 1
-        packet = Grouped(
+        packet = GroupPacket(
             payload, self.me, self.sent, place, self.last.get((self.me, place), 0), self._named(place)
         )
         self._cover(place)
         self.last[self.me, place] = self.sent
-        self.causes[self.me, place] = Cause(self.sent, {place})
+        self.causes[self.me, place] = PendingDependency(self.sent, {place})
         to = tuple(peer for peer in self.groups[place][1] if peer != self.me)
         return Effects((Send(to, packet),) if to else (), message=MessageId(self.me, self.sent))
 
@@ -135,18 +135,18 @@ class Multigroup(Protocol):
             del self.causes[source]
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound = self._sound(packet)
+        sound = self._validate(packet)
         message = MessageId(sound.origin, sound.seq)
         if sound.seq <= self.last.get((sound.origin, sound.group), 0) or message in self.arrived:
-            return NOTHING
+            return NO_EFFECTS
         self.arrived.add(message)
         mine = [cause for cause in sound.causes if self.me in self.groups[cause[1]][1]]
         unmet = [*mine, (sound.origin, sound.group, sound.previous)]
-        self.holdback.file(sound, unmet, self._is_delivered)
-        return NOTHING
+        self.holdback.hold(sound, unmet, self._is_delivered)
+        return NO_EFFECTS
 
-    def _sound(self, packet: Packet) -> Grouped:
-        if not isinstance(packet, Grouped):
+    def _validate(self, packet: Packet) -> GroupPacket:
+        if not isinstance(packet, GroupPacket):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         sources = [(packet.origin, packet.group), *((sender, group) for sender, group, _ in packet.causes)]
         for sender, group in sources:
@@ -173,16 +173,16 @@ class Multigroup(Protocol):
         self.arrived.discard(message)
         self.last[packet.origin, packet.group] = packet.seq
         self._learn(packet)
-        self.holdback.wake((packet.origin, packet.group, packet.seq), self._is_delivered)
+        self.holdback.release((packet.origin, packet.group, packet.seq), self._is_delivered)
         return Delivery(message, packet.payload)
 
-    def _learn(self, packet: Grouped) -> None:
+    def _learn(self, packet: GroupPacket) -> None:
         for sender, group, seq in packet.causes:
             if group == packet.group:
                 self._finish((sender, group), seq)
             else:
                 self._told((sender, group), seq, packet.group)
-        self.causes[packet.origin, packet.group] = Cause(packet.seq, set())
+        self.causes[packet.origin, packet.group] = PendingDependency(packet.seq, set())
 
     def _told(self, source: Source, seq: int, group: int) -> None:
         """A message to `group` has named another: that group has been told of it."""
@@ -190,7 +190,7 @@ class Multigroup(Protocol):
         if known is not None and known.seq == seq:
             known.covered.add(group)
         elif seq > max(self.done.get(source, 0), known.seq if known else 0):
-            self.causes[source] = Cause(seq, {group})
+            self.causes[source] = PendingDependency(seq, {group})
 
     def waiting(self) -> list[Waiting]:
         return [
@@ -199,4 +199,4 @@ class Multigroup(Protocol):
         ]
 
     def paper_bytes(self, packet: Packet) -> int:
-        return 8 * len(packet.causes) if isinstance(packet, Grouped) else 0
+        return 8 * len(packet.causes) if isinstance(packet, GroupPacket) else 0

@@ -47,7 +47,7 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.overlay.hypercube import hypercube
 from antecede.protocols.base import (
-    NOTHING,
+    NO_EFFECTS,
     Effects,
     Layout,
     LocalError,
@@ -56,7 +56,7 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.flooding import Flooded, Flooding
+from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.limits import MAX_BUFFERED_MESSAGES, MAX_RECENT_PINGS, PONG_TIMEOUT
 
 
@@ -84,7 +84,7 @@ class Snapshot(Packet, frozen=True, array_like=True, tag=14):
     received: dict[int, bytes]
 
 
-Early = Flooded | Ping | Pong | Hello
+EarlyPacket = FloodPacket | Ping | Pong | Hello
 """What may come to a newcomer before its snapshot does."""
 
 
@@ -105,20 +105,20 @@ _SHAPES: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
 }
 
 
-class Overlay(Layout, frozen=True, forbid_unknown_fields=True):
+class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
     """The links that are open from the start."""
 
     overlay: str = "hypercube"
 
     @classmethod
-    def usual(cls, size: int) -> Self:
+    def default(cls, size: int) -> Self:
         return cls()
 
     @classmethod
     def random(cls, size: int, pick: Callable[[int], int]) -> Self:
         return cls(list(_SHAPES)[pick(len(_SHAPES))])
 
-    def check(self, size: int) -> None:
+    def validate(self, size: int) -> None:
         if self.overlay not in _SHAPES:
             raise LocalError(f"overlay: there is no '{self.overlay}'; there are {', '.join(_SHAPES)}")
 
@@ -129,21 +129,21 @@ class Overlay(Layout, frozen=True, forbid_unknown_fields=True):
     def joins(self, size: int) -> list[tuple[int, ...]]:
         """The neighbours of each of `size` members.
 
-        >>> Overlay("line").joins(3), Overlay("star").joins(3), Overlay("ring").joins(2)
+        >>> OverlayLayout("line").joins(3), OverlayLayout("star").joins(3), OverlayLayout("ring").joins(2)
         ([(1,), (0, 2), (1,)], [(1, 2), (0,), (0,)], [(1,), (0,)])
         """
-        self.check(size)
+        self.validate(size)
         return _SHAPES[self.overlay](size)
 
 
-class Opening(msgspec.Struct):
+class UnsafeLink(msgspec.Struct):
     """An open link that is not safe yet."""
 
     since: int
     """The first ping since the buffer was begun."""
     due: int
     """When to ask again."""
-    buffer: list[Flooded] = msgspec.field(default_factory=list)
+    buffer: list[FloodPacket] = msgspec.field(default_factory=list)
 
 
 class Pc(Flooding):
@@ -151,11 +151,11 @@ class Pc(Flooding):
     kernel: ClassVar[str] = "pc"
     summary: ClassVar[str] = "its identity; FIFO links that come and go keep the order"
     control: ClassVar[str] = "none; a ping over every link and a pong when a link opens"
-    packets: ClassVar[Any] = Flooded | Ping | Pong | Hello | Snapshot
+    packets: ClassVar[Any] = FloodPacket | Ping | Pong | Hello | Snapshot
     buffering: ClassVar[str] = "never; copies for a new link are kept until it is safe"
     membership: ClassVar[str] = "links open and close, newcomers join"
-    layout: ClassVar[Any] = Overlay
-    moving_links: ClassVar[bool] = True
+    layout: ClassVar[Any] = OverlayLayout
+    dynamic_links: ClassVar[bool] = True
 
     most_buffered: ClassVar[int] = MAX_BUFFERED_MESSAGES
     """How many messages are kept for one link, or by a newcomer, before it is safe."""
@@ -165,17 +165,17 @@ class Pc(Flooding):
     """How many of a source's last pings are told apart."""
 
     # `neighbours` are the safe links: at the start all that are open, because nothing was delivered.
-    openings: dict[int, Opening] = msgspec.field(default_factory=dict)
+    openings: dict[int, UnsafeLink] = msgspec.field(default_factory=dict)
     pings: int = 0
     pinged: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     wake_asked: bool = False
     joining: bool = False
     contact: int | None = None
-    early: list[tuple[int, Early]] = msgspec.field(default_factory=list)
+    early: list[tuple[int, EarlyPacket]] = msgspec.field(default_factory=list)
 
     @classmethod
-    def arranged(cls, size: int, layout: Overlay) -> list[Self]:
-        return cls.on(layout.joins(size))
+    def with_layout(cls, size: int, layout: OverlayLayout) -> list[Self]:
+        return cls.on_overlay(layout.joins(size))
 
     @classmethod
     def newcomer(cls, me: int, size: int) -> Self:
@@ -189,7 +189,7 @@ class Pc(Flooding):
         if self.joining:
             raise LocalError("a newcomer sends nothing before it has its contact's snapshot")
         self.sent += 1
-        packet = Flooded(payload, self.me, self.sent)
+        packet = FloodPacket(payload, self.me, self.sent)
         sends = self._over_safe_links(packet, self.me) + self._keep(packet, self.me, now)
         return Effects(sends, message=MessageId(self.me, self.sent))
 
@@ -215,7 +215,7 @@ class Pc(Flooding):
         to = tuple(peer for peer in self.neighbours if peer != but)
         return (Send(to, packet),) if to else ()
 
-    def _keep(self, packet: Flooded, source: int, now: int) -> tuple[Send, ...]:
+    def _keep(self, packet: FloodPacket, source: int, now: int) -> tuple[Send, ...]:
         """Buffer a message for the links that are not safe yet, but not for the `source` it came from."""
         pings: tuple[Send, ...] = ()
         for link, opening in self.openings.items():
@@ -227,7 +227,7 @@ class Pc(Flooding):
 
     def _begin(self, link: int, now: int) -> tuple[Send, ...]:
         """Keep what comes from now on, and ask whether all that was before has come."""
-        self.openings[link] = Opening(self.pings + 1, now + self.patience)
+        self.openings[link] = UnsafeLink(self.pings + 1, now + self.patience)
         return self._ask(link)
 
     def _ask(self, link: int) -> tuple[Send, ...]:
@@ -241,13 +241,13 @@ class Pc(Flooding):
         if ping.source == self.me:
             if ping.number > self.pings:
                 raise RemoteError("a ping of this peer that it has not sent")
-            return NOTHING
+            return NO_EFFECTS
         if not self._is_new(ping):
-            return NOTHING
+            return NO_EFFECTS
         if ping.target != self.me:
             return Effects(self._over_safe_links(ping, link))
         if not self._is_open(ping.source):
-            return NOTHING  # closed in the meantime
+            return NO_EFFECTS  # closed in the meantime
         return Effects((Send((ping.source,), Pong(ping.number)),))
 
     def _is_new(self, ping: Ping) -> bool:
@@ -263,10 +263,10 @@ class Pc(Flooding):
         if not 1 <= pong.number <= self.pings:
             raise RemoteError("an answer to a ping that was not sent")
         if link not in self.openings or pong.number < self.openings[link].since:
-            return NOTHING  # safe already, or of an earlier buffer
+            return NO_EFFECTS  # safe already, or of an earlier buffer
         return Effects(tuple(Send((link,), packet) for packet in self._settle(link)))
 
-    def _settle(self, link: int) -> list[Flooded]:
+    def _settle(self, link: int) -> list[FloodPacket]:
         """The link is safe from now on; what was kept for it."""
         self.neighbours += (link,)
         return self.openings.pop(link).buffer
@@ -283,12 +283,12 @@ class Pc(Flooding):
 
     def _hold(self, link: int, packet: Packet) -> Effects:
         """Keep what comes to a newcomer from those that could use their link to it at once."""
-        if not isinstance(packet, Early):
+        if not isinstance(packet, EarlyPacket):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
         if len(self.early) >= self.most_buffered:
             raise RemoteError("too much comes before the snapshot")
         self.early.append((link, packet))
-        return NOTHING
+        return NO_EFFECTS
 
     def _join(self, link: int, snapshot: Snapshot, now: int) -> Effects:
         if link != self.contact:
@@ -316,7 +316,7 @@ class Pc(Flooding):
             raise LocalError(f"no link from peer {self.me} to {link} can be opened now")
         if not (self.joining or self.sent or self.received):
             self.neighbours += (link,)
-            return NOTHING
+            return NO_EFFECTS
         sends = self._begin(link, now) + self._greet()
         if self.wake_asked:
             return Effects(sends)
@@ -351,4 +351,4 @@ class Pc(Flooding):
 
     def waiting(self) -> list[Waiting]:
         """What a newcomer keeps until its snapshot has come; otherwise nothing is ever held."""
-        return [Waiting(message, None) for _, packet in self.early for message in packet.carries()]
+        return [Waiting(message, None) for _, packet in self.early for message in packet.message_ids()]

@@ -21,7 +21,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.protocols.base import Packet
-from antecede.protocols.flat import ClockPacket, DependencyPacket, Filed, Flat, StampedPacket, by_peer
+from antecede.protocols.flat import (
+    ClockPacket,
+    DependencyPacket,
+    Flat,
+    FlatPacket,
+    StampedPacket,
+    sorted_by_peer,
+)
 
 
 class Timestamp(Flat):
@@ -30,7 +37,7 @@ class Timestamp(Flat):
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
     packets: ClassVar[Any] = ClockPacket
-    stamps: ClassVar[tuple[type[Filed], ...]] = (ClockPacket,)
+    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (ClockPacket,)
 
     def stamp(self, seq: int, payload: bytes) -> ClockPacket:
         return ClockPacket(payload, self.me, self.delivered.copy())
@@ -49,9 +56,9 @@ class TimestampDiff(Flat):
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         changed, self.changed = self.changed, {}
-        return DependencyPacket(payload, self.me, seq, by_peer(changed))
+        return DependencyPacket(payload, self.me, seq, sorted_by_peer(changed))
 
-    def learn(self, packet: StampedPacket) -> None:
+    def on_delivered(self, packet: StampedPacket) -> None:
         self.changed[packet.origin] = packet.seq
 
     def paper_bytes(self, packet: Packet) -> int:

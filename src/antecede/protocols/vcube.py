@@ -28,7 +28,7 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.overlay.vcube import children, cluster, height, parent, partners
-from antecede.protocols.base import NOTHING, Effects, Packet, RemoteError, Send
+from antecede.protocols.base import NO_EFFECTS, Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.limits import MAX_BUNDLE_BYTES
 from antecede.protocols.timestamp import TimestampDiff
@@ -48,10 +48,10 @@ class Vcube(TimestampDiff):
         return Effects(self._serve((self.size - 1).bit_length(), packet), message=effects.message)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound, unmet = self._sound(packet)
+        sound, unmet = self._validate(packet)
         below = cluster(self.me, _neighbour(link, self))
-        if not self._take(sound, unmet):
-            return NOTHING
+        if not self._accept(sound, unmet):
+            return NO_EFFECTS
         return Effects(self._serve(below, packet))
 
     def partners(self) -> tuple[int, ...]:
@@ -73,11 +73,11 @@ class Bundle(Packet, frozen=True, array_like=True, tag=3):
     def payload_bytes(self) -> int:
         return sum(len(message.payload) for message in self.messages)
 
-    def carries(self) -> tuple[MessageId, ...]:
+    def message_ids(self) -> tuple[MessageId, ...]:
         return tuple(MessageId(message.origin, message.seq) for message in self.messages)
 
 
-class Passing(msgspec.Struct):
+class ForwardingState(msgspec.Struct):
     """A message that some children have not been sent yet: those of the clusters below `low`."""
 
     message: DependencyPacket
@@ -99,7 +99,7 @@ class VcubeAgg(TimestampDiff):
 
     clocks: dict[int, dict[int, int]] = msgspec.field(default_factory=dict)
     """The clock of each source's last message that was received without a gap."""
-    passing: dict[MessageId, Passing] = msgspec.field(default_factory=dict)
+    passing: dict[MessageId, ForwardingState] = msgspec.field(default_factory=dict)
     blocked: dict[MessageId, list[MessageId]] = msgspec.field(default_factory=dict)
     """What is to be passed on, under the message it waits for."""
 
@@ -114,13 +114,13 @@ class VcubeAgg(TimestampDiff):
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if not isinstance(packet, Bundle):
             raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
-        sound = [(message, self._sound(message)[1]) for message in packet.messages]
+        sound = [(message, self._validate(message)[1]) for message in packet.messages]
         below = cluster(self.me, _neighbour(link, self))
         arrived = []
         for message, unmet in sound:
-            if self._take(message, unmet):
+            if self._accept(message, unmet):
                 arrived.append(message)
-                self.passing[MessageId(message.origin, message.seq)] = Passing(message, below)
+                self.passing[MessageId(message.origin, message.seq)] = ForwardingState(message, below)
         return Effects(self._bundles(self._moved(arrived)))
 
     def partners(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
 from antecede.protocols.flat import DependencyPacket
-from antecede.protocols.hcg import Global, Hcg
+from antecede.protocols.hcg import GatewayPacket, Hcg
 
 _LONG = 1 << 62
 
@@ -66,7 +66,7 @@ class Costs(Probe):
 
     def sample(self, members: Sequence[Protocol]) -> None:
         for member in members:
-            sums = self._kept.setdefault(member.kind(), [0, 0])
+            sums = self._kept.setdefault(member.role(), [0, 0])
             sums[0] += 1
             sums[1] += member.paper_storage()
 
@@ -153,7 +153,7 @@ class Named(Probe):
         self._sent[process] = message, time
 
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
-        if not isinstance(packet, Global) or not isinstance(member, Hcg):
+        if not isinstance(packet, GatewayPacket) or not isinstance(member, Hcg):
             return
         origin = packet.origin
         if now >= self.since:
@@ -164,7 +164,7 @@ class Named(Probe):
                     self._count(packet, message, named)
         self._last[origin] = MessageId(origin, packet.seq), member.gateways.index(member.me), packet.number
 
-    def _count(self, packet: Global, other: MessageId, named: bool) -> None:
+    def _count(self, packet: GatewayPacket, other: MessageId, named: bool) -> None:
         sums = self._pairs.setdefault((packet.origin, other.origin), [0, _LONG])
         if named:
             sums[0] += 1
@@ -285,7 +285,7 @@ class Bundles(Probe):
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
         if now < self.since:
             return
-        carried = packet.carries()
+        carried = packet.message_ids()
         self._messages_in[len(carried)] += len(to)
         self._sizes[self.HEADER + packet.payload_bytes() + member.paper_bytes(packet)] += len(to)
         self._fullest[member.me] = max(self._fullest.get(member.me, 0), len(carried))

@@ -165,18 +165,22 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kind = self.protocol_class().layout
         if kind is None:
             return None
-        given: Layout = kind.usual(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
-        given.check(self.peers)
-        return given.bounded(parse_delay(self.local_delay or self.delay).longest, duration(self.skew or "0"))
+        given: Layout = (
+            kind.default(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
+        )
+        given.validate(self.peers)
+        return given.with_bounds(
+            parse_delay(self.local_delay or self.delay).longest, duration(self.skew or "0")
+        )
 
     def members(self) -> list[Protocol]:
         """All members of the group, as they start."""
         make: Any = self.protocol_class()
         if self.groups is not None:
-            return list(make.over(self.groups, self.peers))
+            return list(make.with_groups(self.groups, self.peers))
         arranged = self.arrangement()
         if arranged is not None:
-            return list(make.arranged(self.peers, arranged))
+            return list(make.with_layout(self.peers, arranged))
         return list(make.group(self.peers))
 
     def world(
@@ -282,11 +286,11 @@ def scenario(**fields: object) -> Scenario:
         )
         raise InputError(f"scenario: {error}{known}") from error
     protocol = made.protocol_class()
-    if made.groups is not None and not protocol.many_groups:
+    if made.groups is not None and not protocol.overlapping_groups:
         raise InputError(f"scenario: groups: {made.protocol} has one group of all peers")
     if made.layout is not None and protocol.layout is None:
         raise InputError(f"scenario: layout: the members of {made.protocol} are all alike")
-    if made.churn and not protocol.moving_links:
+    if made.churn and not protocol.dynamic_links:
         raise InputError(f"scenario: churn: the links of {made.protocol} stay as they are")
     texts: dict[str, tuple[Callable[[str], object], Sequence[str]]] = {
         "delay": (parse_delay, (made.delay,)),

@@ -110,11 +110,11 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
     make = catalog.find(protocol)
     if make.links.fifo:
         faults = [fault for fault in faults if fault.startswith("spike")]
-    if make.links.bounded:
+    if make.links.bounded_delays:
         faults = [fault for fault in faults if fault.startswith("duplicate")]
     size = peers or pick(3, [1, 2, 3, 4, 5, 6, 6, 7, 8, 8, 10, 12])
     groups = None
-    if make.many_groups and pick(10, [True, True, True, False]):
+    if make.overlapping_groups and pick(10, [True, True, True, False]):
         groups = _random_groups(counter_rng.draw(sequence, 11), size)
     layout = None
     if make.layout is not None:
@@ -126,8 +126,8 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         groups=groups,
         layout=layout,
         local_delay=pick(12, [None, "wild:1us-10ms", "0-2ms"]) if layout else None,
-        skew=pick(13, [None, "1ms", "50ms"]) if make.links.bounded else None,
-        churn=pick(14, [None, 10.0, 40.0, 120.0]) if make.moving_links else None,
+        skew=pick(13, [None, "1ms", "50ms"]) if make.links.bounded_delays else None,
+        churn=pick(14, [None, 10.0, 40.0, 120.0]) if make.dynamic_links else None,
         seconds=0.5,
         seed=counter_rng.draw(sequence, 4),
         workload=pick(5, ["periodic", "poisson"]),

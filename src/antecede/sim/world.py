@@ -124,7 +124,7 @@ class World:
                 probe.sample(self.members)
             return True
         if kind == _ARRIVAL:
-            for message in packet.carries():
+            for message in packet.message_ids():
                 for observer in self._observers:
                     observer.receive(peer, source, message, self.now)
             self._carry_out(peer, self.members[peer].receive(source, packet, self._clock(peer)))
@@ -172,7 +172,7 @@ class World:
         member = self.members[peer]
         effects = member.broadcast(self._payload, self._clock(peer), group)
         if effects.message is not None:
-            own = [send.packet for send in effects.sends if effects.message in send.packet.carries()]
+            own = [send.packet for send in effects.sends if effects.message in send.packet.message_ids()]
             control = self._control(member, own[0]) if own else 0
             paper = member.paper_bytes(own[0]) if own else 0
             for observer in self._observers:

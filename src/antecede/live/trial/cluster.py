@@ -269,7 +269,7 @@ async def _supervise(plan: Plan, processes: list[Process], quota: list[int], pro
 
 def _judge(process: Process, settings: Settings, processes: list[Process], faults: list[str]) -> Member:
     """Compare one member's account with what everybody says to have sent."""
-    kind = settings.roster().make(process.name).kind()
+    kind = settings.roster().make(process.name).role()
     faults += process.faults
     for other in processes:
         if other is not process:

@@ -127,7 +127,7 @@ def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> M
 def stamps(given: Scenario) -> type[object]:
     """How the messages of one of the flat protocols are stamped."""
     kind = cast(type[Flat], catalog.find(given.protocol))
-    return kind.stamps[0]
+    return kind.message_packets[0]
 
 
 def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, named: int) -> dict[str, float]:

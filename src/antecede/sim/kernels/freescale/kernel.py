@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_inner
-from antecede.protocols.freescale import FreeScale
+from antecede.protocols.freescale import FreescaleLayout
 from antecede.sim.kernels.freescale.external import (
     across_of_external,
     delivered_external,
@@ -97,7 +97,7 @@ def unfit(given: Scenario) -> str:
         return f"probe {min(others)} is not compiled for {given.protocol}"
     if any(fault.startswith("duplicate") for fault in given.faults):
         return "packets come twice"
-    arranged = cast(FreeScale, given.arrangement())
+    arranged = cast(FreescaleLayout, given.arrangement())
     if given.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
         return f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers"
     return ""

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from antecede.protocols.freescale import FreeScale
+from antecede.protocols.freescale import FreescaleLayout
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
@@ -100,10 +100,10 @@ class State(NamedTuple):
 
 
 def shape_of(given: Scenario) -> Shape:
-    arranged = cast(FreeScale, given.arrangement())
+    arranged = cast(FreescaleLayout, given.arrangement())
     supers, behind = len(arranged.inside), sum(arranged.inside)
     return Shape(
-        homes=np.array(arranged.homes(given.peers), np.int64),
+        homes=np.array(arranged.representatives(given.peers), np.int64),
         first=supers + np.cumsum([0, *arranged.inside]),
         supers=supers,
         behind=behind,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
-from antecede.protocols.hcg import CLOCKS, Subgroups
+from antecede.protocols.hcg import CLOCKS, SubgroupLayout
 from antecede.protocols.limits import MAX_REMEMBERED
 from antecede.sim.kernels.hcg.clocks import (
     ACK,
@@ -124,9 +124,9 @@ def unfit(given: Scenario) -> str:
     return ""
 
 
-def _layout(given: Scenario) -> Subgroups:
+def _layout(given: Scenario) -> SubgroupLayout:
     arranged = given.arrangement()
-    assert isinstance(arranged, Subgroups)  # noqa: S101
+    assert isinstance(arranged, SubgroupLayout)  # noqa: S101
     return arranged
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_inner
-from antecede.protocols.pc import Overlay, Pc
+from antecede.protocols.pc import OverlayLayout, Pc
 from antecede.sim.kernels.flooding import kernel as flooding
 from antecede.sim.kernels.flooding.kernel import TAG, control_bytes, flood, is_new, new_message, take
 from antecede.sim.kernels.pc.links import (
@@ -92,7 +92,7 @@ def _attempt(
         payload_head(given.payload), kind.most_buffered, kind.patience, kind.recent_pings,
         round(given.warmup * SECOND),
     )  # fmt: skip
-    overlay = cast(Overlay, given.arrangement()).joins(given.peers)
+    overlay = cast(OverlayLayout, given.arrangement()).joins(given.peers)
     state = fresh(given, overlay, kind.recent_pings, words)
     links = sum(map(len, overlay))
     made, rules = events.fresh(given, len(state.flood.neighbours), links, bool(observers))
