@@ -18,7 +18,7 @@ print(cache_folder(Path(kernel.__file__)))
 
 
 def test_sources_are_every_antecede_module_that_a_kernel_imports() -> None:
-    kernel = Path(hcg.__file__).parent / "kernel.py"
+    kernel = Path(hcg.__file__).parent / "event.py"
     constants = Path(protocols.__file__).parent / "limits.py"
     found = jit.sources(kernel)
     assert {kernel, constants, kernel.parent / "clocks.py"} <= found
@@ -37,10 +37,10 @@ def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path)
             [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
         ).stdout
 
-    before = folder("sim.kernels.hcg.kernel"), folder("causality.width")
+    before = folder("sim.kernels.hcg.event"), folder("causality.width")
     limits = copy / "protocols" / "limits.py"
     text = limits.read_text()
     assert "MAX_REMEMBERED = 1000" in text
     limits.write_text(text.replace("MAX_REMEMBERED = 1000", "MAX_REMEMBERED = 4"))
-    assert folder("sim.kernels.hcg.kernel") != before[0]
+    assert folder("sim.kernels.hcg.event") != before[0]
     assert folder("causality.width") == before[1]

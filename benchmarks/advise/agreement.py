@@ -67,7 +67,7 @@ def agreement(name: str, given: Scenario, asked: Request) -> Iterator[Row]:
             layout,
             seed=given.seed + 1,
         )
-        measured = engines.simulate(again)
+        measured = engines.simulate(again).metrics
         yield Row(name, cost.protocol, cost.control_bytes_mean or 0.0, measured.control_bytes_mean)
 
 

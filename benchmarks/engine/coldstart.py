@@ -20,7 +20,7 @@ import msgspec
 from results import machine, print_table
 from rich.console import Console
 
-from antecede.sim import engines
+from antecede.protocols.catalog import PROTOCOLS
 
 _SHORT = ("--peers", "8", "--seconds", "0.1", "--metrics-only")
 
@@ -45,8 +45,9 @@ def main() -> None:
 
 def _kernels() -> dict[str, tuple[str, str]]:
     """A protocol and an engine for each, by the kernel's name."""
-    event = {module: (protocol, "event") for protocol, module in reversed(engines._EVENT.items())}
-    return {"recurrence": (engines._RECURRENCE[0], "recurrence"), **dict(sorted(event.items()))}
+    event = {kind.declared_kernel(): (name, "event") for name, kind in reversed(PROTOCOLS.items())}
+    del event[""]
+    return {"recurrence": ("timestamp", "recurrence"), **dict(sorted(event.items()))}
 
 
 def _kernel(protocol: str, engine: str, repeats: int) -> dict[str, float]:

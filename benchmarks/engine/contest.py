@@ -53,7 +53,7 @@ def contestants(library: ctypes.CDLL | None) -> tuple[list[Contestant], list[str
         return partial(run, sends(given))
 
     def ours(engine: Engine, given: Scenario) -> Run:
-        return lambda: totals_of(simulate(given, engine=engine))
+        return lambda: totals_of(simulate(given, engine=engine).metrics)
 
     def compiled(name: str, given: Scenario) -> Run:
         if library is None:
@@ -101,7 +101,7 @@ def compare(given: Scenario, those: Sequence[Contestant], repeats: int, say: Say
     """Everybody in turn on one workload, several times over."""
     found: dict[str, Timed] = {}
     parts = {one.share: msgspec.structs.replace(given, seconds=given.seconds * one.share) for one in those}
-    truths = {share: totals_of(simulate(part, engine="recurrence")) for share, part in parts.items()}
+    truths = {share: totals_of(simulate(part, engine="recurrence").metrics) for share, part in parts.items()}
     for repeat in range(repeats):
         for one in those:
             part, truth = parts[one.share], truths[one.share]
@@ -146,7 +146,7 @@ def measure_others(those: Sequence[Scenario], repeats: int, say: Say) -> list[Ti
     for repeat in range(repeats):
         for given, mine in zip(those, found, strict=True):
             spent, made = timed(partial(simulate, given, engine="event"))
-            mine.deliveries, mine.packets = made.deliveries, made.packets
+            mine.deliveries, mine.packets = made.metrics.deliveries, made.metrics.packets
             mine.cpu_seconds.append(spent)
             say(f"{given.protocol} of {given.peers}, {repeat + 1} of {repeats}: {spent:.2f} s")
     return found

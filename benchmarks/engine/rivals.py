@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from antecede.sim import counter_rng
-from antecede.sim.kernels.flat.recurrence import delays_of, link_keys
+from antecede.sim.kernels.flat.delivery_times import delays_of, link_keys
 from antecede.sim.kernels.runtime.counter_rng import model
 from antecede.sim.kernels.runtime.send_schedule import schedule
 from antecede.sim.metrics import Metrics

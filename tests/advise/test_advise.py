@@ -63,7 +63,7 @@ def test_what_follows_from_the_log_is_what_the_simulator_measures(
         return
     found = by_protocol(advise_run(run, rows, members, Request(tuple(FROM_PASTS), deliveries=1)))
     for protocol in FROM_PASTS:
-        measured = engines.simulate(scenario(protocol=protocol, **fields))
+        measured = engines.simulate(scenario(protocol=protocol, **fields)).metrics
         assert found[protocol].control_bytes_mean == pytest.approx(measured.control_bytes_mean)
         assert found[protocol].link_bytes == pytest.approx(measured.link_bytes / measured.messages)
         assert found[protocol].copies == measured.packets / measured.messages
@@ -83,7 +83,7 @@ def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliv
     for protocol in ("flooding", "vcube", "vcube-agg", "pc"):
         measured = engines.simulate(
             scenario(protocol=protocol, peers=12, seconds=8, workload="poisson", seed=5)
-        )
+        ).metrics
         cost = found[protocol]
         assert cost.control_bytes_mean == pytest.approx(measured.control_bytes_mean, rel=0.1)
         assert cost.copies == pytest.approx(measured.packets / measured.messages, rel=0.1)
@@ -100,7 +100,7 @@ def test_the_log_of_a_slower_system_does_not_say_what_direct_sends_know() -> Non
     advice = advise_run(run, rows, members, Request(("timestamp-diff", "mbcp", "vcube")))
     assert any("not what direct ones take" in note for note in advice.assumptions)
     for cost in advice.costs:
-        measured = engines.simulate(scenario(protocol=cost.protocol, seed=2, **fields))
+        measured = engines.simulate(scenario(protocol=cost.protocol, seed=2, **fields)).metrics
         assert cost.control_bytes_mean == pytest.approx(measured.control_bytes_mean, rel=0.1)
         assert not cost.exact
 

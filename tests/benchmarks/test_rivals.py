@@ -33,9 +33,9 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 @pytest.mark.parametrize("peers", SIZES)
 def test_heapq_and_our_engines_agree(part: Callable[[str], Any], kind: str, peers: int) -> None:
     rivals, given = part("rivals"), part("contest").workload(kind, peers, 4_000)
-    truth = rivals.totals_of(simulate(given, engine="reference"))
+    truth = rivals.totals_of(simulate(given, engine="reference").metrics)
     assert truth.held
-    assert rivals.totals_of(simulate(given, engine="recurrence")) == truth
+    assert rivals.totals_of(simulate(given, engine="recurrence").metrics) == truth
     plan = rivals.sends(given)
     assert rivals.heapq_bare(plan).differences(truth, causal=False) == []
     assert rivals.heapq_causal(plan).differences(truth, causal=True) == []
@@ -51,7 +51,7 @@ def test_c_and_our_engines_agree(part: Callable[[str], Any], kind: str, tmp_path
     for peers in SIZES:
         for rate in (0.5, 10.0, 60.0):  # silent for long, and much under way
             given = msgspec.structs.replace(contest.workload(kind, peers, 8_000), rate=rate)
-            truth = rivals.totals_of(simulate(given, engine="recurrence"))
+            truth = rivals.totals_of(simulate(given, engine="recurrence").metrics)
             for name in ("causal", "recurrence"):
                 assert rivals.in_c(library, name, given)() == truth
             assert rivals.in_c(library, "bare", given)().differences(truth, causal=False) == []

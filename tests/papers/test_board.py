@@ -55,7 +55,7 @@ def small(**changes: object) -> Runs:
         for seed in (1, 2)
     ]
     made = [msgspec.structs.replace(run, seconds=run.warmup + 0.4, **changes) for run in runs]
-    return Runs([Done(run, simulate(run)) for run in made])
+    return Runs([Done(run, simulate(run).metrics) for run in made])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from antecede.sim.scenario import Scenario, scenario
 
 
 def done(*scenarios: Scenario) -> Runs:
-    return Runs([Done(made, simulate(made)) for made in scenarios])
+    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_immediate_predecessors_are_those_of_the_definition(load: float, delay: 
         probes=("immediate",),
     )  # fmt: skip
     histories = Histories(3)
-    figures = simulate(made, [histories]).measured
+    figures = simulate(made, [histories]).metrics.measured
     found = histories.immediate()
     counts = [len(those) for _, those in found]
     named = [sum(one.origin != message.origin for one in those) for message, those in found]
@@ -109,7 +109,7 @@ def test_the_load_decides_and_not_the_rate() -> None:
         )
         for rate, delay, seconds in ((10, "100ms", 30), (1000, "1ms", 0.3))
     )  # fmt: skip
-    shares = [simulate(made).measured["worst_share"] for made in (slow, fast)]
+    shares = [simulate(made).metrics.measured["worst_share"] for made in (slow, fast)]
     assert shares[0] == pytest.approx(shares[1], abs=0.01)
 
 

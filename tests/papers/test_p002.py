@@ -20,7 +20,7 @@ PER_SIZE = len(p002_runs.PROTOCOLS) * len(p002_runs.DATA)
 
 
 def done(scenarios: list[Scenario]) -> Runs:
-    return Runs([Done(made, simulate(made)) for made in scenarios])
+    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
 
 
 @pytest.fixture

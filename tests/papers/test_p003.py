@@ -18,7 +18,7 @@ SHARE = "p1_after_p2"
 
 
 def done(*scenarios: Scenario) -> Runs:
-    return Runs([Done(made, simulate(made)) for made in scenarios])
+    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
 
 
 def share(protocol: str, lam: int, delay: int, windows: int = 300) -> float:
@@ -51,7 +51,7 @@ def test_windows_hold_one_send_of_every_peer() -> None:
     assert max(late) > 90
     assert fmean(late) == pytest.approx(50, abs=7)
     made = scenario(protocol="mbcp", peers=2, workload="windows", rate=10, jitter=0.1, seconds=1)
-    assert simulate(made).messages == 20
+    assert simulate(made).metrics.messages == 20
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])

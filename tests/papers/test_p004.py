@@ -10,9 +10,9 @@ import pytest
 from antecede.causality import MessageId
 from antecede.papers import p004, p004_open, p004_runs, p004_scores
 from antecede.papers.board import Done, Row, Runs, Scale
-from antecede.papers.single_tree import Counted, SingleTree
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
+from antecede.protocols.vcube_variants import VcubeAggPaperSizes, VcubeAggSingleTree
 from antecede.sim.engines import simulate
 from antecede.sim.nodes import NodesModel
 from antecede.sim.probes import Bundles
@@ -30,7 +30,7 @@ def tiny() -> Runs:
 
 
 def done(scenarios: list[Scenario]) -> Runs:
-    return Runs([Done(each, simulate(each)) for each in scenarios])
+    return Runs([Done(each, simulate(each).metrics) for each in scenarios])
 
 
 def row(rows: list[Row], quantity: str) -> Row:
@@ -169,14 +169,14 @@ def test_the_probe_measures_nothing_before_its_time() -> None:
 
 def test_packets_are_cut_as_the_paper_counts() -> None:
     """54 bytes a message: 27 of them and the header are 1478 bytes, 28 would be 1532."""
-    node = Counted.group(64)[0]
+    node = VcubeAggPaperSizes.group(64)[0]
     messages = [DependencyPacket(bytes(50), origin, 1, {}) for origin in range(1, 31)]
     assert [len(part) for part in node._cut(messages)] == [27, 3]
     assert [len(part) for part in VcubeAgg.group(64)[0]._cut(messages)] != [27, 3]
 
 
 def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None:
-    members = SingleTree.group(8)
+    members = VcubeAggSingleTree.group(8)
     (up,) = members[6].broadcast(b"x", 0).sends
     assert up.to == (0,)
     passed = {0: members[0].receive(6, up.packet, 0)}

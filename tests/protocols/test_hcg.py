@@ -384,6 +384,6 @@ def test_the_whole_way_costs_the_waits_of_both_subgroups() -> None:
         protocol=HCG, peers=4, seconds=1, rate=1, delay="50ms", local_delay="2ms", skew="0",
         layout={"subgroups": ["rt:2", "rt:2"]},
     )  # fmt: skip
-    metrics = simulate(made)
+    metrics = simulate(made).metrics
     assert metrics.latency_max_ns == 50 * MS + 2 * (2 * MS + 1)
     assert metrics.stuck == 0

@@ -130,7 +130,7 @@ def test_the_counter_example_of_forgetting_on_send() -> None:
 def test_a_trace_of_overlapping_groups_is_judged_by_who_is_in_which(tmp_path: Path) -> None:
     given_groups = {"red": (0, 1, 2), "blue": (2, 3), "alone": (4,)}
     made = scenario(protocol="multigroup", peers=5, groups=given_groups, seconds=1, delay="1-300ms")
-    metrics = simulate_to(tmp_path, made)
+    metrics = simulate_to(tmp_path, made).metrics
     (judged,) = judge_files(tmp_path, trace_files(tmp_path))
     assert judged.verdict.clean
     assert judged.verdict.deliveries == metrics.deliveries < 4 * metrics.messages

@@ -45,7 +45,7 @@ def test_a_tree_brings_every_message_to_everybody_exactly_once(
     given_scenario = scenario(
         protocol=protocol, peers=peers, seed=seed, reply=reply, seconds=0.3, delay="1-300ms", most_messages=30
     )
-    metrics = simulate(given_scenario, [seen])
+    metrics = simulate(given_scenario, [seen]).metrics
     assert metrics.stuck == 0
     assert set(seen.count.values()) <= {1}
     assert len(seen.count) == len(seen.delivered) == metrics.messages * (peers - 1)
@@ -79,7 +79,7 @@ def test_aggregation_saves_packets_and_grows_with_the_group() -> None:
                 scenario(
                     protocol=protocol, peers=peers, seconds=1, rate=2, delay="normal:50-150ms", seed=seed
                 )
-            ).packets
+            ).metrics.packets
             for protocol in ("vcube", "vcube-agg")
             for seed in range(3)
         ]
@@ -122,7 +122,7 @@ def test_nothing_is_ever_held_by_flooding() -> None:
     (one,) = Flooding.group(1)
     assert one.waiting() == []
     assert one.deliver(0) is None
-    metrics = simulate(scenario(protocol="flooding", peers=11, delay="wild:1ms-1s"))
+    metrics = simulate(scenario(protocol="flooding", peers=11, delay="wild:1ms-1s")).metrics
     assert (metrics.held, metrics.stuck) == (0, 0)
 
 

@@ -263,7 +263,7 @@ def test_an_overlay_that_is_not_there_is_named() -> None:
 
 def test_without_churn_it_is_flooding() -> None:
     runs = [
-        simulate(scenario(protocol=protocol, peers=11, delay="wild:1ms-1s"))
+        simulate(scenario(protocol=protocol, peers=11, delay="wild:1ms-1s")).metrics
         for protocol in ("pc", "flooding")
     ]
     assert runs[0] == runs[1]

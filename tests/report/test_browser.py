@@ -58,7 +58,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     rows = []
     for given in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
-        metrics = simulate_to(folder / given.key(), given)
+        metrics = simulate_to(folder / given.key(), given).metrics
         verdict = dict.fromkeys(
             ["causal_violations", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
              "fifo_violations", "missing", "duplicates", "orphans", "impossible", *Verdict.DEPRECATED], 0
@@ -83,7 +83,7 @@ def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a reproduction, from small real runs of one paper."""
     small = [made for made in p000.grid("quick") if p000.size(made) == 10 and made.seed == 1]
     main, beyond, compared = (
-        Runs([Done(made, simulate(made)) for made in those])
+        Runs([Done(made, simulate(made).metrics) for made in those])
         for those in (small, p000.open_grid("quick")[:2], contest.grid("quick")[:3])
     )
     part = Part.of(p000.STUDY, main, beyond)

@@ -206,13 +206,13 @@ def test_scenarios_name_their_network() -> None:
         payload=0, count="paper", network={"model": "routed", "multicast": True},
     )  # fmt: skip
     assert isinstance(made.network, RoutedModel)
-    metrics = simulate(made)
+    metrics = simulate(made).metrics
     assert (metrics.messages, metrics.deliveries, metrics.stuck) == (80, 80 * 19, 0)
     assert metrics.measured["fragments"] == 80 * 19
     assert metrics.measured["sent_bytes"] == 80 * 19 * (32 + 4 * 20)
     vcube = scenario(protocol="vcube", peers=16, seconds=0.5, workload="once", network={"model": "nodes"})
     assert vcube.network == NodesModel()
-    assert simulate(vcube).measured["packets"] == 16 * 15
+    assert simulate(vcube).metrics.measured["packets"] == 16 * 15
     assert msgspec.convert(msgspec.to_builtins(made), type(made)) == made
 
 

@@ -41,14 +41,14 @@ def test_same_scenario_same_bytes_whatever_the_hash_seed(tmp_path: Path, protoco
 
 def test_a_known_run_never_changes() -> None:
     """Replaying an old seed must give the old run; if this fails, seeds have lost their meaning."""
-    metrics = simulate(scenario(protocol="mbcp", peers=5, seconds=1, seed=42, delay="normal:0-50ms"))
+    metrics = simulate(scenario(protocol="mbcp", peers=5, seconds=1, seed=42, delay="normal:0-50ms")).metrics
     total = round(metrics.latency_mean_ns * metrics.deliveries)
     seen = (metrics.messages, metrics.deliveries, metrics.held, total, metrics.simulated_ns)
     assert seen == (49, 196, 6, 4973780464, 1044143017)
 
 
 def test_another_seed_is_another_run() -> None:
-    runs = [simulate(scenario(protocol="mbcp", peers=4, seed=seed)) for seed in (1, 2)]
+    runs = [simulate(scenario(protocol="mbcp", peers=4, seed=seed)).metrics for seed in (1, 2)]
     assert runs[0] != runs[1]
 
 
@@ -89,7 +89,7 @@ class Watch:
 def test_metrics_are_what_the_events_say() -> None:
     watch = Watch()
     given = scenario(protocol="mbcp", peers=6, reply=0.05, faults=("duplicate:20%:300ms",))
-    metrics = simulate(given, [watch])
+    metrics = simulate(given, [watch]).metrics
     held = [wait for wait in watch.waits if wait]
     assert metrics.messages == len(watch.sent)
     assert metrics.deliveries == len(watch.latencies) == 5 * metrics.messages
@@ -103,13 +103,13 @@ def test_metrics_are_what_the_events_say() -> None:
 
 
 def test_loss_leaves_messages_stuck_and_the_run_ends() -> None:
-    metrics = simulate(scenario(protocol="mbcp", peers=5, faults=("loss:10%",)))
+    metrics = simulate(scenario(protocol="mbcp", peers=5, faults=("loss:10%",))).metrics
     assert metrics.stuck > 0
     assert metrics.deliveries < 4 * metrics.messages
 
 
 def test_sending_stops_at_the_limit() -> None:
-    assert simulate(scenario(protocol="mbcp", peers=3, most_messages=7)).messages == 7
+    assert simulate(scenario(protocol="mbcp", peers=3, most_messages=7)).metrics.messages == 7
 
 
 @pytest.mark.parametrize(

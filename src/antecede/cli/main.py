@@ -213,7 +213,7 @@ def simulate(
         local_delay=local_delay, skew=skew, churn=churn, senders=senders,
     )  # fmt: skip
     trace = None if metrics_only else out
-    chosen = engines.choose(given, trace is not None, engines.named(engine))
+    wanted = engines.named(engine)
     if trace is not None:
         _need("antecede.trace", "sim")
     with show.progress() as update:
@@ -223,15 +223,15 @@ def simulate(
 
         start = time.process_time()
         if trace is None:
-            metrics = engines.simulate(given, engine=chosen[0], progress=progress)
+            result = engines.simulate(given, engine=wanted, progress=progress)
         else:
             from antecede.sim.record import simulate_to
 
-            metrics = simulate_to(
-                trace, given, engine=chosen[0], progress=progress, sample=sample, part_rows=part_rows
+            result = simulate_to(
+                trace, given, engine=wanted, progress=progress, sample=sample, part_rows=part_rows
             )
         spent = time.process_time() - start
-    views.run(given, metrics, spent, chosen, trace, as_json)
+    views.run(given, result.metrics, spent, (result.engine, result.reason), trace, as_json)
 
 
 @app.command()

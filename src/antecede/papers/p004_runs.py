@@ -10,8 +10,8 @@ from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "004"
 NONE = "vcube"
-AGG = "antecede.papers.single_tree:Counted"
-SINGLE = "antecede.papers.single_tree:SingleTree"
+AGG = "antecede.protocols.vcube_variants:VcubeAggPaperSizes"
+SINGLE = "antecede.protocols.vcube_variants:VcubeAggSingleTree"
 NAMES = {NONE: "no aggregation", AGG: "aggregation", SINGLE: "one tree for all"}
 
 SIZES: dict[Scale, list[int]] = {"quick": [8, 16, 32, 64], "full": [8, 16, 32, 64, 128, 256, 512, 1024]}

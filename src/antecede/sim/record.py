@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from antecede.causality import MessageId
-from antecede.sim.engines import Engine, Progress, simulate
-from antecede.sim.metrics import Metrics
+from antecede.sim import engines
+from antecede.sim.engines import Engine, Progress, Result
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.trace.schema import KINDS, Meta
@@ -126,13 +126,14 @@ def simulate_to(
     receives: bool = True,
     sample: int = 1,
     part_rows: int = PART_ROWS,
-) -> Metrics:
+) -> Result:
     """Run a scenario, showing it to `observers`, and write its trace into `folder`.
 
     A trace without `receives` has only what was sent and delivered, which is all that an audit needs. One of
     a `sample` has one in so many of each sender's messages, and all that happened to them. Whoever reads the
     trace meanwhile sees `part_rows` rows at a time.
     """
+    choice = engines.choose(scenario, True, engine, long)
     names = scenario.names()
     meta = Meta(
         run=scenario.key(),
@@ -143,6 +144,6 @@ def simulate_to(
     )
     with TraceWriter(folder, meta, _COLUMNS, part_rows=part_rows) as writer:
         recorder = Recorder(scenario, writer, receives, sample, min(_BATCH, part_rows))
-        metrics = simulate(scenario, [recorder, *observers], engine, progress, long)
+        result = engines.run(choice, scenario, [recorder, *observers], progress)
         recorder.flush()
-        return metrics
+        return result

@@ -177,11 +177,11 @@ def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> 
     histories = Histories(scenario)
     try:
         if export is None:
-            metrics = simulate(scenario, [histories])
+            metrics = simulate(scenario, [histories]).metrics
         else:
             from antecede.sim.record import simulate_to
 
-            metrics = simulate_to(export / f"run-{run:06}", scenario, [histories])
+            metrics = simulate_to(export / f"run-{run:06}", scenario, [histories]).metrics
     except ProtocolError as error:
         return Report(protocol, runs=1, raised=1, failed=1, failures=[Failure(run, scenario, str(error))])
     judgement = judge(histories.execution())

@@ -238,9 +238,9 @@ def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | Non
     try:
         start = time.process_time()
         if traced:
-            metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario))
+            metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario)).metrics
         else:
-            metrics = simulate(scenario, long=long)
+            metrics = simulate(scenario, long=long).metrics
         run = Run(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on

@@ -1,59 +1,120 @@
-"""Which engine runs a scenario.
+"""Engines run scenarios: `simulate`, and the choice of the engine.
 
-- reference: the world drives protocol objects, one event at a time. It defines what is true, and does all.
-- event: compiled twins of protocols, one event at a time too.
-- recurrence: compiled, without events, for flat protocols with delays that do not depend on the protocol.
+- `reference`: the world drives protocol objects, one event at a time. It defines the truth and runs
+everything.
+- `event`: compiled twins of protocols, one event at a time too.
+- `recurrence`: compiled, without events, for flat protocols with delays that do not depend on the protocol.
 
-All give the same figures and show observers the same events, so the choice is a matter of time alone: the
-fastest that can do the scenario, but the reference where a run is so short that loading compiled code would
-take longer.
+All give the same metrics and show observers the same events, so the choice is a matter of time alone. It is
+made once, by `choose`: the fastest engine that supports the scenario, but the reference where a run is so
+short that loading compiled code would take longer. `simulate` and `run` return what was chosen and why in a
+`Result`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import traceback
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import Literal, cast, get_args
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, cast, get_args
 
-from antecede.errors import InputError, ProtocolError
-from antecede.protocols import catalog
-from antecede.sim.metrics import Meter, Metrics
-from antecede.sim.probes import PROBES
+from antecede.errors import InputError
+from antecede.sim.engines import compiled, event, recurrence, reference
+from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
+from antecede.sim.metrics import Metrics
 from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
-from antecede.units import SECOND
+
+__all__ = ["Choice", "Engine", "Progress", "Result", "choose", "compile_for", "named", "run", "simulate"]
 
 Engine = Literal["auto", "reference", "event", "recurrence"]
-Progress = Callable[[float], None]
-"""Told which share of a run is done, now and then."""
 
-_EVENT = {
-    "flooding": "flooding",
-    "pc": "pc",
-    "freescale": "freescale",
-    "hcg": "hcg",
-    "basic": "hcg",
-    "vcube": "vcube",
-    "vcube-agg": "vcube",
-    "timestamp": "flat",
-    "timestamp-diff": "flat",
-    "mbcp": "flat",
-    "depseq": "flat",
-}
-"""Protocols with an event kernel, and its module."""
-_RECURRENCE = ("timestamp", "timestamp-diff", "mbcp", "depseq")
+_COMPILED = {"recurrence": recurrence, "event": event}
+"""Compiled engines, the fastest first."""
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
-"""Packets that the reference does while code is being loaded, or on a new machine compiled."""
+"""Packets that the reference processes while compiled code is loaded, or compiled on a new machine."""
 _TINY = 20_000
-"""Packets of a run that is not worth it even if code is loaded already."""
-_HOPS, _ACKS = 20, 10
-"""How many packets a delivery takes where they are routed, and where members of a subgroup acknowledge."""
-_STEPS = 20_000
+"""Packets of a run that is not worth a compiled engine even if its code is loaded already."""
+_HOPS = 20
+"""Packets that a delivery takes where they are routed."""
+
+
+class Choice(NamedTuple):
+    """The engine for a run, and why it was chosen."""
+
+    engine: Engine
+    reason: str
+    requested: bool
+    """The user asked for this engine, so another one must not stand in for it."""
+
+
+class Result(NamedTuple):
+    """A finished run: its metrics, the engine that ran it and why it was that one."""
+
+    metrics: Metrics
+    engine: Engine
+    reason: str
+
+
+def simulate(
+    scenario: Scenario,
+    observers: Sequence[Observer] = (),
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+    long: bool = False,
+) -> Result:
+    """Choose an engine and run a scenario, showing every event to `observers`; for `long` see `choose`."""
+    return run(choose(scenario, bool(observers), engine, long), scenario, observers, progress)
+
+
+def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bool = False) -> Choice:
+    """The engine for a run. Asking for an engine that cannot run the scenario is an `InputError`.
+
+    A `long` run is worth compiled code, however few packets it seems to have.
+    """
+    if engine == "reference":
+        return Choice(engine, "it was asked for", requested=True)
+    if engine != "auto":
+        unsupported = _COMPILED[engine].supports(scenario, observed)
+        if unsupported is not None:
+            raise InputError(
+                f"the {engine} engine cannot do this run: {unsupported.reason}; take reference, or auto"
+            )
+        return Choice(engine, "it was asked for", requested=True)
+    unsupported = Unsupported(f"{scenario.protocol} has no kernel")
+    for name in _COMPILED:
+        if not compiled.has_kernel(scenario, name):
+            continue
+        if not long and _packets(scenario) < _SHORT[name]:
+            return Choice("reference", "the run is short", requested=False)
+        unsupported = _COMPILED[name].supports(scenario, observed)
+        if unsupported is None:
+            return Choice(cast(Engine, name), "the fastest that can do it", requested=False)
+    return Choice("reference", unsupported.reason, requested=False)
+
+
+def run(
+    choice: Choice,
+    scenario: Scenario,
+    observers: Sequence[Observer] = (),
+    progress: Progress | None = None,
+) -> Result:
+    """Run a scenario on the engine of `choice`.
+
+    If its kernel runs out of capacity, the reference runs the scenario instead, and `Result.reason` says so;
+    unless the user asked for that engine, which is then an `InputError`.
+    """
+    feed = ObserverFeed(observers)
+    if choice.engine == "reference":
+        return Result(reference.run(scenario, feed, progress), choice.engine, choice.reason)
+    try:
+        metrics = _COMPILED[choice.engine].run(scenario, feed, progress)
+    except CapacityExceeded:
+        full = f"more is in flight than the {choice.engine} engine has capacity for"
+        if choice.requested:
+            raise InputError(f"{full}; take reference, or auto") from None
+        feed.start_over()
+        return Result(reference.run(scenario, feed, progress), "reference", full)
+    return Result(metrics, choice.engine, choice.reason)
 
 
 def named(text: str) -> Engine:
@@ -64,143 +125,34 @@ def named(text: str) -> Engine:
     return cast(Engine, text)
 
 
-def choose(
-    given: Scenario, observed: bool, engine: Engine = "auto", long: bool = False
-) -> tuple[Engine, str]:
-    """The engine for a run, and why. An engine that was asked for and cannot do it is an `InputError`.
-
-    A `long` run is worth compiled code, whatever it looks like.
-    """
-    if engine == "reference":
-        return engine, "it was asked for"
-    if engine == "auto":
-        why = ""
-        faster: tuple[Engine, ...] = ("recurrence", "event") if given.protocol in _RECURRENCE else ("event",)
-        for fitting in faster:
-            if not long and _packets(given) < _SHORT[fitting]:
-                return "reference", "the run is short"
-            why = _unfit(given, observed, fitting)
-            if not why:
-                return fitting, "the fastest that can do it"
-        return "reference", why
-    unfit = _unfit(given, observed, engine)
-    if unfit:
-        raise InputError(f"the {engine} engine cannot do this run: {unfit}; take reference, or auto")
-    return engine, "it was asked for"
-
-
-def _packets(given: Scenario) -> float:
-    """About how many a run will send."""
-    each = {
-        "hcg": _ACKS,
-        "basic": _ACKS,
-        "flooding": given.peers.bit_length(),
-        "pc": given.peers.bit_length(),
-    }
-    hops = _HOPS if isinstance(given.network, RoutedModel) else each.get(given.protocol, 1)
-    return given.messages_expected() * given.peers * hops
-
-
-def _unfit(given: Scenario, observed: bool, engine: Engine) -> str:
-    """Why a compiled engine cannot do a run; nothing if it can."""
-    if importlib.util.find_spec("numba") is None:
-        return "numba is not installed (pip install 'antecede[sim]')"
-    if not (given.protocol in _RECURRENCE if engine == "recurrence" else _event_kernel(given)):
-        return f"{given.protocol} has no compiled twin there"
-    if engine == "recurrence" and observed:
-        return "its events are to be seen one by one"
-    if given.sends is not None:
-        return "its sends are given one by one"
-    if any(text.startswith("quantiles:") for text in _delays(given)):
-        return "its delays are given by quantiles"
-    unfit: str = _kernel(given, engine).unfit(given)
-    return unfit
-
-
-def _delays(given: Scenario) -> list[str]:
-    """All distributions that a run draws from."""
-    network = [getattr(given.network, name, None) for name in ("delay", "propagation")]
-    return [text for text in (given.delay, given.local_delay, given.interval, *network) if text]
-
-
-def _event_kernel(given: Scenario) -> str:
-    """The module that does a protocol's events. A class that is none of ours may name one that does just what
-    it does, but for itself alone: those made from it may do anything."""
-    twin: str = vars(given.protocol_class()).get("twin", "")
-    return _EVENT.get(given.protocol) or twin.partition(" ")[0]
-
-
-def _kernel(given: Scenario, engine: Engine) -> ModuleType:
-    name = "flat.by_recurrence" if engine == "recurrence" else f"{_event_kernel(given)}.kernel"
-    return import_module(f"antecede.sim.kernels.{name}")
-
-
 def compile_for(scenarios: Sequence[Scenario], observed: bool = False) -> list[bool]:
-    """Compile what these will need, so that those who run them do not all do so; which of them are `long`.
+    """Compile what scenarios need, so that the processes that run them do not all do so; which are `long`.
 
-    Compiled code is loaded once for all runs of a kind, so many short ones are worth it too.
+    Compiled code is loaded once for all runs of a kind, so it is worth it for many short ones too.
     """
     packets: dict[tuple[str, type], float] = {}
-    for given in scenarios:
-        kind = (given.protocol, type(given.network))
-        packets[kind] = packets.get(kind, 0) + _packets(given)
+    for scenario in scenarios:
+        kind = (scenario.protocol, type(scenario.network))
+        packets[kind] = packets.get(kind, 0) + _packets(scenario)
     many = {kind for kind, count in packets.items() if count >= max(_SHORT.values())}
-    long = [(given.protocol, type(given.network)) in many and _packets(given) >= _TINY for given in scenarios]
+    long = [
+        (scenario.protocol, type(scenario.network)) in many and _packets(scenario) >= _TINY
+        for scenario in scenarios
+    ]
     wanted: dict[tuple[Engine, str, type], Scenario] = {}
-    for given, worth_it in zip(scenarios, long, strict=True):
-        engine, _ = choose(given, observed, long=worth_it)
-        wanted.setdefault((engine, given.protocol, type(given.network)), given)
-    for (engine, protocol, _), given in wanted.items():
+    for scenario, worth_it in zip(scenarios, long, strict=True):
+        engine = choose(scenario, observed, long=worth_it).engine
+        wanted.setdefault((engine, scenario.protocol, type(scenario.network)), scenario)
+    for (engine, protocol, _), scenario in wanted.items():
         if engine != "reference":
-            small = Scenario(protocol, peers=3, seconds=0.01, network=given.network, probes=given.probes)
+            small = Scenario(
+                protocol, peers=3, seconds=0.01, network=scenario.network, probes=scenario.probes
+            )
             simulate(small, engine=engine)
     return long
 
 
-def simulate(
-    given: Scenario,
-    observers: Sequence[Observer] = (),
-    engine: Engine = "auto",
-    progress: Progress | None = None,
-    long: bool = False,
-) -> Metrics:
-    """Run a scenario, showing it to `observers`; for `long` see `choose`."""
-    chosen, _ = choose(given, bool(observers), engine, long)
-    if chosen != "reference":
-        from antecede.sim.kernels.runtime.events import Full
-
-        try:
-            metrics: Metrics = _kernel(given, chosen).run(given, observers, progress)
-        except Full:
-            if engine != "auto":
-                raise InputError(f"more is under way than the {engine} engine has room for") from None
-        else:
-            return metrics
-    try:
-        return _refer(given, observers, progress)
-    except (Exception, SystemExit) as error:
-        if given.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
-            raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise ProtocolError(
-            f"protocol {given.protocol} raised {type(error).__name__}: {error} "
-            f"({Path(where.filename).name}, line {where.lineno})"
-        ) from error
-
-
-def _refer(given: Scenario, observers: Sequence[Observer], progress: Progress | None) -> Metrics:
-    members = given.members()
-    meter = Meter(given.peers)
-    probes = [PROBES[name](round(given.warmup * SECOND)) for name in given.probes]
-    world = given.world(members, [meter, *observers], probes)
-    if progress is None:
-        world.run()
-    else:
-        until = max(1, round(given.seconds * SECOND))
-        while all(world.step() for _ in range(_STEPS)):
-            progress(min(1.0, world.now / until))
-    stuck = sum(len(member.waiting()) for member in members)
-    measured = world.network.figures(world.now)
-    for probe in probes:
-        measured |= probe.figures()
-    return meter.metrics(world.packets, world.control_bytes, stuck, world.now, measured)
+def _packets(scenario: Scenario) -> float:
+    """About how many packets a run sends."""
+    hops = _HOPS if isinstance(scenario.network, RoutedModel) else compiled.packets_per_delivery(scenario)
+    return scenario.messages_expected() * scenario.peers * hops

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_plain
-from antecede.sim.kernels.flat.recurrence import stamp_bytes
+from antecede.sim.kernels.flat.delivery_times import stamp_bytes
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from antecede.jit import njit_inline
 from antecede.sim import counter_rng
-from antecede.sim.kernels.flat.recurrence import delays_of, link_keys
+from antecede.sim.kernels.contract import Unsupported
+from antecede.sim.kernels.flat.delivery_times import delays_of, link_keys
 from antecede.sim.kernels.runtime import calendar as packet_calendar
 from antecede.sim.kernels.runtime import nodes, routed
 from antecede.sim.kernels.runtime.calendar import Dense, Packing, expect, take
@@ -53,9 +54,9 @@ class Network(NamedTuple):
     routed: Routed | None
 
 
-def unfit(given: Scenario) -> str:
-    """Why a network cannot be had; nothing if it can."""
-    return routed.unfit(given)
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a network cannot be had; None if it can."""
+    return routed.supports(given)
 
 
 def fresh(given: Scenario, hops: Routed | None) -> Network:

@@ -1,353 +1,168 @@
-"""Flat causal broadcast without a queue of events, for delays that do not depend on the protocol.
+"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays.
 
-In the order of sending, a message is delivered to each peer when it has arrived there and what it immediately
-depends on has been delivered there:
-
-    delivery[m, :] = max(arrival[m, :], delivery[d, :] for each d that m immediately depends on)
-
-This yields every delivery time, every vector clock and every immediate dependency in one pass, and so the
-control information of each flat protocol (`protocols/flat.py` and those built on it, whose delivery condition
-all of them share). A delivery costs as many operations as its message has immediate dependencies, 4 or 8 of
-them at a time. Rows are kept until their message is delivered everywhere: memory is peers × messages under
-way, and a few tables of peers².
-"""
+`flat_events` makes its figures of probes in the same way."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import cast
 
 import numpy as np
 
-from antecede.jit import njit_plain
-from antecede.sim.kernels.runtime.counter_rng import _LOW, _STEP, FIXED, UNIFORM, delay_of, extended, mix
-from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes, payload_head
-from antecede.sim.kernels.runtime.send_schedule import Schedule
+from antecede.protocols import catalog
+from antecede.protocols.flat import DependencyPacket, Flat
+from antecede.sim import counter_rng
+from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
+from antecede.sim.kernels.flat import delivery_times
+from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, State
+from antecede.sim.kernels.runtime.counter_rng import Model, model
+from antecede.sim.kernels.runtime.send_schedule import Schedule, schedule
+from antecede.sim.metrics import Metrics, mean
+from antecede.sim.network import LINK, RelayedModel, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.units import SECOND
 
-TIMESTAMP, TIMESTAMP_DIFF, MBCP, DEPSEQ = range(4)
-_32 = np.uint64(32)
-_NARROW = 1 << 32
-_NEVER = 1 << 62
-BLOCK = 16
-"""So many messages are laid out anew at once: they fill whole cache lines."""
-_PAD = 8
-"""Rows a power of two apart would fall on the same few places of a cache."""
-
-# Places in `State.sums`.
-LATENCY, LATEST, HELD, HOLD, END, SAMPLES, NAMED_AT_SAMPLES, OLDEST, LAID_OUT = range(9)
-
-
-class State(NamedTuple):
-    """All that a run knows; arrays, so that it can stop between any two messages and go on."""
-
-    delivery: np.ndarray
-    """How long after it was sent each message under way is delivered to each peer. Message i is in row i
-    modulo the rows. 32 bits wide, which is twice as fast as 64, for as long as nothing takes two seconds."""
-    clocks: np.ndarray
-    """The vector clock of each message under way."""
-    complete: np.ndarray
-    """When each of them is delivered everywhere."""
-    due: np.ndarray
-    """When each message under way (column, but for the newest) is delivered to each peer (row); never, if the
-    peer has sent since. The same as `delivery`, laid out for who looks at what has come to him."""
-    taken: np.ndarray
-    """Which of the newest messages each peer had delivered when it last sent."""
-    since: np.ndarray
-    """The first message that each peer may have delivered since it last sent."""
-    older: np.ndarray
-    """The clock of each peer's last message that is no longer under way."""
-    seen: np.ndarray
-    """How many messages of each peer (column) each peer (row) had delivered when it last sent."""
-    links: np.ndarray
-    """The random sequence of each link."""
-    relays: np.ndarray
-    """The same from the relay on; empty if there is none."""
-    last: np.ndarray
-    """The last arrival on each link, where links keep order; else empty."""
-    sums: np.ndarray
-    """Totals, the first message still under way, and how many are laid out in `due`."""
-    control: np.ndarray
-    paper: np.ndarray
-    named: np.ndarray
-    """Of each message: bytes on the wire, as its paper counts, and immediate dependencies of other peers."""
-    covered: np.ndarray
-    """Whether the sender's previous message is before another one that the message depends on."""
+PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
+PROBES = {"costs", "immediate"}
+MAX_PEERS = 5_000
+"""Tables of peers² are 28 bytes a pair."""
+_ROWS = 64
+_CHUNK = 20_000_000
+"""Deliveries between two reports of progress: about a second."""
 
 
-def fresh(
-    plan: Schedule, peers: int, links: int, relays: int | None, fifo: bool, wide: bool, rows: int
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
+    if given.reply:
+        return Unsupported("peers answer what they deliver")
+    if given.faults:
+        return Unsupported("the network has faults")
+    if not isinstance(given.network, RelayedModel | None):
+        return Unsupported("delays depend on what else is sent")
+    if given.peers > MAX_PEERS:
+        return Unsupported(f"there are more than {MAX_PEERS:,} peers")
+    others = set(given.probes) - PROBES
+    if others:
+        return Unsupported(f"probe {min(others)} looks at events one by one")
+    return None
+
+
+def run(given: Scenario, _observers: ObserverFeed, progress: Progress | None) -> Metrics:
+    """The figures of a run; there are no events to show."""
+    plan = schedule(given)
+    samples = given.samples() if given.probes else range(0)
+    looks = np.array(samples, np.int64)
+    try:
+        state = _run(given, plan, looks, progress, wide=False)
+    except OverflowError:
+        state = _run(given, plan, looks, progress, wide=True)
+    return _figures(given, plan, state, samples)
+
+
+def _run(
+    given: Scenario, plan: Schedule, samples: np.ndarray, progress: Progress | None, wide: bool
 ) -> State:
-    """Before anything is sent. `links` and `relays` are random sequences, to be told apart by link."""
-    square, none = (peers, peers), (0, 0)
-    count = len(plan.times)
-    return State(
-        delivery=np.zeros((rows, peers), np.int64 if wide else np.int32),
-        clocks=np.zeros((rows, peers), np.int32),
-        complete=np.zeros(rows, np.int64),
-        due=np.zeros((peers, rows + _PAD), np.int64),
-        taken=np.zeros((BLOCK, peers), np.bool_),
-        since=np.zeros(peers, np.int64),
-        older=np.zeros(square, np.int32),
-        seen=np.zeros(square, np.int32),
-        links=link_keys(np.uint64(links), peers),
-        relays=np.empty(none, np.uint64) if relays is None else link_keys(np.uint64(relays), peers),
-        last=np.zeros(square if fifo else none, np.int64),
-        sums=np.zeros(9, np.int64),
-        control=np.zeros(count, np.int64),
-        paper=np.zeros(count, np.int64),
-        named=np.zeros(count, np.int32),
-        covered=np.zeros(count, np.bool_),
+    """The end of a run; an `OverflowError` if times do not fit into 32 bits, and `wide` is not asked for."""
+    near: Model
+    far: Model
+    if isinstance(given.network, RelayedModel):
+        near = far = model(parse_delay(given.network.delay))
+        behind, relays, fifo = given.network.behind, counter_rng.key(counter_rng.mix(given.seed), LINK), False
+    else:
+        near = far = model(parse_delay(given.delay))
+        behind, relays, fifo = 0, None, bool(given.fifo)
+    links = counter_rng.key(given.seed, LINK)
+    state = delivery_times.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
+    total, done, sampled = len(plan.times), 0, 0
+    chunk = max(1, _CHUNK // given.peers)
+    protocol = PROTOCOLS[given.protocol]
+    while True:
+        end = min(total, done + chunk)
+        done, sampled = delivery_times.advance(
+            done, end, protocol, given.payload, plan, state, near, far, behind, samples, sampled
+        )
+        if done < 0:
+            raise OverflowError
+        if done < end:
+            state = delivery_times.with_more_rows(state, done)
+        elif done == total:
+            return state
+        elif progress is not None:
+            progress(done / total)
+
+
+def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> Metrics:
+    others = given.peers - 1
+    messages, sums = len(plan.times), [int(value) for value in state.sums]
+    deliveries, held = messages * others, sums[delivery_times.HELD]
+    measured: dict[str, float] = {}
+    heard = plan.times >= round(given.warmup * SECOND)
+    if "costs" in given.probes:
+        paper, wire = int(state.paper[heard].sum()), int(state.control[heard].sum())
+        packets = int(heard.sum()) if given.peers > 1 else 0
+        measured |= costs(
+            given, packets, paper, wire, sums[delivery_times.SAMPLES], sums[delivery_times.NAMED_AT_SAMPLES]
+        )
+    if "immediate" in given.probes:
+        measured |= _immediate(given, plan, state, heard)
+    return Metrics(
+        messages=messages,
+        deliveries=deliveries,
+        packets=deliveries,
+        link_bytes=int(state.control.sum()) * others,
+        control_bytes_mean=mean(int(state.control.sum()), messages),
+        control_bytes_max=int(state.control.max(initial=0)),
+        paper_bytes_mean=mean(int(state.paper.sum()), messages),
+        paper_bytes_max=int(state.paper.max(initial=0)),
+        latency_mean_ns=mean(sums[delivery_times.LATENCY], deliveries),
+        latency_max_ns=sums[delivery_times.LATEST],
+        held=held,
+        hold_mean_ns=mean(sums[delivery_times.HOLD], held),
+        stuck=0,
+        simulated_ns=max(sums[delivery_times.END], plan.end, samples[-1] if samples else 0),
+        measured=measured,
     )
 
 
-def with_more_rows(state: State, sent: int) -> State:
-    """Room for twice as many messages under way, `sent` having been sent."""
-    rows, peers = state.delivery.shape
-    places = np.arange(max(0, sent - rows), sent)
-    grown = {}
-    for name in ("delivery", "clocks", "complete"):
-        old = getattr(state, name)
-        new = np.zeros((2 * rows, *old.shape[1:]), old.dtype)
-        new[places % (2 * rows)] = old[places % rows]
-        grown[name] = new
-    due = np.zeros((peers, 2 * rows + _PAD), np.int64)
-    due[:, places % (2 * rows)] = state.due[:, places % rows]
-    grown["due"] = due
-    return state._replace(**grown)
+def stamps(given: Scenario) -> type[object]:
+    """How the messages of one of the flat protocols are stamped."""
+    kind = cast(type[Flat], catalog.find(given.protocol))
+    return kind.message_packets[0]
 
 
-@njit_plain
-def link_keys(key: Any, peers: Any) -> Any:
-    """`chance.key` of the seed and each link, by source and destination."""
-    keys = np.empty((peers, peers), np.uint64)
-    for source in range(peers):
-        start = extended(key, source)
-        for destination in range(peers):
-            keys[source, destination] = extended(start, destination)
-    return keys
+def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, named: int) -> dict[str, float]:
+    """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
+    next messages named then."""
+    found: dict[str, float] = {}
+    name = stamps(given).__name__.lower()
+    if packets:
+        found[f"{name}_packets"] = packets
+        found[f"{name}_paper_bytes"] = paper / packets
+        found[f"{name}_wire_bytes"] = wire / packets
+    if samples:
+        looked = samples * given.peers
+        kept = 4 * given.peers * looked + 8 * named
+        found["member_storage"] = kept / looked if given.protocol == "mbcp" else 0.0
+    return found
 
 
-@njit_plain
-def advance(
-    begin: Any, end: Any, protocol: Any, payload: Any, plan: Any, state: Any,
-    near: Any, far: Any, behind: Any, samples: Any, sampled: Any,
-) -> Any:  # fmt: skip
-    """Send the messages from `begin` to before `end`, and take the `samples` from the `sampled`-th on that
-    come before. Returns how many messages and samples are done: fewer than asked if rows ran out, none if a
-    delivery took longer than the width of `delivery` can say."""
-    times, senders, numbers, first, places, _ = plan
-    delivery, clocks, complete, due, taken, _, older, seen, links, relays, last, sums = state[:12]
-    control, paper, named, covered = state[12:]
-    rows, peers = delivery.shape
-    mask = rows - 1
-    row, delays = np.empty(peers, delivery.dtype), np.empty(peers, np.int64)
-    known, told = np.empty(peers, np.int32), np.empty(peers, np.int32)
-    chosen = np.empty(rows + peers, np.int64)
-    longest = (1 << 31) - 1 if delivery.itemsize == 4 else _NEVER
-    fifo, relayed = last.shape[0] > 0, relays.shape[0] > 0
-    total = len(times)
-    for message in range(begin, end + 1):
-        now = times[message] if message < total else np.int64(_NEVER)
-        while sampled < len(samples) and samples[sampled] < now and (message < end or end == total):
-            for peer in range(peers):
-                told[:] = seen[peer]
-                sums[NAMED_AT_SAMPLES] += frontier(
-                    peer, samples[sampled], message, False, plan, state, told, known, row, chosen
-                )
-            sums[SAMPLES] += 1
-            sampled += 1
-        if message == end:
-            break
-        slot = message & mask
-        if message - rows >= sums[OLDEST]:
-            if complete[slot] > now:
-                return message, sampled
-            older[senders[message - rows]] = clocks[slot]
-            sums[OLDEST] = message - rows + 1
-        if message % BLOCK == 0 and message > sums[LAID_OUT]:
-            lay_out(message - BLOCK, times, delivery, taken, due)
-            sums[LAID_OUT] = message
-        me, number = senders[message], numbers[message]
-
-        row[:] = 0
-        told[:] = seen[me]
-        count = frontier(me, now, message, True, plan, state, seen[me], known, row, chosen)
-        if number > 1:
-            previous = places[first[me] + number - 2]
-            if previous >= sums[OLDEST] and complete[previous & mask] > now:
-                after(row, delivery[previous & mask], now - times[previous])
-        named[message], covered[message] = count, known[me] >= number - 1 and number > 1
-        wire, counted = 0, 0
-        if peers > 1:
-            wire, counted = stamp_bytes(protocol, me, number, seen[me], told, chosen, count, senders, numbers)
-            wire += payload_head(payload)
-        control[message], paper[message] = wire, counted
-        seen[me, me] = number
-        taken[message % BLOCK, :] = False
-        taken[message % BLOCK, me] = True
-        clocks[slot, :] = seen[me]
-
-        shift = np.uint64(number - 1) * _STEP
-        keys = links[me]
-        delays_of(near, keys, shift, delays)
-        if relayed:
-            keys = relays[me]
-            for peer in range(peers):
-                if me < behind or peer < behind:
-                    delays[peer] += delay_of(far[0], far[1], far[2], far[3], mix(keys[peer] + shift))
-        if fifo:
-            for peer in range(peers):
-                last[me, peer] = max(now + delays[peer], last[me, peer])
-                delays[peer] = last[me, peer] - now
-        delays[me] = row[me] = 0
-        slowest, latest, latency, held, hold = 0, 0, 0, 0, 0
-        to = delivery[slot]
-        for peer in range(peers):
-            took = max(np.int64(row[peer]), delays[peer])
-            to[peer] = took
-            latest = max(latest, took)
-            slowest = max(slowest, delays[peer])
-            latency += took
-            held += took > delays[peer]
-            hold += took - delays[peer]
-        if latest >= longest:
-            return -1, sampled
-        complete[slot] = now + latest
-        sums[LATENCY] += latency
-        sums[LATEST] = max(sums[LATEST], latest)
-        sums[HELD] += held
-        sums[HOLD] += hold
-        sums[END] = max(sums[END], now + slowest)
-    return end, sampled
+def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
+    seen = heard if stamps(given) is DependencyPacket and given.peers > 1 else heard & False
+    named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
+    found = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
+    total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())
+    worst, everyone = int((found == given.peers).sum()), int((named == given.peers - 1).sum())
+    return immediate(len(named), total, most, causes, worst, everyone)
 
 
-@njit_plain
-def delays_of(near: Any, keys: Any, shift: Any, delays: Any) -> Any:
-    """How long a packet takes to everyone over links with these keys."""
-    kind, one, two, three = near
-    peers = len(delays)
-    if kind == FIXED:
-        delays[:] = one
-    elif kind == UNIFORM and two - one + 1 < _NARROW:
-        span = np.uint64(two - one + 1)
-        for peer in range(peers):  # `between`, short enough to be done for eight peers at a time
-            bits = mix(keys[peer] + shift)
-            delays[peer] = one + np.int64((bits >> _32) * span + ((bits & _LOW) * span >> _32) >> _32)
-    else:
-        for peer in range(peers):
-            delays[peer] = delay_of(kind, one, two, three, mix(keys[peer] + shift))
-
-
-@njit_plain
-def after(row: Any, delivery: Any, earlier: Any) -> Any:
-    """No sooner than another message, which was sent so much `earlier`."""
-    shift = row.dtype.type(earlier)
-    for peer in range(len(row)):
-        at = row.dtype.type(delivery[peer] - shift)
-        row[peer] = max(at, row[peer])
-
-
-@njit_plain
-def lay_out(begin: Any, times: Any, delivery: Any, taken: Any, due: Any) -> Any:
-    """Put a block of messages that has just been sent into `due`."""
-    mask, peers = delivery.shape[0] - 1, delivery.shape[1]
-    for peer in range(peers):
-        for place in range(BLOCK):
-            slot = begin + place & mask
-            at = times[begin + place] + np.int64(delivery[slot, peer])
-            due[peer, slot] = _NEVER if taken[place, peer] else at
-
-
-@njit_plain
-def frontier(
-    me: Any, now: Any, sent: Any, sending: Any, plan: Any, state: Any,
-    seen: Any, known: Any, row: Any, chosen: Any,
-) -> Any:  # fmt: skip
-    """What a message of `me` immediately depends on if sent now: how many, with their places in `chosen`.
-
-    Those are messages of others that it has delivered since it last sent and that are in no other's past.
-    Counts what it has delivered in `seen`; puts the latest delivery of any of them, to each peer, into `row`,
-    and all that is in their past into `known`.
-    """
-    times, senders, numbers, first, places, _ = plan
-    delivery, clocks, complete, due, taken, since, older, _, _, _, _, sums = state[:12]
-    rows, peers = delivery.shape
-    mask = rows - 1
-    oldest, settled = sums[OLDEST], sums[LAID_OUT]
-    found = 0
-    if since[me] < oldest:
-        # It was silent while messages went by: of each peer the last that is delivered everywhere.
-        for peer in range(peers):
-            if peer != me and older[peer, peer] > seen[peer]:
-                seen[peer] = older[peer, peer]
-                chosen[found] = places[first[peer] + seen[peer] - 1]
-                found += 1
-        chosen[:found].sort()
-    for message in range(max(since[me], oldest), settled):
-        if due[me, message & mask] <= now:
-            chosen[found] = message
-            found += 1
-    for message in range(max(settled, since[me]), sent):
-        if not taken[message % BLOCK, me] and times[message] + delivery[message & mask, me] <= now:
-            chosen[found] = message
-            found += 1
-    for place in range(found):
-        seen[senders[chosen[place]]] = numbers[chosen[place]]
-    if sending:
-        for place in range(found):
-            if chosen[place] >= settled:
-                taken[chosen[place] % BLOCK, me] = True
-            elif chosen[place] >= oldest:
-                due[me, chosen[place] & mask] = _NEVER
-        start = max(since[me], oldest)
-        while start < settled and due[me, start & mask] == _NEVER:
-            start += 1
-        since[me] = start
-    known[:] = 0
-    count = 0
-    # The newest is in nobody's past; whoever is in another's past adds nothing to it.
-    for place in range(found - 1, -1, -1):
-        message = chosen[place]
-        peer = senders[message]
-        if known[peer] >= numbers[message]:
-            continue
-        alive = message >= oldest
-        clock = clocks[message & mask] if alive else older[peer]
-        for other in range(peers):
-            known[other] = max(known[other], clock[other])
-        if alive and complete[message & mask] > now:
-            after(row, delivery[message & mask], now - times[message])
-        count += 1
-        chosen[found - count] = message
-    chosen[:count] = chosen[found - count : found].copy()
-    return count
-
-
-@njit_plain
-def stamp_bytes(
-    protocol: Any, me: Any, number: Any, clock: Any, told: Any,
-    chosen: Any, count: Any, senders: Any, numbers: Any,
-) -> Any:  # fmt: skip
-    """Control bytes of a message, without its payload's length: on the wire, and as its paper counts.
-
-    The twins of `stamp` and `paper_bytes` of each flat protocol; `clock` is what the sender has delivered.
-    """
-    peers = len(clock)
-    wire = 2 + int_bytes(me)
-    if protocol == TIMESTAMP:
-        wire += head_bytes(peers) + int_bytes(number) - int_bytes(clock[me])
-        for peer in range(peers):
-            wire += int_bytes(clock[peer])
-        return wire, 4 * peers
-    wire += int_bytes(number)
-    if protocol == MBCP:
-        for place in range(count):
-            message = chosen[place]
-            wire += int_bytes(senders[message]) + int_bytes(numbers[message])
-        return wire + head_bytes(count), 8 * count
-    entries = 0
-    for peer in range(peers):
-        if peer != me and clock[peer] > (told[peer] if protocol == TIMESTAMP_DIFF else 0):
-            entries += 1
-            wire += int_bytes(peer) + int_bytes(clock[peer])
-    wire += head_bytes(entries)
-    return (wire, 4 * (1 + entries)) if protocol == TIMESTAMP_DIFF else (wire + 3 * entries, 8 * entries)
+def immediate(
+    messages: int, total: int, most: int, named: int, worst: int, everyone: int
+) -> dict[str, float]:
+    """The twin of `probes.Immediate`: sums over messages, and how many had as many as can be."""
+    messages = max(1, messages)
+    return {
+        "immediate_mean": total / messages,
+        "immediate_most": most,
+        "named_mean": named / messages,
+        "worst_share": worst / messages,
+        "named_all_share": everyone / messages,
+    }

@@ -9,8 +9,8 @@ import numpy as np
 from antecede.jit import njit_inline
 from antecede.protocols.flat import DependencyPacket
 from antecede.sim.faults import Duplicate, parse_fault
-from antecede.sim.kernels.flat import by_recurrence
-from antecede.sim.kernels.flat.recurrence import MBCP, TIMESTAMP_DIFF
+from antecede.sim.kernels.flat import recurrence
+from antecede.sim.kernels.flat.delivery_times import MBCP, TIMESTAMP_DIFF
 from antecede.sim.kernels.runtime import pools, queues
 from antecede.sim.kernels.runtime.events import FULL, NOW
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
@@ -108,8 +108,8 @@ def terms_of(given: Scenario, dense: bool) -> Terms:
     while chains < given.peers // 4:
         chains *= 2
     return Terms(
-        given.peers, by_recurrence.PROTOCOLS[given.protocol], given.payload, payload_head(given.payload),
-        given.count == "paper", chains, dense, by_recurrence.stamps(given) is DependencyPacket,
+        given.peers, recurrence.PROTOCOLS[given.protocol], given.payload, payload_head(given.payload),
+        given.count == "paper", chains, dense, recurrence.stamps(given) is DependencyPacket,
         round(given.warmup * SECOND), "costs" in given.probes, "immediate" in given.probes,
     )  # fmt: skip
 
@@ -137,8 +137,8 @@ def fresh(given: Scenario, terms: Terms) -> State:
 def figures(given: Scenario, terms: Terms, state: State) -> dict[str, float]:
     """What probes have found."""
     sums = [int(value) for value in state.sums]
-    found = by_recurrence.costs(given, *sums[_PACKETS:_MESSAGES]) if terms.costs else {}
-    return found | by_recurrence.immediate(*sums[_MESSAGES:]) if terms.immediate else found
+    found = recurrence.costs(given, *sums[_PACKETS:_MESSAGES]) if terms.costs else {}
+    return found | recurrence.immediate(*sums[_MESSAGES:]) if terms.immediate else found
 
 
 @njit_inline

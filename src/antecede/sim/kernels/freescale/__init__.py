@@ -1,1 +1,7 @@
-"""Compiled twin of `protocols/freescale.py` and its roles."""
+"""Kernel of `freescale`."""
+
+ENGINES = ("event",)
+
+
+def packets_per_delivery(_peers: int) -> int:
+    return 1

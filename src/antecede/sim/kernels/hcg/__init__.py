@@ -1,1 +1,8 @@
-"""Compiled twin of `protocols/hcg.py` and its clocks."""
+"""Kernel of `hcg` and `basic`."""
+
+ENGINES = ("event",)
+
+
+def packets_per_delivery(_peers: int) -> int:
+    """Members of a subgroup acknowledge."""
+    return 10

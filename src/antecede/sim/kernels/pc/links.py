@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_inline
-from antecede.sim.kernels.flooding import kernel as flooding
-from antecede.sim.kernels.flooding.kernel import TAG
+from antecede.sim.kernels.flooding import event as flooding
+from antecede.sim.kernels.flooding.event import TAG
 from antecede.sim.kernels.runtime.events import FULL
 from antecede.sim.kernels.runtime.pools import Items, free_item, items, new_item
 from antecede.sim.kernels.runtime.windows import Windows, windows

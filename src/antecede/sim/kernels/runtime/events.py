@@ -13,27 +13,24 @@ large enough for whatever may be under way; memory that is never touched costs n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.causality import MessageId
 from antecede.jit import njit_hot, njit_inline
 from antecede.sim import counter_rng, workload
 from antecede.sim.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault
+from antecede.sim.kernels.contract import DELIVERED, RECEIVED, SENT, CapacityExceeded, ObserverFeed, Progress
 from antecede.sim.kernels.runtime.counter_rng import between, delay_of, draw, extended, happens, mix, model
 from antecede.sim.kernels.runtime.send_schedule import next_send, plan_of
 from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import LINK, Delay, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import DRAIN, Observer
+from antecede.sim.world import DRAIN
 from antecede.units import SECOND
 
 HOP, NOTHING, ARRIVAL, WAKE, CHANGE, SEND, SAMPLE, STOPPED = -1, 0, 1, 2, 3, 4, 5, 6
 """What comes next. Those of one instant come in this order, as in the world."""
-
-SENT, RECEIVED, DELIVERED = range(3)
-"""Kinds of rows that observers are shown."""
 
 WHEN, ORDER, WHAT, AFTER = range(4)
 """In `Run.events`."""
@@ -87,14 +84,6 @@ class Run(NamedTuple):
     sites: np.ndarray
     faults: np.ndarray
     shares: np.ndarray
-
-
-@runtime_checkable
-class TakesRows(Protocol):
-    """An observer that would rather see many events at once."""
-
-    def take_rows(self, rows: np.ndarray) -> None:
-        """Of each event: kind, process, origin, seq, time, link and control bytes."""
 
 
 class Rules(NamedTuple):
@@ -553,10 +542,6 @@ def extended_pair(key: Any, part: Any) -> Any:
     return extended(extended(np.uint64(0), key), part)
 
 
-class Full(Exception):  # noqa: N818
-    """More is under way than a kernel has room for."""
-
-
 def longest_delay(given: Scenario) -> int:
     """No packet takes longer, in nanoseconds."""
     delays = (parse_delay(given.delay), parse_delay(given.local_delay or given.delay))
@@ -567,38 +552,20 @@ def drive(
     run: Run,
     rules: Rules,
     advance: Callable[[int], bool],
-    observers: Sequence[Observer],
-    progress: Callable[[float], None] | None,
+    observers: ObserverFeed,
+    progress: Progress | None,
 ) -> None:
-    """To the end of a run: `advance` does so many events, and says whether there are more."""
+    """Drive a run to its end: `advance` processes so many events and returns whether there are more."""
+    observers.start_over()
     more = True
     while more:
         more = advance(_EVENTS)
         if run.at[FULL]:
-            raise Full
-        show_rows(run, observers)
+            raise CapacityExceeded
+        observers.show_rows(run.rows[: run.at[ROWS]])
+        run.at[ROWS] = 0
         if progress is not None:
             progress(min(1.0, float(run.at[NOW]) / max(1, rules.until)))
-
-
-def show_rows(run: Run, observers: Sequence[Observer]) -> None:
-    """Hand the rows so far to those who look: all at once to those who can take them so."""
-    paper = 0  # what a message costs on paper is in the figures, and no observer keeps it
-    rows = run.rows[: run.at[ROWS]]
-    for each in observers:
-        if isinstance(each, TakesRows):
-            each.take_rows(rows)
-    others = [each for each in observers if not isinstance(each, TakesRows)]
-    for kind, peer, origin, seq, time, source, control in rows.tolist() if others else ():
-        message = MessageId(origin, seq)
-        for observer in others:
-            if kind == SENT:
-                observer.send(peer, message, time, control, paper, None)
-            elif kind == RECEIVED:
-                observer.receive(peer, source, message, time)
-            else:
-                observer.deliver(peer, message, time)
-    run.at[ROWS] = 0
 
 
 def metrics(run: Run, stuck: int, measured: dict[str, float]) -> Metrics:

@@ -2,7 +2,7 @@
 
 A line is one direction of a link. What is on it comes to its end in the order in which it joined, and never
 two at once, so only the first of each line is in the calendar: as many entries as there are lines, however
-long their queues. What is behind is a chain of fragments. So every fragment needs some time (`unfit`).
+long their queues. What is behind is a chain of fragments. So every fragment needs some time (`supports`).
 
 Packets from one peer to another always go the same way, so no two of them arrive at once, and arrivals need
 no numbers to be in order. What passes through needs them: it may have come by different lines.
@@ -17,6 +17,7 @@ import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
 from antecede.sim import routed
+from antecede.sim.kernels.contract import Unsupported
 from antecede.sim.kernels.runtime.events import (
     ARRIVAL,
     FULL,
@@ -81,16 +82,16 @@ class Routed(NamedTuple):
     room: int
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run on this network cannot be done so; nothing if it can, or if it has another network."""
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run on this network cannot be done so; None if it can, or if it has another network."""
     of = given.network
     if not isinstance(of, RoutedModel):
-        return ""
+        return None
     if given.peers >= 1 << _NODE_BITS:
-        return "routes between so many nodes take too much memory"
+        return Unsupported("routes between so many nodes take too much memory")
     if round((of.header + 1) * (8e9 / of.bits_per_second)) < 1:
-        return "fragments take no time, so they do not keep their order"
-    return ""
+        return Unsupported("fragments take no time, so they do not keep their order")
+    return None
 
 
 def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple[Routed | None, Any]:

@@ -1,1 +1,7 @@
-"""Compiled twins of `protocols/vcube.py`."""
+"""Kernel of `vcube` and `vcube-agg`."""
+
+ENGINES = ("event",)
+
+
+def packets_per_delivery(_peers: int) -> int:
+    return 1

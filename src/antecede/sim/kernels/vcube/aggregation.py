@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_inline
+from antecede.protocols.vcube_variants import ROOT
 from antecede.sim.kernels.runtime.bundles import lateness, watch_receive, watch_transmit
 from antecede.sim.kernels.runtime.events import FULL, NOW, arrived
 from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes
@@ -34,7 +35,6 @@ from antecede.sim.kernels.vcube.members import (
     COUNT,
     EARLY,
     MOVED,
-    ROOT,
     note,
     serve,
     take,
@@ -51,7 +51,7 @@ _UNKNOWN, _UNKNOWN_AWAKE = -1, -2
 def receive_together(
     run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, me: Any, link: Any, packet: Any
 ) -> Any:
-    """The twin of `VcubeAgg.receive`, and of `SingleTree.receive`."""
+    """The twin of `VcubeAgg.receive`, and of `VcubeAggSingleTree.receive`."""
     below = height(me, ROOT, terms.peers, terms.height) if terms.one_tree else cluster(me, link)
     if packet >= 0:
         row = state.messages[packet]

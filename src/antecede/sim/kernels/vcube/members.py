@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
+from antecede.protocols.vcube_variants import ROOT
 from antecede.sim.kernels.runtime import pools
 from antecede.sim.kernels.runtime.bundles import watch_deliver, watch_send, watch_take, watch_transmit
 from antecede.sim.kernels.runtime.events import FULL, NOW, delivered, may_send, sent
@@ -37,7 +38,6 @@ _MAX_AT_ONCE = 1 << 24
 MADE, HELD, FAR, READY, READY_END, AWAKE, MOVED, _SCALARS = range(8)
 WAITING, EARLY, BLOCKED = range(3)
 AGAIN, AT_ONCE = -2, -1
-ROOT = 0
 COUNT = (1 << 32) - 1
 _ONE, _WINDOW = np.uint64(1), np.uint64(64)
 _COUNT, _32, _63 = (np.uint64(value) for value in (COUNT, 32, 63))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
+from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.runtime import events, queues, routed
 from antecede.sim.kernels.runtime.bitsets import window_add, window_has
 from antecede.sim.kernels.runtime.events import (
@@ -22,7 +23,6 @@ from antecede.sim.kernels.runtime.events import (
     NOW,
     SEND,
     STOPPED,
-    Full,
     arrived,
     delivered,
     may_send,
@@ -37,7 +37,6 @@ from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.metrics import Metrics
 from antecede.sim.routed import RoutedModel
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 
 _MAX_MESSAGES = 1 << 24
 _MAX_PAIRS = 1 << 28
@@ -81,18 +80,18 @@ class State(NamedTuple):
     """How many messages there are."""
 
 
-def unfit(given: Scenario, measured: Sequence[str] = ("queues",)) -> str:
-    """Why a run cannot be done so; nothing if it can. Of probes there are those `measured`."""
+def supports(given: Scenario, measured: Sequence[str] = ("queues",)) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can. Of probes there are those `measured`."""
     if not isinstance(given.network, RoutedModel | None):
-        return "delays depend on what else is sent"
+        return Unsupported("delays depend on what else is sent")
     others = set(given.probes) - set(measured)
     if others:
-        return f"probe {min(others)} is not compiled for {given.protocol}"
+        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
     if "queues" in given.probes and not _in_order(given):
-        return "what comes out of order is in no queue, but probe queues counts it"
+        return Unsupported("what comes out of order is in no queue, but probe queues counts it")
     if given.peers * len(who_sends(given)) > _MAX_PAIRS:
-        return "too many peers have to remember too many senders"
-    return routed.unfit(given)
+        return Unsupported("too many peers have to remember too many senders")
+    return routed.supports(given)
 
 
 def _in_order(given: Scenario) -> bool:
@@ -100,32 +99,28 @@ def _in_order(given: Scenario) -> bool:
     return given.network is not None or (given.fifo is not False and not given.faults)
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     return with_room(given, observers, progress, _attempt)
 
 
 def with_room(
     given: Scenario,
-    observers: Sequence[Observer],
-    progress: Callable[[float], None] | None,
-    attempt: Callable[[Scenario, Sequence[Observer], Callable[[float], None] | None, int], Metrics],
+    observers: ObserverFeed,
+    progress: Progress | None,
+    attempt: Callable[[Scenario, ObserverFeed, Progress | None, int], Metrics],
 ) -> Metrics:
     """A run in as many attempts as it takes to find how many words of bits the windows need."""
     words = 0 if _in_order(given) else 2
     while True:
         try:
-            if observers and words:  # what they were shown cannot be taken back
-                attempt(given, (), None, words)
             return attempt(given, observers, progress, words)
-        except Full:
+        except CapacityExceeded:
             if words == 0 or words >= _MAX_WORDS:
                 raise
             words *= 8
 
 
-def _attempt(
-    given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None, words: int
-) -> Metrics:
+def _attempt(given: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
     first, neighbours = hypercube_links(given.peers)
     state = fresh(given, first, first[1:], neighbours, words)
     network, twin = routed.fresh(given, lambda: _audiences(first, neighbours))

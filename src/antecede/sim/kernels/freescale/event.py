@@ -6,13 +6,13 @@ longer ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_inner
 from antecede.protocols.freescale import FreescaleLayout
+from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.freescale.external import (
     across_of_external,
     delivered_external,
@@ -74,7 +74,6 @@ from antecede.sim.kernels.runtime.events import (
     SAMPLE,
     SEND,
     STOPPED,
-    Full,
     arrived,
     delivered,
     following,
@@ -84,26 +83,25 @@ from antecede.sim.kernels.runtime.events import (
 )
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 from antecede.units import SECOND
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
     if given.network is not None:
-        return "delays depend on what else is sent"
+        return Unsupported("delays depend on what else is sent")
     others = set(given.probes) - {"costs"}
     if others:
-        return f"probe {min(others)} is not compiled for {given.protocol}"
+        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
     if any(fault.startswith("duplicate") for fault in given.faults):
-        return "packets come twice"
+        return Unsupported("packets come twice")
     arranged = cast(FreescaleLayout, given.arrangement())
     if given.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
-        return f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers"
-    return ""
+        return Unsupported(f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers")
+    return None
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     bits = 256
     longest = events.longest_delay(given) / SECOND
     while bits < 4 * given.messages_expected() * min(1.0, 4 * longest / max(given.seconds, 1e-9)):
@@ -111,10 +109,8 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
     words = bits // 128
     while True:
         try:
-            if observers:  # what they were shown cannot be taken back
-                _attempt(given, (), None, bits, words)
             return _attempt(given, observers, progress, bits, words)
-        except Full:
+        except CapacityExceeded:
             if bits >= MAX_BITS:
                 raise
             bits, words = 4 * bits, 4 * words
@@ -122,8 +118,8 @@ def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[floa
 
 def _attempt(
     given: Scenario,
-    observers: Sequence[Observer],
-    progress: Callable[[float], None] | None,
+    observers: ObserverFeed,
+    progress: Progress | None,
     bits: int,
     words: int,
 ) -> Metrics:

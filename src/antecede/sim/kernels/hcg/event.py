@@ -6,7 +6,6 @@ The clocks and all tables are in `hcg_clocks`. Packets are sent as soon as they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from antecede.jit import njit_hot, njit_inline
 from antecede.protocols.hcg import CLOCKS, SubgroupLayout
 from antecede.protocols.limits import MAX_REMEMBERED
+from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.hcg.clocks import (
     ACK,
     BETWEEN_BITS,
@@ -89,7 +89,6 @@ from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes, pa
 from antecede.sim.kernels.runtime.windows import beyond, highest, lacking, ones, put, windows
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 from antecede.units import SECOND
 
 _MAX_PACKETS = 1 << 23
@@ -109,19 +108,19 @@ _OWN, _BEYOND = 1 << 62, 1 << 40
 cell of one), and else the place of a count."""
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
     if given.network is not None:
-        return "delays depend on what else is sent"
+        return Unsupported("delays depend on what else is sent")
     unknown = [name for name in given.probes if name not in _PROBES]
     if unknown:
-        return f"probe {unknown[0]} is not compiled for {given.protocol}"
+        return Unsupported(f"probe {unknown[0]} is not compiled for {given.protocol}")
     if "named" in given.probes and given.peers > _MAX_NAMED:
-        return f"probe named compares more than {_MAX_NAMED} peers"
+        return Unsupported(f"probe named compares more than {_MAX_NAMED} peers")
     sizes = [members for _, members in _layout(given).parsed()]
     if max(sum(members**2 for members in sizes), given.peers * len(sizes)) > _MAX_PAIRS:
-        return "its subgroups are too large, or too many"
-    return ""
+        return Unsupported("its subgroups are too large, or too many")
+    return None
 
 
 def _layout(given: Scenario) -> SubgroupLayout:
@@ -130,7 +129,7 @@ def _layout(given: Scenario) -> SubgroupLayout:
     return arranged
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     layout = _layout(given)
     parsed = layout.parsed()
     squares = sum(members**2 for _, members in parsed)

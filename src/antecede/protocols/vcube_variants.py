@@ -1,11 +1,14 @@
-"""Paper 004's two comparisons that are no protocols of ours: packets cut as it counts, and one tree for all.
+"""Two variants of `vcube-agg` that paper 004 compares it with. They are not in the catalogue of protocols.
 
-`Counted` is `vcube-agg` with a packet full when its size, as the paper counts it, would pass the MTU: 20
-bytes of header, and for each message its payload and 4 bytes for every clock entry that changed.
+`VcubeAggPaperSizes` cuts packets by the paper's count instead of the wire's: a packet is full when 20 bytes
+of header, its payloads and 4 bytes for every clock entry that changed would exceed the MTU.
 
-`SingleTree` sends every message to peer 0, and from there down the tree of peer 0, through its source
-again, which serves its own children in that tree as everyone does. So whatever a message waits for comes
-to a child by the same way, and blocks it.
+`VcubeAggSingleTree` also has one spanning tree for all sources. Every message goes to peer 0 first and from
+there down the tree of peer 0. It passes its own source again, which serves its children in that tree as every
+peer does. All causes of a message reach a child by the same path as the message itself, so each of them
+blocks it.
+
+Both have the kernel of `vcube-agg`, which takes them as parameters.
 """
 
 from __future__ import annotations
@@ -20,21 +23,20 @@ HEADER = 20
 ROOT = 0
 
 
-class Counted(VcubeAgg):
+class VcubeAggPaperSizes(VcubeAgg):
     name: ClassVar[str] = "vcube-agg, counted"
+    kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "vcube-agg, with packets cut as paper 004 counts"
     mtu: ClassVar[int] = 1500 - HEADER
-    twin: ClassVar[str] = "vcube counted"
-    """The kernel that does the same."""
 
     def _room(self, message: DependencyPacket) -> int:
         return message.payload_bytes() + self.paper_bytes(Bundle([message]))
 
 
-class SingleTree(Counted):
+class VcubeAggSingleTree(VcubeAggPaperSizes):
     name: ClassVar[str] = "single tree"
+    kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "vcube-agg down the tree of peer 0, whoever sends"
-    twin: ClassVar[str] = "vcube single"
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         effects = super().broadcast(payload, now, group)

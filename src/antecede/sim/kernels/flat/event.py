@@ -14,17 +14,17 @@ and were delivered, and what is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_inner
-from antecede.sim.kernels.flat import by_recurrence
+from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.flat import network as flat_network
+from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat import state as flat_state
+from antecede.sim.kernels.flat.delivery_times import MBCP, stamp_bytes
 from antecede.sim.kernels.flat.network import coming, send_all
-from antecede.sim.kernels.flat.recurrence import MBCP, stamp_bytes
 from antecede.sim.kernels.flat.state import (
     HELD,
     LANES,
@@ -54,7 +54,6 @@ from antecede.sim.kernels.runtime.pools import free_item, new_item
 from antecede.sim.kernels.runtime.queues import queue_deliver, queue_receive
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 
 _FIRST, _SECOND = 0x9E3779B1, 0x85EBCA6B
 _ITEM = (1 << 24) - 1
@@ -62,25 +61,17 @@ _ITEM = (1 << 24) - 1
 _ONE, _63, _WIDE = (np.uint64(value) for value in (1, 63, LANES))
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
-    others = set(given.probes) - by_recurrence.PROBES - {"queues"}
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
+    others = set(given.probes) - recurrence.PROBES - {"queues"}
     if others:
-        return f"probe {min(others)} is not compiled for {given.protocol}"
-    if given.peers > by_recurrence.MAX_PEERS:
-        return f"there are more than {by_recurrence.MAX_PEERS:,} peers"
-    return flat_network.unfit(given)
+        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
+    if given.peers > recurrence.MAX_PEERS:
+        return Unsupported(f"there are more than {recurrence.MAX_PEERS:,} peers")
+    return flat_network.supports(given)
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
-    if observers and given.faults:  # losses may hold up too much, and what was shown stays shown
-        _attempt(given, (), None)
-    return _attempt(given, observers, progress)
-
-
-def _attempt(
-    given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None
-) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     hops, twin = routed.fresh(given, lambda: flat_network.audiences(given))
     pace = routed.pace(given, hops, 4 * given.peers)
     made, rules = events.fresh(given, given.peers**2, given.peers - 1, bool(observers), pace=pace)

@@ -1,4 +1,4 @@
-"""The twin of `protocols/vcube.py`, and of paper 004's comparisons in `studies/papers/single_tree.py`.
+"""The twin of `protocols/vcube.py` and of its variants in `protocols/vcube_variants.py`.
 
 Memory is peers × senders, 20 bytes for each pair and for `vcube-agg` 28; the clocks of messages that are
 under way; and what is held.
@@ -6,11 +6,12 @@ under way; and what is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from antecede.jit import njit_hot, njit_inline
 from antecede.protocols.vcube import VcubeAgg
+from antecede.protocols.vcube_variants import VcubeAggPaperSizes, VcubeAggSingleTree
+from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.runtime import bundles, events, nodes
 from antecede.sim.kernels.runtime.bundles import watch_receive
 from antecede.sim.kernels.runtime.events import ARRIVAL, NOTHING, SEND, STOPPED, arrived, following, plan_next
@@ -23,36 +24,33 @@ from antecede.sim.kernels.vcube.members import AGAIN, HELD, Terms, broadcast, se
 from antecede.sim.metrics import Metrics
 from antecede.sim.nodes import NodesModel
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 
-_COUNTED, _SINGLE = "vcube counted", "vcube single"
-"""`vcube-agg`, but a packet is full when it is so on paper; and the same with one tree for all."""
 _MAX_PAIRS = 1 << 27
 """Peers × senders: 4 GB."""
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
     if not isinstance(given.network, NodesModel | None):
-        return "delays depend on what else is sent"
+        return Unsupported("delays depend on what else is sent")
     others = set(given.probes) - {"bundles"}
     if others:
-        return f"probe {min(others)} is not compiled for {given.protocol}"
+        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
     if given.probes and given.payload > bundles.MAX_PAYLOAD:
-        return "packets are too large to be counted by their size"
+        return Unsupported("packets are too large to be counted by their size")
     if given.peers * len(who_sends(given)) > _MAX_PAIRS:
-        return "too many peers have to remember too many senders"
-    return ""
+        return Unsupported("too many peers have to remember too many senders")
+    return None
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     kind, senders = given.protocol_class(), who_sends(given)
     together, full = issubclass(kind, VcubeAgg), kind.mtu if issubclass(kind, VcubeAgg) else 0
-    twin: str = vars(kind).get("twin", "")
     height = (given.peers - 1).bit_length()
     terms = Terms(
         given.peers, len(senders), height, given.payload, payload_head(given.payload), given.count == "paper",
-        together, 3 if together else 1, full, twin in (_COUNTED, _SINGLE), twin == _SINGLE,
+        together, 3 if together else 1, full,
+        issubclass(kind, VcubeAggPaperSizes), issubclass(kind, VcubeAggSingleTree),
     )  # fmt: skip
     made, rules = events.fresh(given, given.peers * height, given.peers - 1, bool(observers))
     state = members.fresh(terms, senders)

@@ -7,15 +7,15 @@ those that ever open a link: 16 bytes, and bits for as many pings as are told ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_inner
 from antecede.protocols.pc import OverlayLayout, Pc
-from antecede.sim.kernels.flooding import kernel as flooding
-from antecede.sim.kernels.flooding.kernel import TAG, control_bytes, flood, is_new, new_message, take
+from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
+from antecede.sim.kernels.flooding import event as flooding
+from antecede.sim.kernels.flooding.event import TAG, control_bytes, flood, is_new, new_message, take
 from antecede.sim.kernels.pc.links import (
     ASKED,
     CHANGED,
@@ -66,27 +66,24 @@ from antecede.sim.kernels.runtime.msgpack_sizes import int_bytes, payload_head
 from antecede.sim.kernels.runtime.windows import put, put_all_to
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
-from antecede.sim.world import Observer
 from antecede.units import SECOND
 
 _MAX_PAIRS = 1 << 27
 """Peers × those that send pings."""
 
 
-def unfit(given: Scenario) -> str:
-    """Why a run cannot be done so; nothing if it can."""
+def supports(given: Scenario) -> Unsupported | None:
+    """Why a run cannot be done so; None if it can."""
     if given.peers * min(given.peers, 2 * (given.churn or 0) * given.seconds) > _MAX_PAIRS:
-        return "too many peers have to remember the pings of too many others"
-    return flooding.unfit(given, ("costs",))
+        return Unsupported("too many peers have to remember the pings of too many others")
+    return flooding.supports(given, ("costs",))
 
 
-def run(given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None) -> Metrics:
+def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     return flooding.with_room(given, observers, progress, _attempt)
 
 
-def _attempt(
-    given: Scenario, observers: Sequence[Observer], progress: Callable[[float], None] | None, words: int
-) -> Metrics:
+def _attempt(given: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
     kind = cast(type[Pc], given.protocol_class())
     terms = Terms(
         payload_head(given.payload), kind.most_buffered, kind.patience, kind.recent_pings,
