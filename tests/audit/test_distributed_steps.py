@@ -29,8 +29,8 @@ def plan_of(source: random.Random, log: EncodedRun) -> BlockPlan:
         audience=np.arange(len(log.streams.origin)),
         audiences=log.streams.audience.T,
         blocks=source.randrange(1, len(log.names) + 1),
-        began=0,
-        stretch=1,
+        start_time=0,
+        bucket_width=1,
         lowest=0,
         width=source.choice((1, 3, 7, 1 << 20)),
     )

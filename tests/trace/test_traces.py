@@ -210,7 +210,7 @@ HEADER = ",".join(REQUIRED)
             "t.jsonl, row 2, field seq: expected a whole number, got 'x'",
         ),
         (write("t.jsonl", lines(row(seq=2**80))), "t.jsonl, row 1, field seq: expected a whole number"),
-        (write("t.jsonl", lines(row(process=None))), "t.jsonl, row 1, field process: it is missing"),
+        (write("t.jsonl", lines(row(process=None))), "t.jsonl, row 1, field process: it is empty"),
         (write("t.jsonl", b'{"run": "\xff"}'), "t.jsonl, row 1: not JSON"),
         (write("t.csv", ""), "t.csv is empty"),
         (write("t.csv", "run,group\n"), "t.csv has no columns process, index"),

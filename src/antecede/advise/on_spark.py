@@ -16,7 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from antecede.advise import Advice, Cost, Request, advise_run
 from antecede.audit.core import members_by_run
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_columns, check_schema_version
+from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_schema_version
+from antecede.trace.validate import check_columns
 
 _DONE = pa.schema([("run", pa.string()), ("error", pa.string()), ("advice", pa.string())])
 _LISTS = ("destinations", "deps")

@@ -17,7 +17,8 @@ from antecede.causality.transitive_reduction import immediate, past_sizes
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.dependencies import Dependencies, dependencies
-from antecede.trace.execution_from_rows import Members, destinations
+from antecede.trace.execution_from_rows import Members
+from antecede.trace.validate import destinations
 
 
 class Pasts(NamedTuple):

@@ -84,7 +84,9 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
         state.counts, log.streams.messages, log.orphans, log.repeated_orphans, found.impossible
     )
     sent = np.bincount(log.origins, minlength=len(names))
-    tally = build_tally(names, sent, state.counts, state.by_origin, state.by_time, log.began, log.stretch)
+    tally = build_tally(
+        names, sent, state.counts, state.by_origin, state.by_time, log.start_time, log.bucket_width
+    )
     told = {message for path in found.paths for message in path}
     keys = {message: (int(log.origins[message]), int(log.seqs[message])) for message in told}
     findings = [
@@ -120,8 +122,8 @@ def build_tally(
     counts: np.ndarray,
     by_origin: np.ndarray,
     by_time: np.ndarray,
-    began: int,
-    stretch: int,
+    start_time: int,
+    bucket_width: int,
 ) -> Tally:
     """The counts by process, by origin and over time, under their names."""
     by_name = [
@@ -135,7 +137,9 @@ def build_tally(
     ]
     by_name.sort(key=lambda each: (-each.causal_deliveries, -each.missing, -each.duplicates))
     lacking.sort(key=lambda each: (-each.late - each.never, -each.messages))
-    return Tally(by_name, lacking, OverTime(began, stretch, *(column.tolist() for column in by_time.T)))
+    return Tally(
+        by_name, lacking, OverTime(start_time, bucket_width, *(column.tolist() for column in by_time.T))
+    )
 
 
 @contextmanager

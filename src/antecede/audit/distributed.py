@@ -8,7 +8,6 @@ processes, a few numbers for each stream, and the sums.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
@@ -18,19 +17,27 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from antecede.audit import distributed_steps, parquet_splits
 from antecede.audit.core import RunAudit, build_tally, build_verdict, finding
-from antecede.audit.encoding import no_kind, no_seq, not_its_own, same_index, sent_twice, time_buckets
-from antecede.audit.passes import COUNTED, TIMES, Root
+from antecede.audit.encoding import time_buckets
+from antecede.audit.passes import COUNTED, TIME_BUCKETS, Root
 from antecede.errors import InputError
 from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import estimate_rows
-from antecede.trace.schema import KINDS, REQUIRED
+from antecede.trace.schema import REQUIRED
+from antecede.trace.validate import (
+    INVALID_ROW_SQL,
+    check_event,
+    duplicate_index,
+    empty_destination,
+    empty_rows,
+    sent_twice,
+)
 
 LARGE_RUN = 2_000_000
 """Rows of a run above which one task is not enough."""
@@ -120,7 +127,7 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
     _refuse(run, counted)
     counts = np.zeros((plan.processes, COUNTED), np.int64)
     by_origin = np.zeros((int(plan.origin.max(initial=-1)) + 1, 2), np.int64)
-    by_time = np.zeros((TIMES, 2), np.int64)
+    by_time = np.zeros((TIME_BUCKETS, 2), np.int64)
     roots: list[Root] = []
     for row in counted.toLocalIterator():
         figures = np.frombuffer(row.payload, np.int64)
@@ -141,7 +148,7 @@ def _judge(run: _Run, most: int, kept: list[DataFrame]) -> RunAudit:
         plan.run,
         build_verdict(counts, plan.messages, *orphans, impossible),
         [finding(plan.run, run.names, keys, *each) for each in zip(roots, paths, strict=False)],
-        build_tally(run.names, sent, counts, by_origin, by_time, plan.began, plan.stretch),
+        build_tally(run.names, sent, counts, by_origin, by_time, plan.start_time, plan.bucket_width),
     )
 
 
@@ -196,7 +203,9 @@ def prepare_run(
     matrix = np.zeros((len(sets), len(names)), np.bool_)
     for those, place in sets.items():
         matrix[place, [rank[name] for name in those]] = True
-    began, stretch = time_buckets(min(row.earliest for row in summary), max(row.latest for row in summary))
+    start_time, bucket_width = time_buckets(
+        min(row.earliest for row in summary), max(row.latest for row in summary)
+    )
     lowest = min(row.lowest for row in summary)
     span = max(row.highest for row in summary) - lowest + 1
     parts = max(row.rows for row in summary) // _ROWS_A_PART + 1
@@ -207,8 +216,8 @@ def prepare_run(
         audience=np.array([stream[1] for stream in streams], np.int32),
         audiences=matrix,
         blocks=min(len(names), _BLOCKS_A_CORE * _cores(spark)),
-        began=began,
-        stretch=stretch,
+        start_time=start_time,
+        bucket_width=bucket_width,
         lowest=lowest,
         width=-(-span // parts),
     )
@@ -218,12 +227,6 @@ def prepare_run(
 def _summary(run: str, rows: DataFrame, work: FileSplits | None, together: bool) -> list[Any]:
     """What there is of each process in each group; what no log can say is refused."""
     addressed = "destinations" in rows.columns
-    wrong = {
-        **{name: F.col(name).isNull() for name in REQUIRED},
-        "of no kind": ~F.col("kind").isin(*KINDS),
-        "of no seq": F.col("seq") < 1,
-        "not its own": (F.col("kind") == "send") & (F.col("origin") != F.col("process")),
-    }
     if work is not None:
         told = work.summary.where(F.col("run") == run).withColumn("addressed", F.lit(False))
         told = told.withColumn("group", F.lit("")) if together else told
@@ -234,10 +237,10 @@ def _summary(run: str, rows: DataFrame, work: FileSplits | None, together: bool)
             F.lit(1).alias("rows"),
             *(F.col("time").alias(name) for name in ("earliest", "latest")),
             *(F.col("index").alias(name) for name in ("lowest", "highest")),
-            reduce(operator.or_, wrong.values()).alias("wrong"),
+            F.expr(INVALID_ROW_SQL).alias("invalid"),
             (F.col("destinations").isNotNull() if addressed else F.lit(False)).alias("addressed"),
         )
-    least, most = ("earliest", "lowest"), ("latest", "highest", "wrong", "addressed")
+    least, most = ("earliest", "lowest"), ("latest", "highest", "invalid", "addressed")
     summary = (
         told.groupBy("process", "group")
         .agg(
@@ -247,21 +250,21 @@ def _summary(run: str, rows: DataFrame, work: FileSplits | None, together: bool)
         )
         .collect()
     )
-    if any(row.wrong for row in summary):
-        raise _in_run(run, _what_is_wrong(rows, wrong))
+    if any(row.invalid for row in summary):
+        _refuse_invalid_row(run, rows)
     return summary
 
 
-def _what_is_wrong(rows: DataFrame, wrong: dict[str, Column]) -> InputError:
+def _refuse_invalid_row(run: str, rows: DataFrame) -> None:
+    """Say which row is invalid, and why."""
     for name in REQUIRED:
-        if empty := rows.where(wrong[name]).count():
-            return InputError(f"field {name} is empty in {empty:,} rows")
-    bad = rows.where(reduce(operator.or_, wrong.values())).orderBy("process", "index").limit(1).collect()[0]
-    if bad.kind not in KINDS:
-        return no_kind(bad.process, bad["index"], bad.kind)
-    if bad.seq < 1:
-        return no_seq(bad.process, bad["index"], bad.seq)
-    return not_its_own(bad.process, bad["index"], bad.origin)
+        if empty := rows.where(F.col(name).isNull()).count():
+            raise _in_run(run, InputError(empty_rows(name, empty)))
+    bad = rows.where(INVALID_ROW_SQL).orderBy("process", "index").limit(1).collect()[0]
+    try:
+        check_event(bad.process, bad["index"], bad.kind, bad.origin, bad.seq)
+    except InputError as error:
+        raise _in_run(run, error) from error
 
 
 def _sends(
@@ -280,8 +283,7 @@ def _sends(
             sends.where(F.exists("destinations", lambda name: name.isNull())).select("origin", "seq").first()
         )
         if bad is not None:
-            told = f"run {run}: the destinations of {bad.origin}:{bad.seq} have an empty name among them"
-            raise InputError(told)
+            raise _in_run(run, empty_destination(bad.origin, bad.seq))
         key = F.when(F.col("destinations").isNull(), key).otherwise(F.concat(F.lit("d"), F.to_json(named)))
         keys = sends.where("destinations is not null").select(key.alias("key")).distinct()
         found = [row.key for row in keys.limit(_MAX_AUDIENCES + 1).toLocalIterator()]
@@ -437,7 +439,7 @@ def _refuse(run: _Run, frame: DataFrame) -> None:
         return
     if bad.number < 0:
         raise InputError(bytes(bad.payload).decode())
-    raise _in_run(run.plan.run, same_index(run.names[bad.number], bad["index"]))
+    raise _in_run(run.plan.run, duplicate_index(run.names[bad.number], bad["index"]))
 
 
 def _refuse_sent_twice(run: str, sends: DataFrame) -> None:

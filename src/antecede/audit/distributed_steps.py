@@ -26,7 +26,7 @@ from antecede.audit.encoding import bucket_of
 from antecede.audit.passes import (
     DELIVER,
     SEND,
-    TIMES,
+    TIME_BUCKETS,
     AuditState,
     Root,
     Rows,
@@ -78,8 +78,8 @@ class BlockPlan(NamedTuple):
     audiences: np.ndarray
     """Audiences × processes."""
     blocks: int
-    began: int
-    stretch: int
+    start_time: int
+    bucket_width: int
     lowest: int
     """The least index, and how many go into a part."""
     width: int
@@ -133,7 +133,7 @@ def packed(
     begin = np.flatnonzero(new)
     rows = np.empty(len(order), plan.row)
     rows["offset"], rows["what"] = offset[order], what[order]
-    rows["time"] = bucket_of(time, plan.began, plan.stretch)[order]
+    rows["time"] = bucket_of(time, plan.start_time, plan.bucket_width)[order]
     bounds = (np.append(begin, len(order)) * plan.row.itemsize).astype(np.int32)
     payload = pa.Array.from_buffers(pa.binary(), len(begin), [None, pa.py_buffer(bounds), pa.py_buffer(rows)])
     nothing = pa.array(np.zeros(len(begin), np.int64))
@@ -283,7 +283,7 @@ def _head(
         elif part == COUNTS:
             state.counts[number] = np.frombuffer(payload, np.int64)
         elif part == OVER_TIME:
-            state.by_time[:] = np.frombuffer(payload, np.int64).reshape(TIMES, 2)
+            state.by_time[:] = np.frombuffer(payload, np.int64).reshape(TIME_BUCKETS, 2)
         elif part == BARRED:
             state.barred[number] = np.frombuffer(payload, np.uint64)
         elif part in (VECTOR, CLOSED) and vectors is not None and sends is not None:

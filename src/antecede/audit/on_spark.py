@@ -25,8 +25,8 @@ from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.spark.session import first_line
-from antecede.trace.schema import FIELDS, REQUIRED, SCHEMA, Meta, check_columns, check_schema_version
-from antecede.trace.writer import META
+from antecede.trace.schema import FIELDS, META, REQUIRED, SCHEMA, Meta, check_schema_version
+from antecede.trace.validate import check_columns
 
 
 def _struct(kind: type[msgspec.Struct]) -> pa.DataType:

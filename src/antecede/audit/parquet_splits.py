@@ -18,6 +18,7 @@ from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BlockPlan, pa
 from antecede.errors import InputError
 from antecede.trace.reader import read_dictionary_encoded
 from antecede.trace.schema import KINDS
+from antecede.trace.validate import RECEIVE, SEND, invalid_events
 
 ITEM = pa.schema([("file", pa.string()), ("first", pa.int32()), ("last", pa.int32())])
 SUMMARY = pa.schema(
@@ -28,7 +29,7 @@ SUMMARY = pa.schema(
         ("group", pa.string()),
         ("rows", pa.int64()),
         *((name, pa.int64()) for name in ("earliest", "latest", "lowest", "highest")),
-        ("wrong", pa.bool_()),
+        ("invalid", pa.bool_()),
     ]
 )
 """What there is of each process in each group; times and indexes are those of its whole run."""
@@ -38,7 +39,6 @@ SENDS = pa.schema(
 _ITEM_ROWS = 1 << 20
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq", "time")
-_SEND, _RECEIVE, _ = range(len(KINDS))
 
 Columns = dict[str, np.ndarray]
 Names = dict[str, list[str]]
@@ -78,11 +78,9 @@ def _summary(codes: Columns, names: Names) -> pa.RecordBatch:
         there, counts = np.unique(key, return_counts=True)
     order = np.argsort(codes["run"], kind="stable")
     present, begin = np.unique(codes["run"][order], return_index=True)
-    known = np.array([name in KINDS for name in names["kind"]])
+    kind = _places(names["kind"], {name: place for place, name in enumerate(KINDS)})[codes["kind"]]
     origin = _places(names["origin"], {name: place for place, name in enumerate(names["process"])})
-    sends = np.array([name == KINDS[_SEND] for name in names["kind"]])[codes["kind"]]
-    wrong = ~known[codes["kind"]] | (codes["seq"] < 1)
-    wrong |= sends & (origin[codes["origin"]] != codes["process"])
+    invalid = invalid_events(kind, codes["seq"], origin[codes["origin"]], codes["process"])
     run = there // (groups * processes)
     place = np.searchsorted(present, run)
     extremes = [
@@ -96,7 +94,7 @@ def _summary(codes: Columns, names: Names) -> pa.RecordBatch:
         pa.array(names["process"], pa.string()).take(pa.array(there % processes)),
         pa.array(names["group"], pa.string()).take(pa.array(there // processes % groups)),
         *map(pa.array, [counts, *extremes]),
-        pa.array(np.logical_or.reduceat(wrong[order], begin)[place]),
+        pa.array(np.logical_or.reduceat(invalid[order], begin)[place]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SUMMARY)
 
@@ -106,7 +104,7 @@ def sends_of(run: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
     def read(work: Batches) -> Iterator[pa.RecordBatch]:
         for codes, names in _read(work):
-            is_send = np.array([name == KINDS[_SEND] for name in names["kind"]])[codes["kind"]]
+            is_send = np.array([name == KINDS[SEND] for name in names["kind"]])[codes["kind"]]
             rows = np.flatnonzero(is_send & _in_run(codes, names, run))
             columns = [
                 pa.array(names[name], pa.string()).take(pa.array(codes[name][rows]))
@@ -128,13 +126,13 @@ def pack(plan: BlockPlan, process_names: list[str]) -> Callable[[Batches], Itera
     rank = {name: place for place, name in enumerate(process_names)}
 
     def coded(codes: Columns, names: Names) -> tuple[np.ndarray, ...]:
-        receive = np.array([name == KINDS[_RECEIVE] for name in names["kind"]])
+        receive = np.array([name == KINDS[RECEIVE] for name in names["kind"]])
         rows = np.flatnonzero(_in_run(codes, names, plan.run) & ~receive[codes["kind"]])
         # Whoever is no process has sent nothing, as what stands last.
         origin = _places(names["origin"], rank)[codes["origin"][rows]]
         message = begin[origin] + codes["seq"][rows] - 1
         message[message >= end[origin]] = -1
-        sends = np.array([name == KINDS[_SEND] for name in names["kind"]])[codes["kind"][rows]]
+        sends = np.array([name == KINDS[SEND] for name in names["kind"]])[codes["kind"][rows]]
         process = _places(names["process"], rank).astype(np.int32)[codes["process"][rows]]
         return process, codes["index"][rows], np.where(sends, -2 - message, message), codes["time"][rows]
 

@@ -22,7 +22,7 @@ from antecede.causality.transitive_closure import MessageStreams, chain, close, 
 from antecede.jit import njit_plain
 
 SEND, DELIVER = 0, 1
-TIMES = 60
+TIME_BUCKETS = 60
 """Stretches of time that deliveries are counted by."""
 _LEAST_ROOTS = 1_000
 _EVERYTHING = np.int32((1 << 31) - 1)
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
     message: np.ndarray
     """The message's number; -1 if nobody sent it, so that it stands in no order."""
     time: np.ndarray
-    """Which stretch of the time in which all happened."""
+    """Which bucket_width of the time in which all happened."""
 
 
 class AuditState(NamedTuple):
@@ -74,7 +74,7 @@ class AuditState(NamedTuple):
     by_origin: np.ndarray
     """Of each process's messages, how often they were lacking: as they came later, or never."""
     by_time: np.ndarray
-    """Deliveries in each stretch of time, and how many of them violate causal order."""
+    """Deliveries in each bucket_width of time, and how many of them violate causal order."""
     ever: np.ndarray
     """Bits: what each has at the end."""
     so_far: np.ndarray
@@ -137,7 +137,7 @@ def create_state(streams: Streams, most_roots: int = 0) -> AuditState:
     return AuditState(
         counts=np.zeros((size, COUNTED), np.int64),
         by_origin=np.zeros((int(streams.origin.max(initial=-1)) + 1, 2), np.int64),
-        by_time=np.zeros((TIMES, 2), np.int64),
+        by_time=np.zeros((TIME_BUCKETS, 2), np.int64),
         ever=np.zeros(bits, np.uint64),
         so_far=np.zeros(bits, np.uint64),
         lacked=np.zeros(bits, np.uint64),

@@ -22,7 +22,8 @@ from antecede.audit.distributed_steps import KEY
 from antecede.errors import InputError
 from antecede.graph.core import EXACT_WIDTH, RESULT_SCHEMA, GraphFigures, graph_of_run, told
 from antecede.graph.distributed import graph_from_chunks
-from antecede.trace.schema import FIELDS, REQUIRED, check_columns
+from antecede.trace.schema import FIELDS, REQUIRED
+from antecede.trace.validate import check_columns
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ from pyspark.sql.types import StructType
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.reader import first_line, open_parquet, read_batches, read_metas, trace_files
-from antecede.trace.schema import SCHEMA, read_meta
-from antecede.trace.writer import META, part_name, part_number
+from antecede.trace.reader import open_parquet, read_batches, read_metas, trace_files
+from antecede.trace.schema import META, SCHEMA, read_meta
+from antecede.trace.validate import first_line
+from antecede.trace.writer import part_name, part_number
 
 _MAX_PARTS = 1000
 """How many parts a micro-batch has at most, unless `maxPartsPerBatch` says so."""

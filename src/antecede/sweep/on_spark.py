@@ -33,7 +33,8 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
 from antecede.trace.reader import read_metas, trace_files
-from antecede.trace.writer import META, write_whole
+from antecede.trace.schema import META
+from antecede.trace.writer import write_whole
 
 T = TypeVar("T")
 

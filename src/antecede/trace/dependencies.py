@@ -19,9 +19,9 @@ import pyarrow.csv
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.bad_rows import BadRows, brief
-from antecede.trace.reader import csv_rows, first_line, open_any_parquet, refuse_duplicate_columns
-from antecede.trace.schema import read_meta
-from antecede.trace.writer import META
+from antecede.trace.reader import csv_rows, damaged_parquet, open_any_parquet
+from antecede.trace.schema import META, read_meta
+from antecede.trace.validate import first_line, refuse_duplicate_columns
 
 DEPENDENCIES = "dependencies.parquet"
 COLUMNS = ("node", "process", "parents")
@@ -176,7 +176,7 @@ def _refuse_open_quote(file: Path) -> None:
         while block := stream.read(_BLOCK):
             quotes += block.count(b'"')
     if quotes % 2:
-        for _ in csv_rows(file, wrong=lambda *_: None):
+        for _ in csv_rows(file, on_unreadable=lambda *_: None):
             pass
 
 
@@ -202,7 +202,7 @@ def _read_parquet(file: Path) -> pa.Table:
         table = opened.read(columns=list(COLUMNS))
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is a damaged Parquet file ({first_line(error)})") from error
+        raise damaged_parquet(file, error) from error
     return table
 
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, Meta, read_meta
+from antecede.trace.schema import FIELDS, META, Meta, read_meta
 
-META = "meta.json"
 _BATCH_ROWS = 65_536
 PART_ROWS = 1_048_576
 ASIDE = ".writing"

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRowKind, BadRows, brief
-from antecede.trace.writer import ASIDE, META, write_whole
+from antecede.trace.schema import META
+from antecede.trace.writer import ASIDE, write_whole
 
 VERSION = 1
 TABLE, ABOUT = "dependencies.parquet", "dependencies.json"

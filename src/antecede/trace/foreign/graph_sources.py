@@ -20,13 +20,8 @@ from antecede.errors import InputError
 from antecede.trace.dependencies import columns_of_texts
 from antecede.trace.foreign.dependency_writer import DependencyWriter
 from antecede.trace.foreign.open_files import opened_text, read_whole
-from antecede.trace.reader import (
-    csv_dict_reader,
-    first_line,
-    open_any_parquet,
-    parse_integer,
-    refuse_duplicate_columns,
-)
+from antecede.trace.reader import csv_dict_reader, damaged_parquet, open_any_parquet
+from antecede.trace.validate import parse_integer, refuse_duplicate_columns
 
 _COLUMNS = ("node", "process", "seq", "parents")
 _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
@@ -82,7 +77,7 @@ def _read_parquet(path: Path, into: DependencyWriter) -> None:
                 else:
                     into.add(row["node"] or "", row["process"] or "", seq, filter(None, parents), where)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is a damaged Parquet file ({first_line(error)})") from error
+        raise damaged_parquet(path, error) from error
 
 
 class _Transaction(msgspec.Struct):

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.trace.bad_rows import BadRows, brief
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.column_map import MESSAGE, ColumnMap
 from antecede.trace.foreign.mapped_rows import read_mapped_rows
 from antecede.trace.schema import SCHEMA
+from antecede.trace.validate import id_sent_twice
 
 _OF_SENDS = ("run", "process", "index", "kind", MESSAGE, "origin", "seq")
 _UNSENT = "nobody's "
@@ -63,10 +64,7 @@ class _Sends:
             first = self._known.setdefault(run, {}).setdefault(key, place)
             if first != place:
                 one, other = self.process[first].as_py(), self.process[place].as_py()
-                raise InputError(
-                    f"{path}, run {run}: message {brief(key)} is sent twice, by {brief(one)} and by "
-                    f"{brief(other)}; an id names one message"
-                )
+                raise InputError(f"{path}, run {run}: {id_sent_twice(key, one, other)}")
         self._nobody = _UNSENT
         while any(name.startswith(self._nobody) for name in self.process.unique().to_pylist()):
             self._nobody = f"?{self._nobody}"

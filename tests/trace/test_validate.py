@@ -1,0 +1,88 @@
+"""The rules for event rows are the same one by one, for arrays and for whole runs."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from antecede.errors import InputError
+from antecede.trace.schema import KINDS, SCHEMA
+from antecede.trace.validate import (
+    check_event,
+    check_run,
+    invalid_events,
+    kind_codes,
+    validate_parquet_batch,
+    validate_row,
+)
+
+ROW = {
+    "run": "r",
+    "group": "g",
+    "process": "a",
+    "index": 0,
+    "kind": "send",
+    "origin": "a",
+    "seq": 1,
+    "time": 0,
+}
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([{**ROW, **row} for row in rows], schema=SCHEMA)
+
+
+def refused(row: dict[str, Any]) -> bool:
+    try:
+        check_event(row["process"], row["index"], row["kind"], row["origin"], row["seq"])
+    except InputError:
+        return True
+    return False
+
+
+def test_arrays_and_single_rows_are_judged_alike() -> None:
+    cases = [
+        {**ROW, "kind": kind, "seq": seq, "origin": origin}
+        for kind, seq, origin in product((*KINDS, "sned"), (-1, 0, 1, 2), ("a", "b"))
+    ]
+    rows = pa.Table.from_pylist(cases, schema=SCHEMA)
+    origins = np.array([case["origin"] == "b" for case in cases], np.int64)
+    found = invalid_events(
+        kind_codes(rows.column("kind")), rows.column("seq").to_numpy(), origins, np.zeros_like(origins)
+    )
+    assert found.tolist() == [refused(case) for case in cases]
+    for case in cases:
+        if refused(case):
+            with pytest.raises(InputError, match="process a, index 0: "):
+                check_run(table(case))
+        else:
+            check_run(table(case))
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{}, {"seq": 2}], "process a has two events with index 0; number each process's events"),
+        ([{}, {"index": 1}], "a:1 is sent twice, again at index 1; a seq is used once by its origin"),
+        ([{"destinations": ["b", None]}], "the destinations of a:1 have an empty name among them"),
+        ([{"origin": None}], "field origin is empty in 1 rows"),
+    ],
+)
+def test_what_no_run_can_say(rows: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        check_run(table(*rows))
+    assert says in str(error.value)
+
+
+def test_every_format_names_file_row_and_field() -> None:
+    file = Path("t")
+    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and every row needs it"):
+        validate_row({**ROW, "origin": None}, file, 12)
+    (batch,) = table({}, {"origin": None}).to_batches()
+    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and every row needs it"):
+        validate_parquet_batch(batch, SCHEMA, file, rows_before=10)
