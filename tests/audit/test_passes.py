@@ -13,7 +13,7 @@ from antecede.audit import core as judging
 from antecede.audit import passes as causality
 from antecede.audit.core import judge_run
 from antecede.causality import Execution, Kind, MessageId, Step, judge
-from antecede.causality.transitive_closure import number_type
+from antecede.causality.transitive_closure import count_dtype
 from antecede.trace.execution_from_rows import execution
 from random_executions import any_execution, as_rows
 
@@ -49,10 +49,10 @@ def test_every_root_is_a_violation_with_a_shortest_path(seed: int) -> None:
 
 
 def test_long_streams_take_wider_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert number_type(np.array([0, 65_534])) == np.uint16
-    assert number_type(np.array([0, 65_535])) == np.int32
+    assert count_dtype(np.array([0, 65_534])) == np.uint16
+    assert count_dtype(np.array([0, 65_535])) == np.int32
     for module in (causality, judging):
-        monkeypatch.setattr(module, "number_type", lambda _: np.dtype(np.int32))
+        monkeypatch.setattr(module, "count_dtype", lambda _: np.dtype(np.int32))
     for seed in range(60):
         source = random.Random(seed)
         table, members = as_rows(source, any_execution(source))

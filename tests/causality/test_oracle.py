@@ -208,4 +208,4 @@ def test_a_cycle_is_impossible_and_does_not_poison_the_rest() -> None:
     judgement = judge(execution)
     assert judgement.verdict.impossible == 2
     assert judgement.verdict.causal_violations == 0
-    assert judgement.order.immediate(MessageId(2, 1)) == [MessageId(0, 1), MessageId(1, 1)]
+    assert judgement.order.immediate_dependencies(MessageId(2, 1)) == [MessageId(0, 1), MessageId(1, 1)]

@@ -102,7 +102,7 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
         for mine in [[r for r in sorted(rows, key=lambda r: r["index"]) if r["process"] == process]]
         for one, other in itertools.pairwise(mine)
         if one["kind"] == other["kind"] == "deliver"
-        and _id(one, whole.names) in order.immediate(_id(other, whole.names))
+        and _id(one, whole.names) in order.immediate_dependencies(_id(other, whole.names))
     )
     first["index"], second["index"] = second["index"], first["index"]
     swapped = tmp_path / "swapped"
@@ -379,7 +379,7 @@ def test_explain_says_where_a_message_was_held_and_for_what(trace: Path) -> None
     wait = RunEvents(table.to_pylist()).waits()[0]
     shown = document("explain", str(trace), "--message", wait.message)
     ids = {whole.show(message): message for message in order.messages}
-    assert {ids[cause] for cause in shown["causes"]} == set(order.immediate(ids[wait.message]))
+    assert {ids[cause] for cause in shown["causes"]} == set(order.immediate_dependencies(ids[wait.message]))
     (there,) = [each for each in shown["deliveries"] if each["process"] == wait.process]
     assert (there["held_ns"], there["held_for"]) == (wait.delivered - wait.arrived, wait.cause)
     assert "depends immediately on" in antecede("explain", str(trace), "--message", wait.message).stdout

@@ -21,11 +21,11 @@ from antecede.causality import CausalOrder
 from antecede.causality.transitive_reduction import (
     EdgeArrays,
     assign_slots,
-    chains,
-    immediate,
-    lookups,
+    chain_decomposition,
+    find_lookups,
+    immediate_dependencies,
+    immediate_edges,
     past_sizes,
-    reduced,
 )
 from antecede.causality.width import largest_antichain
 from antecede.errors import InputError
@@ -125,7 +125,9 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
     cuts = sorted({0, log.streams.messages, *(source.randrange(len(vectors) + 1) for _ in range(3))})
     found = set()
     for low, high in itertools.pairwise(cuts):
-        start, causes = immediate(log.streams.first, previous, vectors, past_sizes(vectors), low, high)
+        start, causes = immediate_dependencies(
+            log.streams.first, previous, vectors, past_sizes(vectors), low, high
+        )
         for message in range(low, high):
             for cause in causes[start[message - low] : start[message - low + 1]]:
                 found.add(
@@ -152,9 +154,9 @@ def test_in_little_memory_it_takes_more_passes(seed: int) -> None:
         start.append(len(cause))
     links = EdgeArrays(np.array(start), np.array(cause, np.int64))
     process = np.array([source.randrange(9) for _ in range(size)])
-    slots = assign_slots(chains(*links, process), lookups(*links)[1])[1]
+    slots = assign_slots(chain_decomposition(*links, process), find_lookups(*links)[1])[1]
     assert slots > 16
-    assert (reduced(links, process, memory=0) == reduced(links, process)).all()
+    assert (immediate_edges(links, process, memory=0) == immediate_edges(links, process)).all()
 
 
 @given(st.integers(0, 1 << 60))

@@ -321,5 +321,7 @@ class Group:
             for did in peer.did:
                 assert did.body == said[did.message]
                 if did.kind is Kind.DELIVER:
-                    assert sorted(did.causes.items()) == sorted(judgement.order.immediate(did.message))
+                    assert sorted(did.causes.items()) == sorted(
+                        judgement.order.immediate_dependencies(did.message)
+                    )
         return judgement

@@ -81,7 +81,7 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
     order = judge(watched.histories.execution()).order
 
     def needed(message: MessageId) -> set[MessageId]:
-        return set(order.immediate(message)) - {MessageId(message.origin, message.seq - 1)}
+        return set(order.immediate_dependencies(message)) - {MessageId(message.origin, message.seq - 1)}
 
     for message, (_, packet) in watched.outside.items():
         named = {MessageId(*pair) for pair in packet.peers.items()}

@@ -129,7 +129,9 @@ def test_mbcp_names_exactly_the_immediate_dependencies(scenario: Scenario) -> No
     packets, judgement = packets_of(scenario, "mbcp")
     for message, packet in packets.items():
         assert isinstance(packet, DependencyPacket)
-        immediate = set(judgement.order.immediate(message)) - {MessageId(message.origin, message.seq - 1)}
+        immediate = set(judgement.order.immediate_dependencies(message)) - {
+            MessageId(message.origin, message.seq - 1)
+        }
         assert {MessageId(peer, seq) for peer, seq in packet.causes.items()} == immediate
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from antecede.audit.core import allocate_pasts
 from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.passes import DELIVER, SEND, compute_pasts, create_sends
-from antecede.causality.transitive_reduction import immediate, past_sizes
+from antecede.causality.transitive_reduction import immediate_dependencies, past_sizes
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.dependencies import Dependencies, dependencies
@@ -123,7 +123,7 @@ def _pasts(names: list[str], first: np.ndarray, columns: np.ndarray, vectors: np
     previous = np.arange(-1, first[-1] - 1)
     previous[first[:-1][counts > 0]] = -1
     sizes = past_sizes(vectors)
-    start, cause = immediate(first, previous, vectors, sizes, 0, len(vectors))
+    start, cause = immediate_dependencies(first, previous, vectors, sizes, 0, len(vectors))
     numbers = np.arange(first[-1]) - np.repeat(first[:-1], counts) + 1
     order = np.argsort(sizes, kind="stable")
     return Pasts(names, np.repeat(columns, counts), numbers, columns, vectors, previous, start, cause, order)

@@ -33,7 +33,7 @@ from antecede.audit.passes import (
 )
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
-from antecede.causality.transitive_closure import number_type
+from antecede.causality.transitive_closure import count_dtype
 from antecede.errors import InputError
 from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import read_batches, read_metas
@@ -145,7 +145,7 @@ def build_tally(
 @contextmanager
 def allocate_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
     """Room for the past of every message of these streams: in memory, or in a file if it is much."""
-    shape, kind = (int(first[-1]), len(first) - 1), number_type(first)
+    shape, kind = (int(first[-1]), len(first) - 1), count_dtype(first)
     size = shape[0] * shape[1] * kind.itemsize
     if size > MAX_BYTES:
         raise InputError(

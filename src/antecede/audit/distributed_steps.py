@@ -40,7 +40,7 @@ from antecede.audit.passes import (
     next_sends,
     worst_roots,
 )
-from antecede.causality.transitive_closure import MessageStreams, chain, close
+from antecede.causality.transitive_closure import MessageStreams, close_transitively, shortest_chain
 from antecede.errors import InputError
 
 CODED = pa.schema([("rank", pa.int32()), ("index", pa.int64()), ("what", pa.int64()), ("time", pa.int64())])
@@ -180,7 +180,7 @@ def close_all(plan: BlockPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
                 vectors[message] = np.frombuffer(payload, vectors.dtype)
                 sends.previous[message] = previous
             size = _sizes(vectors)
-            cyclic = close(sends, vectors)
+            cyclic = close_transitively(sends, vectors)
             yield 0, CYCLIC, int(cyclic), 0, 0, b""
             for message in np.flatnonzero(_sizes(vectors) > size).tolist():
                 yield 0, CLOSED, message, int(sends.previous[message]), 0, vectors[message].tobytes()
@@ -261,7 +261,7 @@ def paths(plan: BlockPlan, roots: list[Root]) -> Callable[[Batches], Iterator[pa
                     if int(bits[root.cause >> 6]) >> (root.cause & 63) & 1:
                         got[place, process] = never
                 got[place, origins[root.cause]] = at[root.cause]
-                found = chain(sends, vectors, got[place][origins] < at, root.effect)
+                found = shortest_chain(sends, vectors, got[place][origins] < at, root.effect)
                 yield 0, PATH, place, 0, 0, np.append(root.cause, found).astype(np.int64).tobytes()
 
     return _by_block(work)

@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.causality.transitive_closure import MessageStreams, chain, close, number_type
+from antecede.causality.transitive_closure import (
+    MessageStreams,
+    close_transitively,
+    count_dtype,
+    shortest_chain,
+)
 from antecede.jit import njit_plain
 
 SEND, DELIVER = 0, 1
@@ -130,7 +135,7 @@ class Root(NamedTuple):
 def create_state(streams: Streams, most_roots: int = 0) -> AuditState:
     """What is known of the processes of `streams` at the beginning, if the worst roots are wanted."""
     size, width = streams.audience.shape
-    kind = number_type(streams.first)
+    kind = count_dtype(streams.first)
     # Which of them are the worst is known at the end only.
     most_roots = max(most_roots, _LEAST_ROOTS) if most_roots else 0
     bits = (size, (streams.messages >> 6) + 1)
@@ -184,13 +189,13 @@ def compute_pasts(
     where = np.arange(streams.messages)
     state = create_state(streams, most_roots)
     gather(rows, state, sends, where, vectors)
-    if not close(sends, vectors):
+    if not close_transitively(sends, vectors):
         return state, 0
     following, begin = next_sends(sends.previous, streams.origin[sends.stream], len(streams.audience))
     impossible = bar(rows, state, sends, vectors, following, begin)
     state = create_state(streams, most_roots)._replace(barred=state.barred)
     gather(rows, state, sends, where, vectors)
-    close(sends, vectors)
+    close_transitively(sends, vectors)
     return state, int(impossible)
 
 
@@ -220,7 +225,7 @@ def _paths(
         word, bit = root.cause >> 6, np.uint64(root.cause & 63)
         got[(barred[:, word] >> bit & _1).astype(np.bool_)] = len(rows.kind)
         got[origins[root.cause]] = at[root.cause]
-        found.append([root.cause, *chain(sends, vectors, got[origins] < at, root.effect).tolist()])
+        found.append([root.cause, *shortest_chain(sends, vectors, got[origins] < at, root.effect).tolist()])
     return found
 
 

@@ -93,7 +93,7 @@ class CausalOrder:
     def happened_before(self, earlier: MessageId, later: MessageId) -> bool:
         return bool(self.past[self.position[later]] >> self.position[earlier] & 1)
 
-    def immediate(self, message: MessageId) -> list[MessageId]:
+    def immediate_dependencies(self, message: MessageId) -> list[MessageId]:
         """The immediate dependencies: causes with nothing between them and `message`.
 
         Positions put causes first, so the highest cause left is covered by no other; its own past
@@ -109,7 +109,7 @@ class CausalOrder:
 
     def dependency_graph(self) -> dict[MessageId, list[MessageId]]:
         """Every message with its immediate dependencies: the Hasse diagram of the order."""
-        return {message: self.immediate(message) for message in self.messages}
+        return {message: self.immediate_dependencies(message) for message in self.messages}
 
     def path(self, earlier: MessageId, later: MessageId) -> list[MessageId]:
         """A shortest chain from cause to effect, each sent by a process that had the one before."""

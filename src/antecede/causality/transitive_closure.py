@@ -1,16 +1,17 @@
-"""What is in each message's past: compiled passes over vectors, without looking at deliveries again.
+"""The causal past of every message, as vectors: the transitive closure of "its sender had it", compiled.
 
-The causal past of a message is a count for each *stream*, the messages of one origin to one audience: whoever
-sent one had sent all before it. So a vector for each message is exact, whatever was lost or overtaken. From
-its sender's own log comes the latest of each stream that the sender had; those of one stream know more and
-more, so the pasts of these latest are all there is to add (`close`). Taken with causes first, that is one
-pass; and most of them are in the past of another already, so that few are added.
+A *stream* is the messages of one origin to one audience. Whoever sent a message of a stream had sent all
+earlier ones, so one count for each stream, a vector clock, describes a message's past exactly, whatever was
+lost or overtaken. A sender's log gives the latest message of each stream that the sender had. Later messages
+of a stream know more than earlier ones, so only the pasts of these latest messages have to be added
+(`close_transitively`). In topological order one pass is enough, and few pasts are added, because most of the
+latest messages are already in the past of another.
 
-Around a cycle a message comes to be in its own past; then there is no such order, and passes go on until
+On a cycle a message is in its own past, and there is no topological order. Passes are then repeated until
 nothing changes.
 
-Costs: messages × streams × (1 + immediate dependencies a message) / 16 steps; vectors are messages × streams
-× 2 bytes (4 if a stream is long), in a file if need be.
+Cost: messages × streams × (1 + immediate dependencies a message) / 16 steps. The vectors take messages ×
+streams × 2 bytes (4 if a stream is long); they may be memory-mapped.
 """
 
 from __future__ import annotations
@@ -19,86 +20,44 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.causality.topological_sort import depth_first
 from antecede.jit import njit_plain
-
-_UNSEEN, _BEGUN, _DONE = 0, 1, 2
 
 
 class MessageStreams(NamedTuple):
-    """All messages, numbered stream by stream, each in its sender's order."""
+    """All messages, numbered stream by stream, and within a stream in the order sent."""
 
     first: np.ndarray
-    """The number of each stream's first message; one more at the end."""
+    """The first message of each stream, and the number of messages at the end."""
     stream: np.ndarray
-    """Of each message."""
+    """The stream of each message."""
     previous: np.ndarray
-    """What its sender sent before; -1 if nothing."""
+    """The message that the same sender sent before; -1 if there is none."""
 
 
-def number_type(first: np.ndarray) -> np.dtype[Any]:
-    """What vectors over these streams are made of: two bytes if they can be, as less has to be moved then."""
+def count_dtype(first: np.ndarray) -> np.dtype[Any]:
+    """The type of the counts in vectors over these streams: two bytes if they suffice, to move less
+    memory."""
     longest = int(np.diff(first).max(initial=0))
     return np.dtype(np.uint16 if longest < np.iinfo(np.uint16).max else np.int32)
 
 
-def close(sends: MessageStreams, vectors: np.ndarray) -> bool:
-    """From what each message's sender had itself to all that happened before; whether there is a cycle."""
-    order, cyclic = causes_first(sends, vectors)
+def close_transitively(sends: MessageStreams, vectors: np.ndarray) -> bool:
+    """Extend each vector, in place, from what the sender had to the whole causal past; True if there is a
+    cycle."""
+    order, cyclic = depth_first(sends.first, sends.previous, vectors)
     if cyclic:
-        while add_until_closed(sends, vectors):
+        while add_pasts(sends, vectors):
             pass
     else:
-        add_in_order(sends, order, vectors)
+        add_pasts_in_order(sends, order, vectors)
     return bool(cyclic)
 
 
 @njit_plain
-def causes_first(sends: Any, vectors: Any) -> Any:
-    """All messages, causes before effects; and whether that cannot be, because of a cycle."""
-    first, previous = sends.first, sends.previous
-    size, width = vectors.shape
-    order, placed = np.empty(size, np.int64), 0
-    seen, resume = np.zeros(size, np.int8), np.zeros(size, np.int32)
-    stack = np.empty(size, np.int64)
-    for root in range(size):
-        if seen[root] != _UNSEEN:
-            continue
-        depth, stack[0], seen[root] = 1, root, _BEGUN
-        while depth:
-            message = stack[depth - 1]
-            before = previous[message]
-            cause = np.int64(-1)
-            if before >= 0 and seen[before] == _BEGUN:
-                return order, True
-            if before >= 0 and seen[before] == _UNSEEN:
-                cause = before
-            else:
-                stream = resume[message]
-                while stream < width and cause < 0:
-                    count = vectors[message, stream]
-                    if count and (before < 0 or count > vectors[before, stream]):
-                        latest = first[stream] + count - 1
-                        if seen[latest] == _BEGUN:
-                            return order, True
-                        if seen[latest] == _UNSEEN:
-                            cause = latest
-                    stream += 1
-                resume[message] = stream
-            if cause >= 0:
-                seen[cause] = _BEGUN
-                stack[depth] = cause
-                depth += 1
-            else:
-                seen[message] = _DONE
-                order[placed] = message
-                placed += 1
-                depth -= 1
-    return order, False
-
-
-@njit_plain
-def add_in_order(sends: Any, order: Any, vectors: Any) -> Any:
-    """To each message the pasts of what its sender had, latest first, except those that come with another."""
+def add_pasts_in_order(sends: Any, order: Any, vectors: Any) -> Any:
+    """In topological order, add to each message the pasts of what its sender had: the latest first, and none
+    that is in the past of one already added."""
     first = sends.first
     size, width = vectors.shape
     position = np.empty(size, np.int64)
@@ -129,29 +88,31 @@ def add_in_order(sends: Any, order: Any, vectors: Any) -> Any:
 
 
 @njit_plain
-def add_until_closed(sends: Any, vectors: Any) -> Any:
-    """The same where no order helps: how many messages learn from others. Done when none does."""
+def add_pasts(sends: Any, vectors: Any) -> Any:
+    """One pass in any order, for graphs with cycles; how many vectors grew. The closure is complete at 0."""
     first = sends.first
     size, width = vectors.shape
-    learnt = 0
+    changed = 0
     for message in range(size):
-        vector, more = vectors[message], False
+        vector, grew = vectors[message], False
         for stream in range(width):
             if vector[stream]:
                 past = vectors[first[stream] + vector[stream] - 1]
                 for other in range(width):
-                    more |= past[other] > vector[other]
+                    grew |= past[other] > vector[other]
                     vector[other] = max(past[other], vector[other])
-        learnt += more
-    return learnt
+        changed += grew
+    return changed
 
 
 @njit_plain
-def chain(sends: Any, vectors: Any, had: Any, effect: Any) -> Any:
-    """A shortest chain of messages that ends in `effect`, each sent by a process that had the one before. It
-    begins with one whose sender `had` what is looked for. `vectors` are what senders had, not closed.
+def shortest_chain(sends: Any, vectors: Any, is_start: Any, effect: Any) -> Any:
+    """A shortest chain of messages from one that `is_start` marks to `effect`, by breadth-first search:
+    each is sent by a process that had the one before. Empty if there is none. `vectors` say what senders
+    had; they are not closed.
 
-    Of a stream only the latest needs a look: whatever its sender had, it had before the latest as well.
+    Only the latest message of each stream is visited: what the sender of an earlier one had, it still had
+    when it sent the latest.
     """
     size, width = vectors.shape
     towards, queue = np.full(size, -1, np.int64), np.empty(size, np.int64)
@@ -160,7 +121,7 @@ def chain(sends: Any, vectors: Any, had: Any, effect: Any) -> Any:
     while head < tail:
         message = queue[head]
         head += 1
-        if had[message]:
+        if is_start[message]:
             length, at = 1, message
             while at != effect:
                 at = towards[at]

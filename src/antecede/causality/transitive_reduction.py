@@ -1,16 +1,18 @@
-"""Which dependencies are immediate: compiled passes that leave out every cause of a cause.
+"""Immediate dependencies: the transitive reduction of causal order, in compiled passes.
 
-*From vectors* (a log with deliveries; `causality` gives every message's past as a count a stream). Causes
-of a message that may be immediate are the last of each stream in its past, and of these only the news since
-its sender's previous message; the rest is that one's past. Taken with the largest pasts first, a cause is
-immediate if none that was taken before has it in its past. Any range of messages can be done apart.
+*From vectors* (`immediate_dependencies`; `transitive_closure` computes every message's past as a count for
+each stream). The causes that may be immediate are the last message of each stream in the past, and of these
+only those that the sender's previous message did not have in its own past. Taken by size of past, largest
+first, a cause is immediate if none taken before has it in its past. Ranges of messages are independent of
+each other.
 
-*From a table* of parents, in one pass with causes first. Only some parents can be causes of other parents:
-those that have another effect, and are not the latest. Only they are looked for. A message's row says for
-each *slot* the latest of these in its past. Those of one chain share a slot as long as somebody will ask
-for them, then the slot is given to others, whose numbers are higher. Rows go as soon as all effects are
-done. So memory is for what is under way, not for the whole table; where even that is too much, a few slots
-are done at a time, in several passes.
+*From edges* (`immediate_edges`), in one pass in topological order. A parent can be a cause of another parent
+only if it has another effect and is not the latest parent; only such messages are ever looked up. Each
+message has a row that says, for each *slot*, the latest message of that slot in its past. The looked-up
+messages of one chain share a slot until the last lookup of any of them; then the slot is reused for
+messages with higher numbers. A row is freed once all effects of its message are done. So memory follows
+what is live at a time, as in register allocation, and not the size of the graph. If that is still too much,
+several passes do a few slots each.
 """
 
 from __future__ import annotations
@@ -21,15 +23,14 @@ import numpy as np
 
 from antecede.jit import njit_plain
 
-_IN_MEMORY = 1 << 28
-_LEAST_SLOTS = 16
+_MEMORY_BYTES = 1 << 28
+_MIN_SLOTS = 16
 
 
 class EdgeArrays(NamedTuple):
-    """The causes of each message, one after the other."""
+    """A graph in compressed sparse rows: the causes of message m are cause[start[m]:start[m + 1]]."""
 
     start: np.ndarray
-    """Where each message's causes begin; one more at the end."""
     cause: np.ndarray
 
 
@@ -44,21 +45,23 @@ def past_sizes(vectors: Any) -> Any:
 
 
 @njit_plain
-def immediate(first: Any, previous: Any, vectors: Any, sizes: Any, low: Any, high: Any) -> Any:
-    """The immediate dependencies of the messages from `low` to before `high`: where each one's begin, and
-    which they are. `first` is each stream's first message, `previous` what its sender sent before (-1: none).
+def immediate_dependencies(first: Any, previous: Any, vectors: Any, sizes: Any, low: Any, high: Any) -> Any:
+    """The immediate dependencies of messages low, ..., high - 1, as `EdgeArrays`' start and cause.
+
+    `first` is the first message of each stream, `previous` the one that the same sender sent before (-1:
+    none), `sizes` as computed by `past_sizes`.
     """
     width = vectors.shape[1]
     start = np.zeros(high - low + 1, np.int64)
     causes = np.empty(2 * (high - low) + width, np.int64)
     covered = np.empty(width, vectors.dtype)
     candidates, streams = np.empty(width, np.int64), np.empty(width, np.int64)
-    kept = np.empty(width, np.bool_)
-    nothing = np.zeros(width, vectors.dtype)
-    found = 0
+    is_immediate = np.empty(width, np.bool_)
+    empty_past = np.zeros(width, vectors.dtype)
+    total = 0
     for message in range(low, high):
         vector = vectors[message]
-        before = vectors[previous[message]] if previous[message] >= 0 else nothing
+        before = vectors[previous[message]] if previous[message] >= 0 else empty_past
         count = 0
         for stream in range(width):
             if vector[stream] > before[stream]:
@@ -69,72 +72,76 @@ def immediate(first: Any, previous: Any, vectors: Any, sizes: Any, low: Any, hig
         by_size = np.argsort(-sizes[candidates[:count]])
         for place in by_size:
             stream = streams[place]
-            kept[place] = covered[stream] < vector[stream]
-            if kept[place] and count > 1:
+            is_immediate[place] = covered[stream] < vector[stream]
+            if is_immediate[place] and count > 1:
                 past = vectors[candidates[place]]
                 for other in range(width):
                     covered[other] = max(covered[other], past[other])
-        if found + count > len(causes):
-            more = np.empty(2 * len(causes), np.int64)
-            more[:found] = causes[:found]
-            causes = more
+        if total + count > len(causes):
+            larger = np.empty(2 * len(causes), np.int64)
+            larger[:total] = causes[:total]
+            causes = larger
         for place in range(count):
-            if kept[place]:
-                causes[found] = candidates[place]
-                found += 1
-        start[message - low + 1] = found
-    return start, causes[:found].copy()
+            if is_immediate[place]:
+                causes[total] = candidates[place]
+                total += 1
+        start[message - low + 1] = total
+    return start, causes[:total].copy()
 
 
-def reduced(links: EdgeArrays, process: np.ndarray, memory: int = _IN_MEMORY) -> np.ndarray:
-    """Which of the links are immediate. Every cause has a lower number than its effect, and each message's
-    causes come from the highest to the lowest, each once. `memory` is in bytes."""
-    size = len(links.start) - 1
-    last_effect, asked_until = lookups(links.start, links.cause)
-    slot, slots = assign_slots(chains(links.start, links.cause, process), asked_until)
-    needless = np.zeros(len(links.cause), np.bool_)
-    rows = most_alive(links.start, links.cause, last_effect)
-    at_once = max(_LEAST_SLOTS, memory // (4 * rows))
+def immediate_edges(edges: EdgeArrays, process: np.ndarray, memory: int = _MEMORY_BYTES) -> np.ndarray:
+    """For each edge, whether it is immediate.
+
+    Messages are numbered in topological order; the causes of a message are listed from the highest to the
+    lowest, each once. `process` is the sender of each message, `memory` a bound in bytes.
+    """
+    size = len(edges.start) - 1
+    last_effect, last_lookup = find_lookups(edges.start, edges.cause)
+    slot, slots = assign_slots(chain_decomposition(edges.start, edges.cause, process), last_lookup)
+    redundant = np.zeros(len(edges.cause), np.bool_)
+    rows = max_live_rows(edges.start, edges.cause, last_effect)
+    slots_a_pass = max(_MIN_SLOTS, memory // (4 * rows))
     row_of = np.empty(size, np.int64)
-    for low in range(0, slots, at_once):
-        table = np.zeros((rows, min(at_once, slots - low)), np.int32)
-        mark(links.start, links.cause, last_effect, slot, low, table, row_of, needless)
-    return ~needless
+    for low in range(0, slots, slots_a_pass):
+        table = np.zeros((rows, min(slots_a_pass, slots - low)), np.int32)
+        mark_redundant(edges.start, edges.cause, last_effect, slot, low, table, row_of, redundant)
+    return ~redundant
 
 
 @njit_plain
-def lookups(start: Any, cause: Any) -> Any:
-    """Of each message: its last effect (-1: none), and the last effect that has to find out whether another
-    of its causes has this one in its past (-1: none)."""
+def find_lookups(start: Any, cause: Any) -> Any:
+    """For each message its last effect, and the last effect that has to look up whether this message is in
+    the past of another of its causes; -1 if there is none."""
     size = len(start) - 1
     effects, last_effect = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     for message in range(size):
-        for link in range(start[message], start[message + 1]):
-            effects[cause[link]] += 1
-            last_effect[cause[link]] = message
-    asked_until = np.full(size, -1, np.int64)
+        for edge in range(start[message], start[message + 1]):
+            effects[cause[edge]] += 1
+            last_effect[cause[edge]] = message
+    last_lookup = np.full(size, -1, np.int64)
     for message in range(size):
-        for link in range(start[message] + 1, start[message + 1]):
-            if effects[cause[link]] > 1:
-                asked_until[cause[link]] = message
-    return last_effect, asked_until
+        for edge in range(start[message] + 1, start[message + 1]):
+            if effects[cause[edge]] > 1:
+                last_lookup[cause[edge]] = message
+    return last_effect, last_lookup
 
 
 @njit_plain
-def chains(start: Any, cause: Any, process: Any) -> Any:
-    """A chain for each message: that of a cause which nobody follows yet, of the same process if possible."""
+def chain_decomposition(start: Any, cause: Any, process: Any) -> Any:
+    """The chain of each message, greedily: it extends the chain of a cause that is its chain's end, of the
+    same process if possible, or begins a new one."""
     size = len(start) - 1
-    chain, followed = np.empty(size, np.int64), np.zeros(size, np.bool_)
+    chain, is_extended = np.empty(size, np.int64), np.zeros(size, np.bool_)
     count = 0
     for message in range(size):
-        after = np.int64(-1)
-        for link in range(start[message], start[message + 1]):
-            each = cause[link]
-            if not followed[each] and (after < 0 or process[each] == process[message] != process[after]):
-                after = each
-        if after >= 0:
-            followed[after] = True
-            chain[message] = chain[after]
+        end = np.int64(-1)
+        for edge in range(start[message], start[message + 1]):
+            parent = cause[edge]
+            if not is_extended[parent] and (end < 0 or process[parent] == process[message] != process[end]):
+                end = parent
+        if end >= 0:
+            is_extended[end] = True
+            chain[message] = chain[end]
         else:
             chain[message] = count
             count += 1
@@ -142,63 +149,68 @@ def chains(start: Any, cause: Any, process: Any) -> Any:
 
 
 @njit_plain
-def assign_slots(chain: Any, asked_until: Any) -> Any:
-    """A slot for each message that is asked for (-1: it is not), and how many slots that takes."""
+def assign_slots(chain: Any, last_lookup: Any) -> Any:
+    """A slot for each message that is looked up (-1: it is not), and how many slots there are.
+
+    A *segment* is a piece of a chain that is live from its first message to the last lookup of any of its
+    messages. A segment that ends frees its slot for the next one, as in linear-scan register allocation.
+    """
     size = len(chain)
-    part, parts = np.full(size, -1, np.int64), 0
-    open_part, until = np.full(size, -1, np.int64), np.empty(size, np.int64)
+    segment, segments = np.full(size, -1, np.int64), 0
+    open_segment, end = np.full(size, -1, np.int64), np.empty(size, np.int64)
     for message in range(size):
-        if asked_until[message] >= 0:
-            here = open_part[chain[message]]
-            if here < 0 or until[here] < message:
-                here = open_part[chain[message]] = parts
-                until[here] = asked_until[message]
-                parts += 1
-            part[message] = here
-            until[here] = max(until[here], asked_until[message])
-    ending, next_ending = np.full(size, -1, np.int64), np.empty(parts, np.int64)
-    for here in range(parts):
-        next_ending[here] = ending[until[here]]
-        ending[until[here]] = here
-    slot_of_part, free = np.full(parts, -1, np.int64), np.empty(parts, np.int64)
+        if last_lookup[message] >= 0:
+            current = open_segment[chain[message]]
+            if current < 0 or end[current] < message:
+                current = open_segment[chain[message]] = segments
+                end[current] = last_lookup[message]
+                segments += 1
+            segment[message] = current
+            end[current] = max(end[current], last_lookup[message])
+    ending, next_ending = np.full(size, -1, np.int64), np.empty(segments, np.int64)
+    for current in range(segments):
+        next_ending[current] = ending[end[current]]
+        ending[end[current]] = current
+    slot_of_segment, free = np.full(segments, -1, np.int64), np.empty(segments, np.int64)
     available, slots = 0, 0
     slot = np.full(size, -1, np.int64)
     for message in range(size):
-        here = ending[message]
-        while here >= 0:
-            free[available] = slot_of_part[here]
+        current = ending[message]
+        while current >= 0:
+            free[available] = slot_of_segment[current]
             available += 1
-            here = next_ending[here]
-        here = part[message]
-        if here >= 0:
-            if slot_of_part[here] < 0 and available:
+            current = next_ending[current]
+        current = segment[message]
+        if current >= 0:
+            if slot_of_segment[current] < 0 and available:
                 available -= 1
-                slot_of_part[here] = free[available]
-            elif slot_of_part[here] < 0:
-                slot_of_part[here] = slots
+                slot_of_segment[current] = free[available]
+            elif slot_of_segment[current] < 0:
+                slot_of_segment[current] = slots
                 slots += 1
-            slot[message] = slot_of_part[here]
+            slot[message] = slot_of_segment[current]
     return slot, slots
 
 
 @njit_plain
-def most_alive(start: Any, cause: Any, last_effect: Any) -> Any:
-    """How many rows are needed at once."""
-    alive, most = 0, 1
+def max_live_rows(start: Any, cause: Any, last_effect: Any) -> Any:
+    """The most rows that are live at a time."""
+    live, most = 0, 1
     for message in range(len(start) - 1):
-        alive += 1
-        most = max(most, alive)
-        alive -= last_effect[message] < 0
-        for link in range(start[message], start[message + 1]):
-            alive -= last_effect[cause[link]] == message
+        live += 1
+        most = max(most, live)
+        live -= last_effect[message] < 0
+        for edge in range(start[message], start[message + 1]):
+            live -= last_effect[cause[edge]] == message
     return most
 
 
 @njit_plain
-def mark(
-    start: Any, cause: Any, last_effect: Any, slot: Any, low: Any, table: Any, row_of: Any, needless: Any
+def mark_redundant(
+    start: Any, cause: Any, last_effect: Any, slot: Any, low: Any, table: Any, row_of: Any, redundant: Any
 ) -> Any:
-    """Mark links whose cause another cause has in its past, as far as the slots from `low` on tell."""
+    """Mark the edges whose cause is in the past of another cause, as far as the slots of `table`, those from
+    `low` on, can tell. `row_of` is scratch space."""
     rows, width = table.shape
     free = np.arange(rows)
     available = rows
@@ -206,33 +218,33 @@ def mark(
         begin, end = start[message], start[message + 1]
         inherited = end > begin and last_effect[cause[begin]] == message
         if inherited:
-            mine = row_of[cause[begin]]
-            row = table[mine]
+            own = row_of[cause[begin]]
+            row = table[own]
         else:
             available -= 1
-            mine = free[available]
-            row = table[mine]
+            own = free[available]
+            row = table[own]
             if end > begin:
                 row[:] = table[row_of[cause[begin]]]
             else:
                 row[:] = 0
-        for link in range(begin + 1, end):
-            each = cause[link]
-            place = slot[each] - low
-            if 0 <= place < width and row[place] > each:
-                needless[link] = True
-            elif not needless[link]:
-                other = table[row_of[each]]
-                for column in range(width):
-                    row[column] = max(row[column], other[column])
-        place = slot[message] - low
-        if 0 <= place < width:
-            row[place] = message + 1
-        row_of[message] = mine
-        for link in range(begin + inherited, end):
-            if last_effect[cause[link]] == message:
-                free[available] = row_of[cause[link]]
+        for edge in range(begin + 1, end):
+            parent = cause[edge]
+            column = slot[parent] - low
+            if 0 <= column < width and row[column] > parent:
+                redundant[edge] = True
+            elif not redundant[edge]:
+                other = table[row_of[parent]]
+                for place in range(width):
+                    row[place] = max(row[place], other[place])
+        column = slot[message] - low
+        if 0 <= column < width:
+            row[column] = message + 1
+        row_of[message] = own
+        for edge in range(begin + inherited, end):
+            if last_effect[cause[edge]] == message:
+                free[available] = row_of[cause[edge]]
                 available += 1
         if last_effect[message] < 0:
-            free[available] = mine
+            free[available] = own
             available += 1

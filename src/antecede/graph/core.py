@@ -18,7 +18,12 @@ import pyarrow.compute as pc
 from antecede.audit.core import allocate_pasts
 from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.passes import compute_pasts, create_sends
-from antecede.causality.transitive_reduction import EdgeArrays, immediate, past_sizes, reduced
+from antecede.causality.transitive_reduction import (
+    EdgeArrays,
+    immediate_dependencies,
+    immediate_edges,
+    past_sizes,
+)
 from antecede.causality.width import depths, largest_antichain, largest_frontier
 from antecede.errors import InputError
 from antecede.trace.dependencies import Dependencies
@@ -109,7 +114,9 @@ def graph_of_run(run: str, rows: pa.Table) -> Graph:
     with allocate_pasts(run, log.streams.first) as vectors:
         compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
         sizes = past_sizes(vectors)
-        start, cause = immediate(log.streams.first, _previous(log), vectors, sizes, 0, len(vectors))
+        start, cause = immediate_dependencies(
+            log.streams.first, _previous(log), vectors, sizes, 0, len(vectors)
+        )
     origins = pa.DictionaryArray.from_arrays(log.origins, pa.array(log.names, pa.string()))
     names = pc.binary_join_element_wise(origins.cast(pa.string()), pa.array(log.seqs).cast(pa.string()), ":")
     return Graph(run, names, len(log.names), start, cause, np.argsort(sizes, kind="stable"))
@@ -138,7 +145,7 @@ def graph_of_dependencies(given: Dependencies) -> Graph:
     pairs = np.unique(effect * size + (size - 1 - place[given.cause])) if size else effect
     effect, cause = pairs // max(size, 1), size - 1 - pairs % max(size, 1)
     start = _starts(effect, size)
-    kept = reduced(EdgeArrays(start, cause), given.process[given.order])
+    kept = immediate_edges(EdgeArrays(start, cause), given.process[given.order])
     effect, cause = given.order[effect[kept]], given.order[cause[kept]]
     by_effect = np.lexsort((cause, effect))
     return Graph(

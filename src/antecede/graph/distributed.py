@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from antecede.audit.core import allocate_pasts
 from antecede.audit.distributed_steps import KEY, Batches, BlockPlan, read_chunks
-from antecede.causality.transitive_reduction import immediate, past_sizes
+from antecede.causality.transitive_reduction import immediate_dependencies, past_sizes
 from antecede.graph.core import Graph, told
 
 
@@ -32,7 +32,7 @@ def graph_from_chunks(
                     vectors[message] = np.frombuffer(payload, vectors.dtype)
                     previous[message] = before
             past = past_sizes(vectors)
-            start, cause = immediate(plan.first, previous, vectors, past, 0, plan.messages)
+            start, cause = immediate_dependencies(plan.first, previous, vectors, past, 0, plan.messages)
         origins = pa.DictionaryArray.from_arrays(np.repeat(plan.origin, sizes), pa.array(names, pa.string()))
         shown = pc.binary_join_element_wise(origins.cast(pa.string()), pa.array(seqs).cast(pa.string()), ":")
         order = np.argsort(past, kind="stable")

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from antecede.causality.topological_sort import kahn
 from antecede.errors import InputError
-from antecede.jit import njit_plain
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.reader import csv_rows, damaged_parquet, open_any_parquet
 from antecede.trace.schema import META, read_meta
@@ -259,33 +259,11 @@ def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str)
         return np.arange(size)
     by_cause = np.argsort(cause, kind="stable")
     after = np.searchsorted(cause[by_cause], np.arange(size + 1))
-    order, placed = topological_order(start, after, effect[by_cause])
+    order, placed = kahn(start, after, effect[by_cause])
     if placed == size:
         ordered: np.ndarray = order
         return ordered
     raise InputError(f"{where}: {_cycle(nodes, start, cause, order[:placed])}")
-
-
-@njit_plain
-def topological_order(start: Any, after: Any, effects: Any) -> Any:
-    """Messages whose causes are all placed, in turn; and how many could be placed."""
-    size = len(start) - 1
-    order, lacking = np.empty(size, np.int64), np.diff(start)
-    placed = 0
-    for message in range(size):
-        if lacking[message] == 0:
-            order[placed] = message
-            placed += 1
-    done = 0
-    while done < placed:
-        message = order[done]
-        done += 1
-        for link in range(after[message], after[message + 1]):
-            lacking[effects[link]] -= 1
-            if lacking[effects[link]] == 0:
-                order[placed] = effects[link]
-                placed += 1
-    return order, placed
 
 
 def _cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray) -> str:

@@ -102,7 +102,7 @@ class RunEvents:
         sent = next((row["time"] for row in rows if row["kind"] == "send"), None)
         if sent is None:
             raise InputError(f"no process sends {message}; write a message as ORIGIN:SEQ")
-        causes = [self._names[cause] for cause in self._order.immediate(self._ids[message])]
+        causes = [self._names[cause] for cause in self._order.immediate_dependencies(self._ids[message])]
         origin = message.rpartition(":")[0]
         others = sorted(process for process in self.processes if process != origin)
         deliveries = [self._explain_at(process, message) for process in others]
