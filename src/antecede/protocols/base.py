@@ -42,6 +42,15 @@ Span = tuple[int, int, int]
 class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What crosses a link. Its encoding is the wire format; all but the payload is control."""
 
+    metric_name: ClassVar[str] = ""
+    """What metrics of packets of this kind begin with, as in `down_packets`; else the lower-case class name.
+    Kept when a class is renamed: results are read by it."""
+
+    @classmethod
+    def metric_prefix(cls) -> str:
+        """What metrics of packets of this kind begin with."""
+        return cls.metric_name or cls.__name__.lower()
+
     def payload_bytes(self) -> int:
         return 0
 

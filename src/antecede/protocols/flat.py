@@ -52,6 +52,8 @@ Interval = tuple[int, int]
 class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
     """Names a whole vector clock; the sender's own entry is the message's number."""
 
+    metric_name: ClassVar[str] = "clocked"
+
     clock: list[int]
 
     def __post_init__(self) -> None:
@@ -75,6 +77,8 @@ class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
 class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
     """Names single messages: for each peer the last one depended on."""
 
+    metric_name: ClassVar[str] = "dependent"
+
     seq: int
     causes: dict[int, int]
 
@@ -91,6 +95,8 @@ class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
 class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
     """Messages that were sent in a row with nothing delivered in between: each but the first depends on the
     one before it, and names nothing. On the wire and until it is ready a run is one thing."""
+
+    metric_name: ClassVar[str] = "run"
 
     payloads: list[bytes]
     origin: int
@@ -140,6 +146,8 @@ def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> UnmetDe
 
 class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
     """Names whole sequences of messages."""
+
+    metric_name: ClassVar[str] = "sequenced"
 
     seq: int
     before: dict[int, list[Interval]]

@@ -40,6 +40,8 @@ from antecede.protocols.limits import MAX_AHEAD
 class FloodPacket(MessagePacket, frozen=True, array_like=True, tag=2):
     """A message with its identity and nothing else."""
 
+    metric_name: ClassVar[str] = "flooded"
+
     seq: int
 
     def message_ids(self) -> tuple[MessageId, ...]:

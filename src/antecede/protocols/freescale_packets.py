@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from antecede.causality import MessageId
 from antecede.causality.bit_window import Bits
 from antecede.protocols.base import Packet
@@ -27,6 +29,8 @@ class NumberedPacket(MessagePacket, frozen=True, array_like=True):
 class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
     """From an internal peer to its super peer."""
 
+    metric_name: ClassVar[str] = "up"
+
     causes: Bits
     solid: int
     """Everything up to this number was delivered before; besides `causes` none of it will be named again."""
@@ -37,6 +41,8 @@ class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
 
 class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
     """From a super peer to its internal peers, under the super peer's number."""
+
+    metric_name: ClassVar[str] = "down"
 
     number: int
     last: int
@@ -50,12 +56,16 @@ class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
 class NumberAssignment(Packet, frozen=True, array_like=True, tag=8):
     """The number that an internal peer's own message was given."""
 
+    metric_name: ClassVar[str] = "echo"
+
     seq: int
     number: int
 
 
 class ExternalPacket(NumberedPacket, frozen=True, array_like=True, tag=9):
     """Between members of the external group, under the number of the one that sends it."""
+
+    metric_name: ClassVar[str] = "across"
 
     number: int
     last: int
@@ -76,6 +86,8 @@ class ExternalPacket(NumberedPacket, frozen=True, array_like=True, tag=9):
 class InternalAck(Packet, frozen=True, array_like=True, tag=10):
     """What an internal peer says that has been silent for long: after its message `after`, it has
     everything up to `solid`, and will name of that only what is in `kept`."""
+
+    metric_name: ClassVar[str] = "ack"
 
     after: int
     solid: int

@@ -133,6 +133,8 @@ class SubgroupLayout(Layout, frozen=True, forbid_unknown_fields=True):
 class GatewayPacket(MessagePacket, frozen=True, array_like=True, tag=22):
     """A message between gateways."""
 
+    metric_name: ClassVar[str] = "global"
+
     seq: int
     number: int
     """Its gateway's."""

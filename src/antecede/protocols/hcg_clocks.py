@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import abc
 import heapq
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -37,6 +37,8 @@ from antecede.protocols.limits import MAX_AHEAD, MAX_REMEMBERED
 
 class SubgroupPacket(MessagePacket, frozen=True, array_like=True, tag=20):
     """A message within a subgroup, sent there by its member or by the gateway that forwards it."""
+
+    metric_name: ClassVar[str] = "local"
 
     seq: int
     number: int
@@ -50,6 +52,8 @@ class SubgroupPacket(MessagePacket, frozen=True, array_like=True, tag=20):
 
 class LinearAck(Packet, frozen=True, array_like=True, tag=21):
     """A promise: after its first `sent` packets, its sender stamps none with `time` or less."""
+
+    metric_name: ClassVar[str] = "ack"
 
     sent: int
     time: int

@@ -46,6 +46,8 @@ Source = tuple[int, int]
 class GroupPacket(MessagePacket, frozen=True, array_like=True, tag=5):
     """A message to one group, naming single messages to this and other groups."""
 
+    metric_name: ClassVar[str] = "grouped"
+
     seq: int
     group: int
     previous: int

@@ -59,7 +59,7 @@ class Costs(Probe):
 
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
         if now >= self.since:
-            sums = self._sent.setdefault(type(packet).__name__.lower(), [0, 0, 0])
+            sums = self._sent.setdefault(packet.metric_prefix(), [0, 0, 0])
             sums[0] += 1
             sums[1] += member.paper_bytes(packet)
             sums[2] += member.control_bytes(packet)

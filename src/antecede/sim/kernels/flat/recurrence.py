@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from antecede.protocols import catalog
+from antecede.protocols.base import Packet
 from antecede.protocols.flat import DependencyPacket, Flat
 from antecede.sim import counter_rng
 from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
@@ -123,7 +124,7 @@ def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> M
     )
 
 
-def stamps(given: Scenario) -> type[object]:
+def stamps(given: Scenario) -> type[Packet]:
     """How the messages of one of the flat protocols are stamped."""
     kind = cast(type[Flat], catalog.find(given.protocol))
     return kind.message_packets[0]
@@ -133,7 +134,7 @@ def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, na
     """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
     next messages named then."""
     found: dict[str, float] = {}
-    name = stamps(given).__name__.lower()
+    name = stamps(given).metric_prefix()
     if packets:
         found[f"{name}_packets"] = packets
         found[f"{name}_paper_bytes"] = paper / packets
