@@ -85,6 +85,10 @@ from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
+_MIN_BITS = 256
+_BITS_PER_MESSAGE = 4
+"""Length of bit rings: the shortest, and for each message that may be in flight."""
+
 
 def supports(given: Scenario) -> Unsupported | None:
     """Why a run cannot be done so; None if it can."""
@@ -102,9 +106,9 @@ def supports(given: Scenario) -> Unsupported | None:
 
 
 def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    bits = 256
-    longest = events.longest_delay(given) / SECOND
-    while bits < 4 * given.messages_expected() * min(1.0, 4 * longest / max(given.seconds, 1e-9)):
+    in_flight = min(1.0, 4 * events.longest_delay(given) / SECOND / max(given.seconds, 1e-9))
+    bits = _MIN_BITS
+    while bits < _BITS_PER_MESSAGE * given.messages_expected() * in_flight:
         bits *= 2
     words = bits // 128
     while True:
