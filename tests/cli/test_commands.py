@@ -317,7 +317,7 @@ def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, running: bool) -> N
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "stopped; what is finished is kept"
+    assert told.splitlines()[-1] == "stopped; finished work is kept"
     assert len(list(tmp_path.glob("out/runs/*/run.json"))) < 50
     _wait_until(lambda: not _running(mark))
 

@@ -1,102 +1,119 @@
-"""antecede advise: what each protocol would have cost on a log's own workload."""
+"""antecede advise: the cost of every protocol on a log's own workload."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from antecede.cli import show
-from antecede.cli.options import Json, Master
+from antecede.cli.options import AuditEngine, Json, Master
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
-    from antecede.advise import Advice, Cost
+    from antecede.advise import Advice, Cost, Request
+    from antecede.advise.results import FreescaleRoles
 
 _SHOWN_RUNS = 20
 _SHOWN_NAMES = 4
+_MAX_DELIVERIES = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceOptions:
+    """What to compare, and on which assumptions."""
+
+    protocols: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Only these protocols, separated by commas.")
+    ] = None
+    internal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Processes behind freescale's super peer: names separated by commas, or a file with one "
+            "per line; by default those that send less than the average.",
+        ),
+    ] = None
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            help="Packet delay, as for simulate; by default measured from the log, otherwise 1-100ms."
+        ),
+    ] = None
+    slower: Annotated[
+        float,
+        typer.Option(
+            min=0, help="How much later than the fastest the recommended protocol may deliver, in percent."
+        ),
+    ] = 10.0
+    deliveries: Annotated[
+        int, typer.Option(min=1, help="Approximate number of deliveries to simulate per protocol.")
+    ] = 40_000
+
+    def request(self) -> Request:
+        """Validate the options as a request."""
+        from antecede.advise import Request
+        from antecede.advise.core import ADVISED_PROTOCOLS
+        from antecede.advise.run import parse_names
+
+        if self.deliveries > _MAX_DELIVERIES:
+            raise InputError(f"deliveries: at most {_MAX_DELIVERIES:,}")
+        return Request(
+            protocols=parse_names(self.protocols) or ADVISED_PROTOCOLS,
+            internal=parse_names(self.internal),
+            delay=self.delay,
+            deliveries=self.deliveries,
+            slack=self.slower / 100,
+        )
 
 
 def advise(
     trace: Annotated[
         str,
         typer.Argument(
-            help="A trace as for audit; or a table of dependencies (node, process, parents): .csv, .parquet "
+            help="A trace as for audit, or a table of dependencies (node, process, parents): .csv, .parquet "
             "or a folder with dependencies.parquet."
         ),
     ],
-    protocols: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these, with commas between them.")
-    ] = None,
-    internal: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Who is behind freescale's super peer: names with commas between them, or a file with one a "
-            "line; by default those who send less than the average.",
-        ),
-    ] = None,
-    delay: Annotated[
-        str | None,
-        typer.Option(help="What a packet takes, as for simulate; by default as the log shows, else 1-100ms."),
-    ] = None,
-    slower: Annotated[
-        float,
-        typer.Option(
-            min=0, help="How much later than the quickest the recommended one may deliver, in percent."
-        ),
-    ] = 10.0,
-    deliveries: Annotated[
-        int, typer.Option(min=1, help="About how many deliveries to simulate for each protocol.")
-    ] = 40_000,
+    options: AdviceOptions,
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--map", metavar="OURS=THEIRS,…", help="What our columns are called there, as for audit."
-        ),
+        typer.Option("--map", metavar="OURS=THEIRS,…", help="Map columns to ours, as for audit."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="auto, local (in this process) or spark.")] = "auto",
+    engine: AuditEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """What would each protocol have cost on this very workload, and which one to take? See docs/advise.md.
+    """Compare the cost of every protocol on a log's workload and recommend one.
 
-    Control bytes follow from the log where they can; the rest is simulated on the log's own sends and delays.
+    Control bytes are derived from the log where possible; the rest is simulated on its sends and delays.
+    docs/advise.md explains the figures.
     """
     require("antecede.trace", "sim")
-    from antecede.advise import Request
-    from antecede.advise.core import ADVISED_PROTOCOLS
-    from antecede.advise.run import advise_path, parse_names
+    from antecede.advise.run import advise_path
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
-    if deliveries > 100_000_000:
-        raise InputError("deliveries: at most 100,000,000")
-    asked = Request(
-        protocols=parse_names(protocols) or ADVISED_PROTOCOLS,
-        internal=parse_names(internal),
-        delay=delay,
-        deliveries=deliveries,
-        slack=slower / 100,
-    )
+    request = options.request()
     with show.progress() as progress, mapped_trace(trace, columns or [], progress) as ours:
-        found, chosen = advise_path(ours, asked, engine, master, progress)
+        runs, chosen = advise_path(ours, request, engine, master, progress)
     if as_json:
-        show.json({"trace": trace, "engine": chosen, "runs": found})
+        show.json({"trace": trace, "engine": chosen, "runs": runs})
     else:
-        _tell(found)
+        _print_runs(runs)
 
 
-def _tell(found: list[Advice]) -> None:
-    for place, advice in enumerate(found[:_SHOWN_RUNS]):
-        if place:
+def _print_runs(runs: list[Advice]) -> None:
+    for number, advice in enumerate(runs[:_SHOWN_RUNS]):
+        if number:
             show.out.print()
-        _tell_one(advice)
-    if len(found) > _SHOWN_RUNS:
-        show.out.print(f"[dim]and {len(found) - _SHOWN_RUNS:,} runs more; --json has all[/]")
+        _print_advice(advice)
+    if len(runs) > _SHOWN_RUNS:
+        show.out.print(f"[dim]and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all[/]")
 
 
-def _tell_one(advice: Advice) -> None:
+def _print_advice(advice: Advice) -> None:
     title = f"{escape(advice.run)}: {advice.messages:,} messages of {advice.processes:,} processes"
     header = ["protocol", "control B", "p99", "copies", "all links B", "stored B", "later by"]
     show.table(title, header, [_row(cost, cost.protocol == advice.recommended) for cost in advice.costs])
@@ -129,34 +146,33 @@ def _figure(value: float | None, digits: int = 0) -> str:
 def _notes(advice: Advice) -> list[str]:
     from antecede.units import show as human
 
-    exact = [cost.protocol for cost in advice.costs if cost.exact]
-    some = advice.simulated_messages < advice.messages
-    part = (
-        f"the first {advice.simulated_messages:,} of {advice.messages:,} messages" if some else "all messages"
-    )
     notes = [
-        "control B, p99: of a message's packet as sent; copies, all links B: packets it makes, their control"
+        "control B, p99: control bytes of a message as first sent; copies, all links B: packets per message "
+        "and their control bytes",
+        "stored B: state of a member, held messages included; later by: mean delay beyond a direct send",
     ]
-    notes.append(
-        "stored B: what a member keeps, held messages included; later by: than a direct send, on average"
-    )
+    exact = [cost.protocol for cost in advice.costs if cost.exact]
     if exact:
-        notes.append(f"from the log's own causal pasts, all messages: control B of {', '.join(exact)}")
+        notes.append(f"derived from the log's causal pasts, all messages: control B of {', '.join(exact)}")
     if advice.simulated_messages:
+        part = "all messages"
+        if advice.simulated_messages < advice.messages:
+            part = f"the first {advice.simulated_messages:,} of {advice.messages:,} messages"
         notes.append(f"simulated on the log's sends, {part}: the rest")
     notes.append(f"a direct send takes {human(advice.delay_mean_ns)} on average ({advice.delay})")
     if advice.logged_control_bytes_mean is not None:
-        notes.append(
-            f"the log's own system sent {advice.logged_control_bytes_mean:,.1f} control bytes a message"
-        )
-    notes += [f"assumed: {each}" for each in advice.assumptions]
+        logged = f"{advice.logged_control_bytes_mean:,.1f}"
+        notes.append(f"the logged system itself sent {logged} control bytes per message")
+    notes += [f"assumed: {assumption}" for assumption in advice.assumptions]
     if advice.split is not None:
-        split = advice.split
-        inside = ", ".join(split.internal[:_SHOWN_NAMES]) + (
-            " …" if len(split.internal) > _SHOWN_NAMES else ""
-        )
-        notes.append(
-            f"freescale: {split.super_peer} is the super peer, {len(split.internal):,} internal ({inside}), "
-            f"{len(split.external):,} external: {split.why}"
-        )
+        notes.append(_split_note(advice.split))
     return notes
+
+
+def _split_note(split: FreescaleRoles) -> str:
+    more = " …" if len(split.internal) > _SHOWN_NAMES else ""
+    internal = ", ".join(split.internal[:_SHOWN_NAMES]) + more
+    return (
+        f"freescale: {split.super_peer} is the super peer, {len(split.internal):,} internal ({internal}), "
+        f"{len(split.external):,} external: {split.why}"
+    )

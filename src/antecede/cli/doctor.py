@@ -1,4 +1,4 @@
-"""What is here: the parts that Antecede can use, found or not."""
+"""antecede doctor: which optional components this machine has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 
+from rich.markup import escape
+
 from antecede import __version__
+from antecede.cli import show
+from antecede.cli.options import Json
 from antecede.errors import AntecedeError
 
 _EXTRAS = {
@@ -21,26 +25,40 @@ _EXTRAS = {
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
+def doctor(as_json: Json = False) -> None:
+    """Show what this installation can use: extras, Java, a browser, and their versions."""
+    components = find_components()
+    if as_json:
+        show.json([{"what": each.name, "found": each.found, "detail": each.detail} for each in components])
+        return
+    for component in components:
+        mark = "[green]✓[/]" if component.found else "[yellow]–[/]"
+        line = f"{component.name:<10} {component.detail}"
+        show.out.print(f"{mark} {escape(line)}", soft_wrap=True)
+
+
 @dataclass(frozen=True)
-class Found:
-    what: str
+class Component:
+    """Something Antecede uses if it is installed."""
+
+    name: str
     found: bool
     detail: str
 
 
-def examine() -> list[Found]:
-    """A line for each part, in the order in which a newcomer needs them."""
+def find_components() -> list[Component]:
+    """Every component, in the order in which a newcomer needs them."""
     return [
-        Found("antecede", True, __version__),
-        Found("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        Component("antecede", True, __version__),
+        Component("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *(_extra(name, packages) for name, packages in _EXTRAS.items()),
         _java(),
         _browser(),
     ]
 
 
-def machine() -> str:
-    """The date and the machine, for figures that are kept."""
+def describe_machine() -> str:
+    """The date, the machine and the versions, to print beside measured figures."""
     cores = os.cpu_count() or 1
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {cores} core{'' if cores == 1 else 's'} ({platform.machine()}), "
@@ -48,12 +66,12 @@ def machine() -> str:
     )
 
 
-def _extra(name: str, packages: tuple[str, ...]) -> Found:
+def _extra(name: str, packages: tuple[str, ...]) -> Component:
     versions = {package: _version(package) for package in packages}
     missing = [package for package, version in versions.items() if version is None]
     if missing:
-        return Found(f"[{name}]", False, f"without {', '.join(missing)}: pip install 'antecede[{name}]'")
-    return Found(f"[{name}]", True, ", ".join(f"{p} {v}" for p, v in versions.items()))
+        return Component(f"[{name}]", False, f"missing {', '.join(missing)}: pip install 'antecede[{name}]'")
+    return Component(f"[{name}]", True, ", ".join(f"{p} {v}" for p, v in versions.items()))
 
 
 def _version(package: str) -> str | None:
@@ -63,23 +81,21 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _java() -> Found:
+def _java() -> Component:
     if _version("pyspark") is None:
-        return Found("java", False, "not looked for: only Spark needs it")
+        return Component("java", False, "not checked: only Spark needs it")
     from antecede.spark.java import find_java
 
     try:
         java = find_java()
     except AntecedeError as error:
-        return Found("java", False, str(error))
-    return Found("java", True, f"{java.version}, from {java.source} ({java.home})")
+        return Component("java", False, str(error))
+    return Component("java", True, f"{java.version}, from {java.source} ({java.home})")
 
 
-def _browser() -> Found:
+def _browser() -> Component:
     for name in _BROWSERS:
         if path := shutil.which(name):
             printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)  # noqa: S603
-            return Found("browser", True, printed.stdout.strip() or path)
-    return Found(
-        "browser", False, "none found; only the test of the report's looks needs one (Debian: chromium)"
-    )
+            return Component("browser", True, printed.stdout.strip() or path)
+    return Component("browser", False, "none found; only a test of the report needs one (Debian: chromium)")

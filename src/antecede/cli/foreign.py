@@ -1,4 +1,4 @@
-"""antecede import and antecede export: to and from what other programs write."""
+"""antecede import and antecede export: logs of other programs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Columns, Json, Strict, folder
+from antecede.cli.options import Columns, Json, RunName, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
     from antecede.trace.foreign.dependency_writer import DependencyTableInfo
 
 
-def import_(
-    form: Annotated[
+def import_log(
+    format_: Annotated[
         str,
         typer.Argument(
             metavar="FORMAT",
@@ -27,39 +27,39 @@ def import_(
     ],
     path: Annotated[Path, typer.Argument(help="The log, the file, or the repository.")],
     out: Annotated[
-        Path, typer.Option(parser=folder, metavar="FOLDER", help="Where the dependency table goes.")
+        Path, typer.Option(parser=folder, metavar="FOLDER", help="Folder for the dependency table.")
     ],
     regex: Annotated[
         str | None,
         typer.Option(
-            help="For shiviz: how an event looks, with the groups host and clock, as in "
-            r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'; known forms are found without it.",
+            help="For shiviz: the pattern of an event with the groups host and clock, as in "
+            r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'; known patterns are detected.",
         ),
     ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Read another program's log or graph into a table of what depends on what, for antecede graph.
+    """Convert another program's log to a table of dependencies, for antecede graph.
 
-    It says nothing of deliveries, so there is nothing to audit. Tables of events are audited as they are:
+    Such a table has no deliveries, so it cannot be audited. To audit a table of events, use
     antecede audit --map.
     """
     require("antecede.trace", "sim")
     from antecede.trace.foreign.import_formats import import_path
 
-    about = import_path(form, path, out, regex, strict)
-    _imported(about, out, as_json)
+    about = import_path(format_, path, out, regex, strict)
+    _print_imported(about, out, as_json)
 
 
-def export(
-    form: Annotated[
+def export_log(
+    format_: Annotated[
         str, typer.Argument(metavar="FORMAT", help="shiviz: every send and delivery with its vector clock.")
     ],
-    trace: Annotated[Path, typer.Argument(help="A trace: a folder or a file, small enough to look at.")],
-    out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="Where the log goes.")],
+    trace: Annotated[Path, typer.Argument(help="A small trace: a folder or a file.")],
+    out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="File for the log.")],
     columns: Columns = None,
     strict: Strict = False,
-    run: Annotated[str | None, typer.Option(help="Which run, if the trace has several.")] = None,
+    run: RunName = None,
     as_json: Json = False,
 ) -> None:
     """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
@@ -69,24 +69,24 @@ def export(
     from antecede.trace.foreign.mapped_trace import mapped_trace
     from antecede.trace.foreign.shiviz_export import export_shiviz
 
-    if form != "shiviz":
-        raise InputError(f"no format '{form}' to write; there is shiviz")
+    if format_ != "shiviz":
+        raise InputError(f"no format '{format_}' to export; choose shiviz")
     bad = BadRows(str(trace), strict)
     with mapped_trace(str(trace), columns or [], bad=bad) as ours:
-        made = export_shiviz(Path(ours), out, run)
+        exported = export_shiviz(Path(ours), out, run)
     if as_json:
-        told = {name: getattr(made, name) for name in made.__struct_fields__}
-        show.json(told | {"bad_rows": bad.rows, "bad": bad.found})
+        document = {name: getattr(exported, name) for name in exported.__struct_fields__}
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.found})
         return
     show.bad_rows(bad.found)
-    show.out.print(f"{made.events:,} events of {made.processes:,} processes")
+    show.out.print(f"{exported.events:,} events of {exported.processes:,} processes")
     show.out.print(
-        f"For ShiViz, the log parsing regular expression is {made.regex}", markup=False, soft_wrap=True
+        f"In ShiViz, set the log parsing regular expression to {exported.regex}", markup=False, soft_wrap=True
     )
-    show.out.print(f"Log: {made.file}", markup=False, soft_wrap=True)
+    show.out.print(f"Log: {exported.file}", markup=False, soft_wrap=True)
 
 
-def _imported(about: DependencyTableInfo, out: Path, as_json: bool) -> None:
+def _print_imported(about: DependencyTableInfo, out: Path, as_json: bool) -> None:
     if as_json:
         show.json({"out": str(out), **{name: getattr(about, name) for name in about.__struct_fields__}})
         return
@@ -94,9 +94,9 @@ def _imported(about: DependencyTableInfo, out: Path, as_json: bool) -> None:
         ["nodes", f"{about.rows:,} of {about.processes:,} processes"],
         [
             "parents",
-            f"{about.parents:,}, {about.parents_mean:.3f} a node, at most {about.parents_most:,}",
+            f"{about.parents:,}, {about.parents_mean:.3f} per node, at most {about.parents_most:,}",
         ],
-        ["", f"{about.parents_of_others:,} of another process"],
+        ["", f"{about.parents_of_others:,} on another process"],
     ]
     show.table(None, ["", ""], rows, left=2)
     show.bad_rows(about.bad)

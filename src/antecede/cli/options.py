@@ -1,36 +1,99 @@
-"""Options that commands share."""
+"""Options that several commands share, and a way to declare a group of options once.
+
+A command may take a dataclass whose fields are options, such as `MemberOptions`; `expand_options` presents
+its fields to Typer as parameters of the command.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from antecede.errors import InputError
 
 Master = Annotated[
     str | None,
     typer.Option(
-        help="A Spark cluster (spark://…, yarn) or Spark Connect (sc://…) instead of the embedded Spark."
+        help="Use a Spark cluster (spark://…, yarn) or Spark Connect (sc://…) instead of the embedded Spark."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 Columns = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
         metavar="OURS=THEIRS,…",
-        help="What our columns are called there: process=host; one id instead of origin and seq: "
-        "message=msg; their words for kinds: kind.send=PUB. May be repeated; see docs/traces.md.",
+        help="Map columns to ours: process=host; message=msg for one id instead of origin and seq; "
+        "kind.send=PUB for the values of kind. May be repeated; see docs/traces.md.",
     ),
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Refuse what is wrong in the file instead of counting it.")
+    bool, typer.Option("--strict", help="Stop at the first bad row instead of counting bad rows.")
 ]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**64 - 1, help="Random seed: the same seed replays the same run.")
+]
+AuditEngine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
+RunName = Annotated[str | None, typer.Option(help="The run, if the trace holds several.")]
 
 
 def folder(text: str | Path) -> Path:
-    """A place for results."""
+    """Parse a place for results: a path, not a URL."""
     if "://" in str(text):
-        raise typer.BadParameter(f"{text} is a URL; results go into a local or commonly mounted folder")
+        raise typer.BadParameter(f"{text} is a URL; results go to a local or mounted folder")
     return Path(text)
+
+
+ResultFolder = Annotated[
+    Path, typer.Option(parser=folder, metavar="FOLDER", help="Folder for runs, tables and the report.")
+]
+
+
+def check_engine(engine: str) -> None:
+    """Raise `InputError` unless `engine` names a place where a trace can be audited."""
+    if engine not in ("auto", "local", "spark"):
+        raise InputError(f"no engine '{engine}'; choose auto, local or spark")
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a dataclass by one keyword parameter per field."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    if not groups:
+        return command
+
+    @functools.wraps(command)
+    def expanded(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})  # type: ignore[operator]
+        command(**values)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _field_parameters(groups[parameter.name])
+        else:
+            hint = hints[parameter.name]
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded
+
+
+def _field_parameters(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]

@@ -1,0 +1,155 @@
+"""antecede audit: whether a trace is causally ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import AuditEngine, Columns, Json, Master, Strict, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.audit.run import AuditResult
+    from antecede.trace.bad_rows import BadRows
+
+_SHOWN = 5
+"""Processes and origins named in a line."""
+_VIOLATION_LABELS = {
+    "causal_violations": "deliveries before a cause",
+    "causal_late_deliveries": "  of which the cause came later",
+    "fifo_violations": "  of which out of one sender's order",
+    "causal_pairs_late": "pairs with the cause late",
+    "causal_pairs_never": "pairs with the cause never delivered",
+    "missing": "missing",
+    "duplicates": "delivered twice",
+    "orphans": "delivered but never sent",
+    "impossible": "delivered before they were sent",
+}
+
+
+def audit(
+    trace: Annotated[
+        str,
+        typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
+    ],
+    columns: Columns = None,
+    strict: Strict = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PAGE", help="Also write a page with the counts and each violation drawn."
+        ),
+    ] = None,
+    violation: Annotated[
+        int | None,
+        typer.Option(min=1, help="The violation that comes first on the page; by default the worst."),
+    ] = None,
+    engine: AuditEngine = "auto",
+    limit: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Violations to write out; all are counted.")
+    ] = 10,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Check a log: was any message delivered before its cause?
+
+    Exit code 0 if not, 1 if so, 2 if it cannot be decided.
+
+    Small local traces are audited in this process; larger ones and URLs on Spark. The result is the same.
+
+    Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
+    """
+    require("antecede.trace", "sim")
+    from antecede.audit.page import audit_to_page, check_page
+    from antecede.audit.run import audit_path
+    from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.mapped_trace import mapped_trace, refuse_without_deliveries
+
+    if html is None and violation is not None:
+        raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
+    if html is not None:
+        check_page(html)
+    bad = BadRows(trace, strict)
+    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
+        if html is None:
+            outcome = audit_path(ours, engine, limit, master, progress)
+            refuse_without_deliveries(ours, outcome.verdict, bad)
+        else:
+            outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress, bad)
+    if as_json:
+        _print_json(trace, outcome, html, bad)
+    else:
+        show.bad_rows(bad.found)
+        _print_outcome(outcome)
+        if html:
+            show.out.print(f"Page: {html}", soft_wrap=True, markup=False)
+    if not outcome.verdict.clean:
+        raise typer.Exit(1)
+
+
+def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:
+    document = {"trace": trace, "clean": outcome.verdict.clean, "engine": outcome.engine}
+    document |= outcome.verdict.counts()
+    document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
+    document |= {"bad_rows": bad.rows, "bad": bad.found}
+    show.json(document | ({"page": str(page)} if page else {}))
+
+
+def _print_outcome(outcome: AuditResult) -> None:
+    verdict, findings = outcome.verdict, outcome.findings
+    place = "on Spark" if outcome.engine == "spark" else "in this process"
+    show.out.print(
+        f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
+        f"at {verdict.processes:,} processes [dim](audited {place})[/]"
+    )
+    if verdict.clean:
+        show.out.print("[green]clean[/]: every message was delivered once, after its causes")
+        return
+    rows = [
+        [label, f"{getattr(verdict, name):,}"]
+        for name, label in _VIOLATION_LABELS.items()
+        if getattr(verdict, name)
+    ]
+    show.table(None, ["", ""], rows)
+    for line in _tally_lines(outcome):
+        show.out.print(line, soft_wrap=True, markup=False)
+    several_runs = len({finding.run for finding in findings}) > 1
+    for finding in findings:
+        run = f"{finding.run}: " if several_runs else ""
+        show.out.print(f"• {run}{finding.text}", soft_wrap=True, markup=False)
+
+
+def _tally_lines(outcome: AuditResult) -> Iterator[str]:
+    """The worst processes, the origins of the late or missing causes, and when it happened."""
+    from antecede.units import show as human
+
+    tally = outcome.tally
+    if tally is None:
+        return
+    run = f" of {outcome.tally_of}" if outcome.tally_of else ""
+    processes = [
+        f"{row.process} ({row.causal_deliveries:,}, {row.missing:,})"
+        for row in tally.by_process
+        if row.causal_deliveries or row.missing
+    ]
+    if processes:
+        yield f"worst processes{run} (before a cause, missing): {_first(processes)}"
+    origins = [
+        f"{row.origin} ({row.late:,}, {row.never:,})" for row in tally.by_origin if row.late or row.never
+    ]
+    if origins:
+        yield f"origins of the causes{run} (late, never delivered): {_first(origins)}"
+    times = tally.over_time
+    buckets = [bucket for bucket, count in enumerate(times.causal_deliveries) if count] if times else []
+    if times and buckets:
+        begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
+        yield f"when{run}: from {human(begin)} to {human(end)} after the first event"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

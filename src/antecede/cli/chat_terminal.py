@@ -1,0 +1,136 @@
+"""The terminal of `antecede chat`: a prompt, a status line and a few commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+from html import escape
+from typing import Any
+
+from prompt_toolkit import PromptSession, print_formatted_text
+from prompt_toolkit.formatted_text import HTML
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from antecede.cli.input_lines import read_lines
+from antecede.live.group import Group
+from antecede.live.joining import Joining
+from antecede.live.messages import Message, Notice
+from antecede.live.settings import Settings
+
+_COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
+_HELP = "/who: connected members; /held: held messages; /cut 5: offline for 5 seconds; /quit: leave"
+
+
+async def run(settings: Settings) -> None:
+    """Chat until /quit, Ctrl-C or the end of the input."""
+    async with Joining(settings) as group:
+        with patch_stdout(raw=True) if sys.stdin.isatty() else contextlib.nullcontext():
+            _print_note(f"{group.me} in {settings.group}, by {settings.protocol}; {_HELP}")
+            tasks = [asyncio.create_task(_print_messages(group)), asyncio.create_task(_print_notices(group))]
+            try:
+                async for line in _lines(group):
+                    if not await _handle(group, line.strip()):
+                        break
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _lines(group: Group) -> AsyncIterator[str]:
+    """Typed lines, with a status line below the prompt; or piped lines."""
+    if not sys.stdin.isatty():
+        async for line in read_lines():
+            yield line
+        return
+    session: PromptSession[str] = PromptSession(
+        bottom_toolbar=lambda: _status(group), refresh_interval=0.5, erase_when_done=True
+    )
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            yield await session.prompt_async(f"{group.me}> ")
+
+
+def _status(group: Group) -> str:
+    connected = ", ".join(group.connected) or "nobody"
+    held = group.waiting()
+    first = f" · {len(held)} held: {_describe_held(held[0])}" if held else ""
+    return f" connected to {connected}{first}"
+
+
+def _describe_held(held: Any) -> str:
+    seconds = max(0.0, time.time() - held.since)
+    return f"{held.id} has waited {seconds:.0f} s for {held.cause or 'an earlier message'}"
+
+
+async def _handle(group: Group, line: str) -> bool:
+    """Broadcast a line or carry out its command. Return False to leave."""
+    word, _, rest = line.partition(" ")
+    if word == "/quit":
+        return False
+    if word == "/who":
+        others = sorted(set(group.members) - set(group.connected) - {group.me})
+        connected = ", ".join(group.connected) or "nobody"
+        _print_note(f"connected: {connected}; not connected directly: {', '.join(others) or 'nobody'}")
+    elif word == "/held":
+        for held in group.waiting():
+            has = f"; {', '.join(held.holders)} may have it" if held.holders else ""
+            _print_note(f"{_describe_held(held)}{has}")
+        if not group.waiting():
+            _print_note("nothing is held")
+    elif word == "/cut":
+        seconds = float(rest) if rest.replace(".", "", 1).isdigit() else 5.0
+        group.go_offline(seconds)
+        _print_note(f"offline for {seconds:g} s")
+    elif word.startswith("/"):
+        _print_note(_HELP)
+    elif line:
+        message = await group.broadcast(line)
+        _print_message(group, message.origin, line, "")
+    return True
+
+
+async def _print_messages(group: Group) -> None:
+    async for message in group:
+        _print_message(group, message.origin, _text(message), " (again)" if message.redelivered else "")
+
+
+async def _print_notices(group: Group) -> None:
+    last = ""
+    async for notice in group.events():
+        if (text := _describe(notice)) != last:
+            _print_note(text)
+        last = text
+
+
+def _describe(notice: Notice) -> str:
+    if notice.kind == "joined":
+        return f"{notice.member} connected"
+    if notice.kind == "lost":
+        return f"{notice.member} disconnected: {notice.text}"
+    return f"{notice.kind}: {notice.member}: {notice.text}"
+
+
+def _text(message: Message) -> str:
+    return message.body if isinstance(message.body, str) else repr(message.body)
+
+
+def _print_message(group: Group, origin: str, text: str, mark: str) -> None:
+    colour = _COLOURS[group.members.index(origin) % len(_COLOURS)]
+    _print_html(f"<b><{colour}>{_escape(origin)}</{colour}></b>  {_escape(text)}<gray>{mark}</gray>")
+
+
+def _print_note(text: str) -> None:
+    _print_html(f"<gray>— {_escape(text)}</gray>")
+
+
+def _print_html(html: str) -> None:
+    print_formatted_text(HTML(html))
+
+
+def _escape(text: str) -> str:
+    """Escape markup and drop control characters: the text comes from other members."""
+    return escape("".join(character for character in text if character.isprintable()), quote=False)

@@ -1,0 +1,156 @@
+"""antecede cluster: real processes on this machine under faults, and whether any message is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, check_engine, folder
+from antecede.errors import InputError, require
+from antecede.units import SECOND, duration, span
+
+if TYPE_CHECKING:
+    from antecede.audit.run import AuditResult
+    from antecede.live.trial.cluster import Outcome, Plan
+
+_SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """The group to start, the messages to send and the faults to inject."""
+
+    size: Annotated[int, typer.Argument(min=2, max=200, metavar="N", help="Processes to start.")]
+    protocol: Annotated[str, typer.Option(help="The protocol; antecede protocols lists them.")] = "mbcp"
+    messages: Annotated[int, typer.Option(min=1, help="Messages to send, by all members together.")] = 1000
+    seconds: Annotated[str, typer.Option(help="Approximate duration of the sending.")] = "20s"
+    payload: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes per message.")] = 100
+    delay: Annotated[str, typer.Option(help="Range of the delay added to every link.")] = "0-0ms"
+    loss: Annotated[float, typer.Option(min=0, max=0.5, help="Share of frames to drop.")] = 0.0
+    kill_every: Annotated[
+        str | None, typer.Option(help="Interval between SIGKILLs; a killed process is restarted.")
+    ] = None
+    cut_every: Annotated[str | None, typer.Option(help="Mean time between failures of a connection.")] = None
+    super_peers: Annotated[int | None, typer.Option(min=0, help="For freescale: number of super peers.")] = (
+        None
+    )
+    internal: Annotated[
+        int | None, typer.Option(min=0, help="For freescale: peers behind each super peer, over WebSocket.")
+    ] = None
+    sync: Annotated[
+        bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
+    ] = True
+    seed: Annotated[int, typer.Option(help="Random seed of delays, losses, kills and cuts.")] = 0
+
+    def plan(self) -> Plan:
+        """Validate the options as a plan."""
+        from antecede.live.trial.cluster import Plan
+
+        super_peers, internal = self.super_peers, self.internal
+        if self.protocol == "freescale":
+            super_peers = max(1, self.size // 6) if super_peers is None else super_peers
+            internal = max(0, min(3, self.size // max(super_peers, 1) - 1)) if internal is None else internal
+        elif super_peers or internal:
+            raise typer.BadParameter(
+                f"--super-peers and --internal are for freescale, not for {self.protocol}"
+            )
+        low, high = span(self.delay)
+        return Plan(
+            size=self.size,
+            protocol=self.protocol,
+            messages=self.messages,
+            seconds=duration(self.seconds) / SECOND,
+            payload=self.payload,
+            delay=f"{low}ns-{high}ns",
+            loss=self.loss,
+            kill_every=duration(self.kill_every) / SECOND if self.kill_every else None,
+            cut_every=self.cut_every,
+            super_peers=super_peers or 0,
+            internal=internal or 0,
+            sync=self.sync,
+            seed=self.seed,
+        )
+
+
+def cluster(
+    options: ClusterOptions,
+    trace: Annotated[
+        Path | None, typer.Option(parser=folder, metavar="FOLDER", help="Keep the trace in this folder.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Where to audit the trace: auto, local or spark.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Run N real processes under faults and check that no message is lost.
+
+    Exit code 0 only if every accepted message was delivered at every member, once and after its causes.
+    """
+    require("antecede.trace.writer", "sim")
+    from antecede.audit.run import audit_path
+    from antecede.live.trial import cluster as trial
+
+    check_engine(engine)
+    plan = options.plan()
+    if trace is not None and trace.exists() and any(trace.iterdir()):
+        raise InputError(f"{trace} is not empty; give a new folder for the trace")
+    with tempfile.TemporaryDirectory(prefix="antecede-cluster-") as work, show.progress() as update:
+
+        def progress(done: int, due: int, kills: int) -> None:
+            update(f"deliveries: {kills} killed", done, due)
+
+        target = trace or Path(work) / "trace"
+        outcome = asyncio.run(trial.run(plan, Path(work) / "members", target, progress))
+        audited = audit_path(str(target), engine, 10, None, update)
+    clean = audited.verdict.clean
+    ok = clean and not outcome.faults
+    if as_json:
+        audit = {"clean": clean, "engine": audited.engine}
+        show.json({**trial.summary(outcome), "ok": ok, "audit": audit})
+    else:
+        _print_members(plan, outcome)
+        _print_audit(audited)
+    raise typer.Exit(0 if ok else 1)
+
+
+def _print_members(plan: Plan, outcome: Outcome) -> None:
+    rows = [
+        [
+            member.name,
+            member.kind,
+            f"{member.accepted:,}",
+            f"{member.delivered:,}",
+            f"{member.again:,}",
+            f"{member.kills:,}",
+        ]
+        for member in outcome.members
+    ]
+    title = f"{plan.size} processes, {plan.protocol}, {outcome.seconds:.0f} s"
+    show.table(title, ["member", "", "accepted", "delivered", "redelivered", "killed"], rows, left=2)
+    for fault in outcome.faults[:_SHOWN_FAULTS]:
+        show.out.print(f"[red]fault[/]: {fault}", soft_wrap=True)
+    if len(outcome.faults) > _SHOWN_FAULTS:
+        show.out.print(f"and {len(outcome.faults) - _SHOWN_FAULTS:,} more faults")
+    if not outcome.faults:
+        show.out.print(
+            f"[green]complete[/]: every accepted message is at every member (by their own counts), "
+            f"{outcome.kills} kills, stores of {outcome.store_bytes / 1e6:.1f} MB"
+        )
+
+
+def _print_audit(audited: AuditResult) -> None:
+    verdict = audited.verdict
+    if not verdict.clean:
+        show.out.print(
+            "[red]not clean[/]: the trace has violations; keep it with --trace and run antecede audit"
+        )
+        return
+    place = "on Spark" if audited.engine == "spark" else "in this process"
+    show.out.print(
+        f"[green]clean[/]: {verdict.deliveries:,} deliveries of {verdict.messages:,} messages, each once "
+        f"and after its causes (trace audited {place})"
+    )

@@ -1,0 +1,53 @@
+"""antecede explain: the story of one message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, RunName
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.trace.explain import Explanation
+
+
+def explain(
+    trace: Annotated[Path, typer.Argument(help="A small trace: a folder or a file.")],
+    message: Annotated[str, typer.Option(help="The message, as ORIGIN:SEQ.")],
+    run: RunName = None,
+    as_json: Json = False,
+) -> None:
+    """Show one message's causes, and where it was held, how long and for which cause."""
+    require("antecede.trace", "sim")
+    from antecede.trace.explain import RunEvents
+    from antecede.trace.reader import read_run
+
+    explanation = RunEvents(read_run(trace, run)).explain(message)
+    if as_json:
+        show.json(explanation)
+    else:
+        _print_explanation(explanation)
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    from antecede.units import show as human
+
+    sent = explanation.sent
+    causes = ", ".join(explanation.causes) or "nothing"
+    show.out.print(
+        f"{explanation.message}, sent at {human(sent)}, depends immediately on {causes}", markup=False
+    )
+    rows = [
+        [
+            delivery.process,
+            "never" if delivery.delivered is None else human(delivery.delivered - sent),
+            human(delivery.held_ns) if delivery.held_ns else "",
+            delivery.held_for or "",
+        ]
+        for delivery in explanation.deliveries
+    ]
+    show.table(None, ["process", "delivered after", "held", "for"], rows)

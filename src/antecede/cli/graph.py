@@ -1,0 +1,111 @@
+"""antecede graph: the immediate dependencies of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from antecede.cli import show
+from antecede.cli.options import AuditEngine, Columns, Json, Master, Strict, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.graph.core import GraphFigures
+
+_SHOWN_RUNS = 50
+_SHOWN_COUNTS = 12
+_SHOWN_BUSIEST = 5
+
+
+def graph(
+    trace: Annotated[
+        str,
+        typer.Argument(
+            help="A trace as for audit, or a table of dependencies (node, process, parents): .csv, .parquet "
+            "or a folder with dependencies.parquet."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="FOLDER", help="Write edges.parquet and summary.json to this folder."
+        ),
+    ] = None,
+    columns: Columns = None,
+    strict: Strict = False,
+    exact_width: Annotated[
+        int, typer.Option(min=0, help="Compute the largest antichain of runs with fewer messages than this.")
+    ] = 50_000,
+    engine: AuditEngine = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Show the immediate-dependency graph: its edges, how deep and wide it is.
+
+    docs/graph.md explains the figures.
+    """
+    require("antecede.trace", "sim")
+    from antecede.graph.run import graph_path
+    from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.mapped_trace import mapped_trace
+
+    bad = BadRows(trace, strict)
+    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
+        runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
+    if as_json:
+        document = {"trace": trace, "engine": chosen, "out": str(out) if out else None, "runs": runs}
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.found})
+        return
+    show.bad_rows(bad.found)
+    if len(runs) == 1:
+        show.table(escape(runs[0].run), ["", ""], _rows_of_one(runs[0]), left=2)
+    else:
+        _print_several(runs)
+    if out:
+        show.out.print(f"Graph: {out}", soft_wrap=True, markup=False)
+
+
+def _print_several(runs: list[GraphFigures]) -> None:
+    header = ["run", "processes", "messages", "dependencies", "mean", "most", "depth", "frontier", "width"]
+    rows = [
+        [
+            escape(run.run),
+            *(f"{count:,}" for count in (run.processes, run.messages, run.dependencies)),
+            f"{run.dependencies_mean:.2f}",
+            *(f"{count:,}" for count in (run.dependencies_most, run.depth, run.frontier)),
+            "" if run.antichain is None else f"{run.antichain:,}",
+        ]
+        for run in runs[:_SHOWN_RUNS]
+    ]
+    show.table(None, header, rows)
+    if len(runs) > _SHOWN_RUNS:
+        show.out.print(f"[dim]and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all[/]")
+
+
+def _rows_of_one(run: GraphFigures) -> list[list[str]]:
+    rows = [["messages", f"{run.messages:,} of {run.processes:,} processes"]]
+    if run.stated is not None:
+        rows.append(["stated dependencies", f"{run.stated:,}, at most {run.stated_most:,} per message"])
+    rows += [
+        ["immediate dependencies", f"{run.dependencies:,}"],
+        ["  per message", f"{run.dependencies_mean:.3f} on average, at most {run.dependencies_most:,}"],
+    ]
+    histogram = list(run.dependencies_histogram.items())
+    for degree, messages in histogram[:_SHOWN_COUNTS]:
+        rows.append([f"  {degree:,}", f"{messages:,} messages ({messages / run.messages:.1%})"])
+    if rest := sum(messages for _, messages in histogram[_SHOWN_COUNTS:]):
+        rows.append(["  more", f"{rest:,} messages ({rest / run.messages:.1%})"])
+    antichain = "not computed: too many messages" if run.antichain is None else f"{run.antichain:,} messages"
+    rows += [
+        ["longest chain", f"{run.depth:,} messages"],
+        ["largest frontier", f"{run.frontier:,} messages"],
+        ["largest antichain", antichain],
+    ]
+    if run.busiest:
+        busiest = run.busiest[:_SHOWN_BUSIEST]
+        names = ", ".join(f"{escape(node.message)} ({node.effects:,})" for node in busiest)
+        rows.append(["most immediate effects", names])
+    return rows

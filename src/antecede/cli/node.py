@@ -1,0 +1,127 @@
+"""antecede node: a member of a live group that prints what is delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from antecede.cli import show
+from antecede.cli.live_options import MemberOptions
+
+if TYPE_CHECKING:
+    from antecede.live.group import Group
+    from antecede.live.messages import Message
+    from antecede.live.settings import Settings
+
+
+def node(
+    member: MemberOptions,
+    metrics: Annotated[
+        str | None, typer.Option(help="host:port for Prometheus: /metrics, and /health.")
+    ] = None,
+    say: Annotated[bool, typer.Option("--say", help="Broadcast each line of standard input.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print messages and the log as JSON lines.")
+    ] = False,
+    log: Annotated[bool, typer.Option("--log/--no-log", help="Log link events to standard error.")] = True,
+) -> None:
+    """Run a member of a live group and print what is delivered, until Ctrl-C.
+
+    A super peer that serves phones and sends nothing itself is such a node.
+    """
+    settings = member.settings(metrics=metrics)
+    if log:
+        # Only our own log: the libraries below log as well.
+        handler, logger = logging.StreamHandler(), logging.getLogger("antecede.live")
+        handler.setFormatter(LogFormatter(settings.group, settings.me, as_json))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    asyncio.run(_run(settings, say, as_json))
+
+
+class LogFormatter(logging.Formatter):
+    """A log line as text or as a JSON object; both name the group and the member."""
+
+    def __init__(self, group: str, me: str, as_json: bool) -> None:
+        super().__init__()
+        self._group, self._me, self._as_json = group, me, as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text += f": {record.exc_info[1]!r}"
+        if not self._as_json:
+            return f"{self.formatTime(record)} {record.levelname} {self._group}/{self._me} {text}"
+        document = {
+            "time": record.created,
+            "level": record.levelname.lower(),
+            "group": self._group,
+            "member": self._me,
+            "peer": getattr(record, "peer", None),
+            "message_id": getattr(record, "message_id", None),
+            "text": text,
+        }
+        return msgspec.json.encode(document).decode()
+
+
+async def _run(settings: Settings, broadcast_input: bool, as_json: bool) -> None:
+    """Take part until SIGINT or SIGTERM."""
+    from antecede.live.joining import Joining
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with Joining(settings) as group:
+        _print_introduction(group)
+        tasks = [asyncio.create_task(_print_messages(group, as_json)), asyncio.create_task(stopped.wait())]
+        if broadcast_input:
+            tasks.append(asyncio.create_task(_broadcast_lines(group)))
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+
+def _print_introduction(group: Group) -> None:
+    addresses = [address for address in (group.address, group.web_address) if address]
+    at = f" at {' and '.join(addresses)}" if addresses else ""
+    show.err.print(f"{group.me} of {group.settings.group}{at}; {len(group.members)} members")
+
+
+async def _print_messages(group: Group, as_json: bool) -> None:
+    async for message in group:
+        print(_json_line(message) if as_json else _text_line(message), flush=True)
+
+
+def _text_line(message: Message) -> str:
+    body = message.body
+    text = body if isinstance(body, str) else repr(body) if isinstance(body, bytes) else str(body)
+    return f"{message.id}  {text}" + ("  (again)" if message.redelivered else "")
+
+
+def _json_line(message: Message) -> str:
+    return msgspec.json.encode(
+        {
+            "origin": message.origin,
+            "seq": message.seq,
+            "body": message.body,
+            "causes": [str(cause) for cause in message.causes],
+            "redelivered": message.redelivered,
+        }
+    ).decode()
+
+
+async def _broadcast_lines(group: Group) -> None:
+    from antecede.cli.input_lines import read_lines
+
+    async for line in read_lines():
+        await group.broadcast(line)
+    await asyncio.Event().wait()  # the member stays after the end of the input

@@ -1,0 +1,47 @@
+"""antecede protocols: the catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antecede.cli import show
+from antecede.cli.options import Json
+
+if TYPE_CHECKING:
+    from antecede.protocols.base import Protocol
+
+
+def protocols(as_json: Json = False) -> None:
+    """List the protocols: what a message carries, and what each requires of its links."""
+    from antecede.protocols.catalog import PROTOCOLS
+
+    classes = list(PROTOCOLS.values())
+    if as_json:
+        show.json([_document(protocol) for protocol in classes])
+        return
+    show.table(None, ["protocol", "a message carries"], [[p.name, p.summary] for p in classes], left=2)
+    show.out.print()
+    header = ["protocol", "links", "control information", "a message waits", "membership"]
+    rows = [[p.name, _links(p), p.control, p.buffering, p.membership] for p in classes]
+    show.table(None, header, rows, left=5)
+    show.out.print(
+        "[dim]Every protocol requires links that lose nothing while open. See docs/protocols for each.[/]"
+    )
+
+
+def _document(protocol: type[Protocol]) -> dict[str, object]:
+    links = protocol.links
+    return {
+        "name": protocol.name,
+        "carries": protocol.summary,
+        "control": protocol.control,
+        "links": {"fifo": links.fifo, "reliable": links.reliable, "bounded": links.bounded_delays},
+        "buffering": protocol.buffering,
+        "membership": protocol.membership,
+        "layout": list(protocol.layout.__struct_fields__) if protocol.layout else [],
+    }
+
+
+def _links(protocol: type[Protocol]) -> str:
+    order = "FIFO" if protocol.links.fifo else "any order"
+    return f"{order}, bounded" if protocol.links.bounded_delays else order

@@ -1,0 +1,100 @@
+"""antecede demo and reproduce: the papers' experiments again, every published number beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, Master, ResultFolder, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.papers.scoreboard import Reproduction
+    from antecede.sweep.run import Outcome
+
+
+def demo(
+    out: ResultFolder = Path("antecede-demo"),
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce five papers at small sizes: simulate, audit, score, draw.
+
+    The same as reproduce --quick. A repeated demo resumes: finished runs are not repeated.
+    """
+    _reproduce([], "quick", out, None, master, as_json)
+
+
+def reproduce(
+    papers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PAPER", help="000, 001, 002, 003, 004; by default all."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The papers' own sizes (hours) or small ones (minutes).")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="FOLDER", help="Folder for runs, tables and the report."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the scoreboard as Markdown.")
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Run nothing; score and draw the finished runs of the folder.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Repeat the papers' experiments; compare every published number with ours.
+
+    Resumes where it stopped. Exit code 1 if a run failed or an audit found a violation.
+    """
+    target = out or Path("antecede-full" if full else "antecede-demo")
+    _reproduce(papers or [], "full" if full else "quick", target, markdown, master, as_json, finished)
+
+
+def _reproduce(
+    papers: list[str],
+    scale: Literal["quick", "full"],
+    out: Path,
+    markdown: Path | None,
+    master: str | None,
+    as_json: bool,
+    finished: bool = False,
+) -> None:
+    require("antecede.spark", "spark")
+    from antecede.cli.doctor import describe_machine
+    from antecede.papers import reproduce as study
+    from antecede.papers.scoreboard import markdown as as_markdown
+    from antecede.sweep.run import REPORT
+
+    with show.progress() as progress:
+        reproduction, outcome = study.reproduce(out, papers, scale, master, finished, progress)
+    if markdown is not None:
+        markdown.write_text(as_markdown(reproduction, describe_machine()), encoding="utf-8")
+    report = out / REPORT
+    if as_json:
+        document = {**msgspec.to_builtins(reproduction), "failed": outcome.failed}
+        show.json(document | {"report": str(report)})
+    else:
+        _print_scoreboard(reproduction, outcome, report)
+    raise typer.Exit(0 if outcome.fine else 1)
+
+
+def _print_scoreboard(reproduction: Reproduction, outcome: Outcome, report: Path) -> None:
+    from antecede.papers.scoreboard import HEADER, cells, tally
+
+    for paper in dict.fromkeys(row.paper for row in reproduction.scoreboard):
+        rows = [cells(row)[:6] for row in reproduction.scoreboard if row.paper == paper]
+        show.table(f"paper {paper}", HEADER[:6], rows)
+        show.out.print()
+    show.out.print(reproduction.audited, soft_wrap=True, markup=False)
+    show.out.print(tally(reproduction.scoreboard), soft_wrap=True, markup=False)
+    for run, error in list(outcome.failed.items())[:3]:
+        show.out.print(f"failed: {run}: {error}", soft_wrap=True, markup=False)
+    show.out.print(f"Report: {report}", soft_wrap=True, markup=False)

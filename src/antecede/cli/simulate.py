@@ -1,0 +1,196 @@
+"""antecede simulate: one run of one protocol."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, Seed, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.sim.engines import Result
+    from antecede.sim.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioOptions:
+    """The options that describe a scenario; docs/sweeps.md explains each."""
+
+    protocol: Annotated[str, typer.Option(help="A protocol's name, or your own as module:Class.")] = "mbcp"
+    peers: Annotated[int, typer.Option(help="Members of the group.")] = 10
+    seconds: Annotated[
+        float, typer.Option(help="How long members send; packets in flight then still arrive.")
+    ] = 2.0
+    seed: Seed = 1
+    workload: Annotated[
+        str, typer.Option(help="periodic, poisson, once, rounds or windows; see docs/sweeps.md.")
+    ] = "periodic"
+    senders: Annotated[int | None, typer.Option(help="Members that send, spread evenly; by default all.")] = (
+        None
+    )
+    rate: Annotated[float, typer.Option(help="Messages per second from each sender.")] = 10.0
+    jitter: Annotated[
+        float, typer.Option(help="Largest delay of a periodic send, as a share of the interval.")
+    ] = 0.5
+    reply: Annotated[float, typer.Option(help="Share of deliveries that a member answers at once.")] = 0.0
+    delay: Annotated[str, typer.Option(help="20ms, 1-100ms (uniform), normal:0-50ms, wild:1us-1s.")] = (
+        "1-100ms"
+    )
+    fifo: Annotated[
+        bool | None, typer.Option(help="Whether links are FIFO; by default what the protocol requires.")
+    ] = None
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%. May be repeated."
+        ),
+    ] = None
+    payload: Annotated[int, typer.Option(help="Payload bytes per message.")] = 100
+    most_messages: Annotated[int | None, typer.Option(help="Stop sending after this many messages.")] = None
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="Roles and arrangement of members: "
+            """for freescale '{"inside": \\[3, 2]}', for hcg '{"subgroups": \\["rt:3", "vt:2"]}', """
+            """for pc '{"overlay": "ring"}'.""",
+        ),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="""Overlapping groups, for multigroup: '{"a": \\[0, 1, 2], "b": \\[2, 3]}'.""",
+        ),
+    ] = None
+    local_delay: Annotated[
+        str | None, typer.Option(help="Delay between members of one site of the layout.")
+    ] = None
+    skew: Annotated[str | None, typer.Option(help="Largest clock skew, as in 5ms.")] = None
+    churn: Annotated[
+        float | None,
+        typer.Option(help="Links that open or close per second, for protocols that support it."),
+    ] = None
+
+    def scenario(self) -> Scenario:
+        """Validate the options as a scenario."""
+        from antecede.sim.scenario import scenario
+
+        return scenario(
+            protocol=self.protocol, peers=self.peers, seconds=self.seconds, seed=self.seed,
+            workload=self.workload, rate=self.rate, jitter=self.jitter, reply=self.reply, delay=self.delay,
+            fifo=self.fifo, faults=tuple(self.fault or ()), payload=self.payload,
+            most_messages=self.most_messages, layout=_parse_json("layout", self.layout),
+            groups=_parse_json("groups", self.groups), local_delay=self.local_delay, skew=self.skew,
+            churn=self.churn, senders=self.senders,
+        )  # fmt: skip
+
+
+def simulate(
+    options: ScenarioOptions,
+    out: Annotated[
+        Path | None, typer.Option(parser=folder, metavar="FOLDER", help="Write the trace to this folder.")
+    ] = None,
+    metrics_only: Annotated[bool, typer.Option("--metrics-only", help="Write no trace.")] = False,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Trace one in this many of each sender's messages, for large runs.")
+    ] = 1,
+    part_rows: Annotated[
+        int, typer.Option(min=1, help="Rows per file of the trace; fewer let readers follow sooner.")
+    ] = 1_048_576,
+    engine: Annotated[
+        str,
+        typer.Option(help="reference, event or recurrence (compiled); auto picks the fastest that fits."),
+    ] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Simulate one group and print the cost of its messages; with --out, write a trace.
+
+    The same options give the same trace, byte for byte, on every machine.
+    """
+    from antecede.sim import engines
+
+    scenario = options.scenario()
+    trace = None if metrics_only else out
+    wanted = engines.named(engine)
+    if trace is not None:
+        require("antecede.trace", "sim")
+    with show.progress() as update:
+
+        def progress(share: float) -> None:
+            update("simulating", round(100 * share), 100)
+
+        start = time.process_time()
+        if trace is None:
+            result = engines.simulate(scenario, engine=wanted, progress=progress)
+        else:
+            from antecede.sim.record import simulate_to
+
+            result = simulate_to(
+                trace, scenario, engine=wanted, progress=progress, sample=sample, part_rows=part_rows
+            )
+        cpu_seconds = time.process_time() - start
+    if as_json:
+        _print_json(scenario, result, cpu_seconds, trace)
+    else:
+        _print_metrics(scenario, result, cpu_seconds)
+        if trace:
+            show.out.print(f"Trace: {trace}", soft_wrap=True)
+
+
+def _parse_json(option: str, text: str | None) -> object:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--{option}: not JSON: {error}") from error
+
+
+def _deliveries_per_second(result: Result, cpu_seconds: float) -> float:
+    return result.metrics.deliveries / cpu_seconds if cpu_seconds else 0.0
+
+
+def _print_json(scenario: Scenario, result: Result, cpu_seconds: float, trace: Path | None) -> None:
+    timing = {
+        "engine": result.engine,
+        "cpu_seconds": cpu_seconds,
+        "deliveries_per_second": _deliveries_per_second(result, cpu_seconds),
+        "trace": str(trace) if trace else None,
+    }
+    show.json({"run": scenario.key(), "scenario": scenario, **msgspec.to_builtins(result.metrics), **timing})
+
+
+def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> None:
+    from antecede.units import show as human
+
+    metrics = result.metrics
+    held_share = metrics.held / metrics.deliveries if metrics.deliveries else 0.0
+    rows = [
+        ["messages", f"{metrics.messages:,}"],
+        ["deliveries", f"{metrics.deliveries:,}"],
+        [
+            "control bytes per message",
+            f"{metrics.control_bytes_mean:.1f} on the wire, at most {metrics.control_bytes_max:,}",
+        ],
+        ["", f"{metrics.paper_bytes_mean:.1f} as the papers count"],
+        [
+            "held for a cause",
+            f"{metrics.held:,} deliveries ({held_share:.1%}), {human(metrics.hold_mean_ns)} on average",
+        ],
+        [
+            "from send to delivery",
+            f"{human(metrics.latency_mean_ns)} on average, at most {human(metrics.latency_max_ns)}",
+        ],
+        ["still held at the end", f"{metrics.stuck:,}"],
+        ["speed", f"{_deliveries_per_second(result, cpu_seconds):,.0f} deliveries per CPU second"],
+        ["engine", f"{result.engine}: {result.reason}"],
+    ]
+    title = f"{scenario.protocol}, {scenario.peers} peers, {scenario.seconds:g} s, seed {scenario.seed}"
+    show.table(title, ["", ""], rows, left=2)

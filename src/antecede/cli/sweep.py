@@ -1,0 +1,81 @@
+"""antecede sweep and report: a grid of simulations on Spark, and its HTML report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, Master, ResultFolder, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.sweep.run import Outcome
+
+
+def sweep(
+    grid: Annotated[Path, typer.Argument(help="A TOML file with \\[run] and \\[grid]; see docs/sweeps.md.")],
+    out: ResultFolder = Path("antecede-sweep"),
+    metrics_only: Annotated[
+        bool, typer.Option("--metrics-only", help="Write no traces, and so audit none.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate every combination of a grid on Spark, audit the traces, write a report.
+
+    A repeated sweep resumes: finished runs are not repeated. A failed run is reported; the others finish.
+    """
+    from antecede.sweep.grid import read_grid
+
+    scenarios = read_grid(grid)
+    require("antecede.spark", "spark")
+    from antecede.sweep.run import run_study, write_report
+
+    with show.progress() as progress:
+        traced = (lambda _: False) if metrics_only else (lambda _: True)
+        outcome = run_study(out, scenarios, master=master, traced=traced, progress=progress)
+    path = write_report(out, f"Sweep of {grid.name}", failed=outcome.failed)
+    if as_json:
+        document = {"summary": outcome.summary.to_pylist(), "failed": outcome.failed}
+        show.json(document | {"resumed": outcome.skipped, "report": str(path)})
+    else:
+        _print_outcome(outcome, path, str(grid))
+    raise typer.Exit(0 if outcome.fine else 1)
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(parser=folder, metavar="FOLDER", help="The folder of a sweep or of the demo.")
+    ],
+    title: Annotated[str, typer.Option(help="The heading of the report.")] = "A sweep of causal protocols",
+    as_json: Json = False,
+) -> None:
+    """Write the HTML report of a finished sweep: one self-contained file."""
+    require("antecede.spark", "spark")
+    from antecede.sweep.run import write_report
+
+    path = write_report(folder, title)
+    if as_json:
+        show.json({"report": str(path)})
+    else:
+        show.out.print(f"Report: {path}", soft_wrap=True)
+
+
+def _print_outcome(outcome: Outcome, path: Path, title: str) -> None:
+    from antecede.sweep import page
+
+    summary = outcome.summary
+    show.table(title, page.columns(summary), page.cells(summary))
+    show.out.print("[dim]wire B, paper B: control bytes per message, as sent and as the papers count[/]")
+    show.out.print(f"\n{page.lead(summary, len(outcome.failed))}")
+    if outcome.skipped:
+        show.out.print(f"[dim]{outcome.skipped} runs were finished before and not repeated.[/]")
+    for error, count in Counter(outcome.failed.values()).items():
+        first = next(key for key, reason in outcome.failed.items() if reason == error)
+        more = f" and {count - 1:,} more" if count > 1 else ""
+        show.out.print(f"failed: {first}{more}: {error}", soft_wrap=True, markup=False)
+    show.out.print(f"Report: {path}", soft_wrap=True, markup=False)

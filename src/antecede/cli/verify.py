@@ -1,0 +1,107 @@
+"""antecede verify: a protocol against the oracle, on random executions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json, Seed, folder
+from antecede.errors import require
+
+if TYPE_CHECKING:
+    from antecede.sim.verify import Report
+
+_SMALL = 100
+"""Runs up to which starting worker processes takes longer than it saves."""
+_SHOWN_FAILURES = 3
+
+
+def verify(
+    protocol: Annotated[str, typer.Argument(help="A protocol's name, all, or your own as module:Class.")],
+    runs: Annotated[int, typer.Option(min=1, help="Random executions to check.")] = 1000,
+    seed: Seed = 1,
+    peers: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Members of every group; by default 1 to 12.")
+    ] = None,
+    only: Annotated[int | None, typer.Option(min=0, help="Replay only this run of the seed.")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="FOLDER", help="Also write the trace of every run."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Worker processes; by default one per core.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a protocol with the oracle, on random small executions with wild delays.
+
+    Passes (exit code 0) if every message is delivered exactly once, in causal order, and none stays held.
+    """
+    from antecede.protocols.catalog import PROTOCOLS, find
+
+    if export:
+        require("antecede.trace", "sim")
+    names = list(PROTOCOLS) if protocol == "all" else [protocol]
+    for name in names:
+        find(name)
+    reports = []
+    with show.progress() as progress:
+        for name in names:
+            target = export / name.replace(":", ".") if export else None
+            for report in _verify(name, runs, seed, peers, only, target, jobs or os.cpu_count() or 1):
+                progress(f"checking {report.protocol}", report.runs, runs)
+            reports.append(report)
+    passed = all(report.passed for report in reports)
+    if as_json:
+        show.json({"seed": seed, "passed": passed, "protocols": reports})
+    else:
+        _print_reports(reports, seed)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _verify(
+    protocol: str, runs: int, seed: int, peers: int | None, only: int | None, export: Path | None, jobs: int
+) -> Iterator[Report]:
+    from antecede.sim.verify import verify, verify_on
+
+    if only is not None:
+        return verify(protocol, 1, seed, peers, only, export)
+    if jobs == 1 or runs <= _SMALL:
+        return verify(protocol, runs, seed, peers, export=export)
+    return verify_on(jobs, protocol, runs, seed, peers, export)
+
+
+def _print_reports(reports: list[Report], seed: int) -> None:
+    header = ["protocol", "runs", "deliveries", "largest", "violations", "stuck", "twice", "missing"]
+    header += ["raised", "mean B", "max B"]
+    rows = [
+        [
+            report.protocol,
+            f"{report.runs:,}",
+            f"{report.deliveries:,}",
+            f"{report.largest_group}",
+            f"{report.violations:,}",
+            f"{report.stuck:,}",
+            f"{report.duplicates:,}",
+            f"{report.missing:,}",
+            f"{report.raised:,}",
+            f"{report.control_bytes_mean:.1f}",
+            f"{report.control_bytes_max:,}",
+        ]
+        for report in reports
+    ]
+    show.table(None, header, rows)
+    show.out.print("[dim]largest: members of the largest group; B: control bytes per message on the wire[/]")
+    for report in reports:
+        if report.failed:
+            line = f"{report.protocol} failed in {report.failed:,} of {report.runs:,} runs"
+            show.out.print(line, markup=False)
+        for failure in report.failures[:_SHOWN_FAILURES]:
+            line = f"  seed {seed}, run {failure.run} (--only {failure.run}): {failure.reason}"
+            show.out.print(line, soft_wrap=True, markup=False)
