@@ -84,7 +84,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         (["import", "shiviz", "nowhere", "--out", "out"], "nowhere does not exist"),
         (["import", "shiviz", "it.log"], "--out"),
         (["import", "shiviz", "it.log", "--out", "s3a://bucket/out"], "is a URL"),
-        (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to write"),
+        (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to export"),
         (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
         (["audit", "it.log"], "other programs' logs are read by antecede import"),
         (["audit", "it.csv"], "under these names or as --map tells"),

@@ -96,7 +96,7 @@ def _print_imported(about: DependencyTableInfo, out: Path, as_json: bool) -> Non
             "parents",
             f"{about.parents:,}, {about.parents_mean:.3f} per node, at most {about.parents_most:,}",
         ],
-        ["", f"{about.parents_of_others:,} on another process"],
+        ["", f"{about.parents_of_others:,} of another process"],
     ]
     show.table(None, ["", ""], rows, left=2)
     show.bad_rows(about.bad)
