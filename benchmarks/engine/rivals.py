@@ -24,7 +24,7 @@ from antecede.sim.kernels.flat.delivery_times import delays_of, link_keys
 from antecede.sim.kernels.runtime.counter_rng import model
 from antecede.sim.kernels.runtime.send_schedule import schedule
 from antecede.sim.metrics import Metrics
-from antecede.sim.network import LINK, Uniform, parse_delay
+from antecede.sim.network import Uniform, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.sim.workload import Periodic, Poisson
 from antecede.units import SECOND
@@ -93,7 +93,7 @@ def sends(given: Scenario) -> Sends:
         [[] for _ in everybody],
     )
     plan = schedule(given)
-    keys = link_keys(np.uint64(counter_rng.key(given.seed, LINK)), given.peers)
+    keys = link_keys(np.uint64(counter_rng.key(given.seed, counter_rng.LINK)), given.peers)
     near, row = model(parse_delay(given.delay)), np.empty(given.peers, np.int64)
     for time, me, number in zip(*(column.tolist() for column in plan[:3]), strict=True):
         delays_of(near, keys[me], np.uint64((number - 1) * counter_rng._STEP & counter_rng._MASK), row)

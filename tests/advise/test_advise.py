@@ -219,7 +219,7 @@ def test_bad_sends_and_quantiles(fields: dict[str, object], message: str) -> Non
 def test_quantiles_are_drawn_evenly() -> None:
     delay = parse_delay("quantiles:0,10ns,1us,1us")
     assert delay == Quantiles((0, 10, 1000, 1000))
-    drawn = [delay.of(place << 56) for place in range(256)]
+    drawn = [delay.sample(place << 56) for place in range(256)]
     assert sum(value <= 10 for value in drawn) == pytest.approx(256 / 3, abs=2)
     assert sum(value == 1000 for value in drawn) == pytest.approx(256 / 3, abs=4)
 

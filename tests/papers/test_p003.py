@@ -12,7 +12,7 @@ from antecede.papers.board import Done, Runs, Scale, interval
 from antecede.papers.p003 import closed_form, closed_form_basic, run
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.workload import Windows
+from antecede.sim.workload import OncePerWindow
 
 SHARE = "p1_after_p2"
 
@@ -42,7 +42,7 @@ def tiny() -> Runs:
 
 
 def test_windows_hold_one_send_of_every_peer() -> None:
-    load = Windows(seed=3, interval=1000, spread=100)
+    load = OncePerWindow(seed=3, interval=1000, spread=100)
     times = [[load.next_send(peer, number, 0) for number in range(200)] for peer in (0, 1)]
     assert all(0 <= time - 1000 * number <= 100 for sent in times for number, time in enumerate(sent))
     assert times[0] != times[1]

@@ -14,7 +14,7 @@ from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
 from antecede.protocols.vcube_variants import VcubeAggPaperSizes, VcubeAggSingleTree
 from antecede.sim.engines import simulate
-from antecede.sim.nodes import NodesModel
+from antecede.sim.network import NodesModel
 from antecede.sim.probes import Bundles
 from antecede.sim.scenario import Scenario
 

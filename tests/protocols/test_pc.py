@@ -15,7 +15,7 @@ from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol, Send
 from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.pc import Pc, Ping, Pong
 from antecede.sim import counter_rng
-from antecede.sim.network import Direct, parse_delay
+from antecede.sim.network import DirectNetwork, parse_delay
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, Report, verify
 from antecede.sim.workload import Periodic
@@ -103,7 +103,7 @@ class Dead(Pc):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_member_that_crashes_disturbs_no_other(seed: int) -> None:
-    drawn = counter_rng.Source(seed)
+    drawn = counter_rng.RandomStream(seed)
     size = 4 + drawn.below(9)
     victim, steps = drawn.below(size), drawn.below(300)
     churning = Scenario("pc", size, 0.5, seed, delay="wild:1us-1s", churn=60.0, most_messages=60)
@@ -128,7 +128,7 @@ def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
         member.size = 3
     asked = Histories(Scenario("pc", 3))
     links = [LinkChange(SECOND // 2, 0, 2, opens=True)]
-    network = Direct(1, parse_delay("1ms"), fifo=True)
+    network = DirectNetwork(1, parse_delay("1ms"), fifo=True)
     world = World(members, network, Periodic(1, SECOND // 10, 0), [asked], until=SECOND, links=links)
     world.run()
     assert SECOND < world.now <= 61 * SECOND

@@ -22,7 +22,7 @@ from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.pc import Hello, OverlayLayout, Pc, Ping, Pong, Snapshot, UnsafeLink
 from antecede.sim import counter_rng
 from antecede.sim.churn import link_changes
-from antecede.sim.network import Direct, parse_delay
+from antecede.sim.network import DirectNetwork, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.sim.verify import Histories
 from antecede.sim.workload import Periodic
@@ -54,7 +54,7 @@ class ForgetfulJoiner(Joiner):
 
 def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judgement, Joiner, set[MessageId]]:
     """A run that the member of the highest rank joins; what its snapshot names is not addressed to it."""
-    drawn = counter_rng.Source(counter_rng.key(seed, 99))
+    drawn = counter_rng.RandomStream(counter_rng.key(seed, 99))
     size = 3 + drawn.below(6)
     newcomer, contact = size - 1, drawn.below(size - 1)
     overlay = OverlayLayout(["hypercube", "ring", "line", "star"][drawn.below(4)])
@@ -76,7 +76,7 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
         opens ^= {(one, other)}
     histories = Histories(Scenario("pc", size))
     workload = Periodic(seed, SECOND // (5 + drawn.below(20)), SECOND // 10, reply=0.05)
-    network = Direct(seed, parse_delay(["wild:1us-1s", "0-200ms"][drawn.below(2)]), fifo=True)
+    network = DirectNetwork(seed, parse_delay(["wild:1us-1s", "0-200ms"][drawn.below(2)]), fifo=True)
     world = World(members, network, workload, [histories], until=until, most_messages=60, links=links)
     while world.step():
         if restoring:

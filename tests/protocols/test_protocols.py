@@ -47,7 +47,7 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
     kinds = ("spike",) if make.links.fifo else ("spike", "reorder", "duplicate")
     if make.links.bounded_delays:
         kinds = ("duplicate",)
-    layout = make.layout and make.layout.random(scenario.peers, counter_rng.Source(scenario.seed).below)
+    layout = make.layout and make.layout.random(scenario.peers, counter_rng.RandomStream(scenario.seed).below)
     scenario = msgspec.structs.replace(  # it gets what it needs, and no more
         scenario,
         protocol=protocol,

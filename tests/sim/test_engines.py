@@ -57,7 +57,7 @@ def test_compiled_chance_is_the_same_chance(bits: int, number: int, span: int) -
 @for_all(words)
 def test_compiled_delays_are_the_same_delays(text: str, bits: int) -> None:
     delay = parse_delay(text)
-    assert int(compiled.delay_of(*compiled.model(delay), np.uint64(bits))) == delay.of(bits)
+    assert int(compiled.delay_of(*compiled.model(delay), np.uint64(bits))) == delay.sample(bits)
 
 
 def any_scenario(source: random.Random, protocol: str, **others: object) -> Scenario:

@@ -8,24 +8,33 @@ import msgspec
 import pytest
 
 from antecede.errors import InputError
+from antecede.overlay.random_graph import random_graph
+from antecede.sim.counter_rng import GRAPH, Draws
 from antecede.sim.engines import simulate
-from antecede.sim.network import Arrival, Fixed, Normal, parse_delay
-from antecede.sim.nodes import Nodes, NodesModel
-from antecede.sim.routed import Routed, RoutedModel, random_graph
+from antecede.sim.network import (
+    Arrival,
+    Fixed,
+    NodesModel,
+    Normal,
+    QueuedNodes,
+    RoutedModel,
+    RoutedNetwork,
+    parse_delay,
+)
 from antecede.sim.scenario import scenario
-from antecede.sim.workload import Drawn, Once, Rounds
+from antecede.sim.workload import Once, RandomIntervals, Rounds
 
 MS = 1_000_000
 LINE = [[1], [0, 2, 3], [1], [1]]
 """0 - 1 - 2, with 3 hanging on 1 too."""
 
 
-def routed(multicast: bool, graph: list[list[int]] = LINE, mtu: int = 1500) -> Routed:
+def routed(multicast: bool, graph: list[list[int]] = LINE, mtu: int = 1500) -> RoutedNetwork:
     """1 Mbit/s: a byte takes 8 µs; every link is 1 ms long; headers of 25 bytes."""
-    return Routed(graph, 1, Fixed(MS), bits_per_second=1e6, header=25, mtu=mtu, multicast=multicast)
+    return RoutedNetwork(graph, 1, Fixed(MS), bits_per_second=1e6, header=25, mtu=mtu, multicast=multicast)
 
 
-def run(network: Routed, *sends: tuple[int, int, list[int], int]) -> list[tuple[int, int]]:
+def run(network: RoutedNetwork, *sends: tuple[int, int, list[int], int]) -> list[tuple[int, int]]:
     """(time, peer) of every arrival, for sends of (time, source, to, size)."""
     todo: list[tuple[int, int, Any]] = [(time, -1, [source, to, size]) for time, source, to, size in sends]
     arrived = []
@@ -36,12 +45,12 @@ def run(network: Routed, *sends: tuple[int, int, list[int], int]) -> list[tuple[
             source, to, size = what
             made = network.transmit(source, to, size, time)
         else:
-            made = network.relay(what, time)
+            made = network.forward(what, time)
         for arrival in made:
-            if arrival.onward is None:
+            if arrival.transit is None:
                 arrived.append((arrival.time, arrival.destination))
             else:
-                todo.append((arrival.time, arrival.number, arrival.onward))
+                todo.append((arrival.time, arrival.number, arrival.transit))
     return sorted(arrived)
 
 
@@ -111,9 +120,13 @@ def test_routes_are_shortest_and_always_the_same() -> None:
     assert hop.destination == 1
 
 
+def draws(seed: int) -> Draws:
+    return Draws(seed, GRAPH)
+
+
 def test_random_graphs_are_connected_and_as_dense_as_asked() -> None:
     for seed in range(20):
-        graph = random_graph(60, 3.0, seed)
+        graph = random_graph(60, 3.0, draws(seed))
         seen, todo = {0}, [0]
         while todo:
             for other in graph[todo.pop()]:
@@ -122,13 +135,13 @@ def test_random_graphs_are_connected_and_as_dense_as_asked() -> None:
                     todo.append(other)
         assert len(seen) == 60
         assert all(one in graph[other] for one in range(60) for other in graph[one])
-    degrees = [sum(map(len, random_graph(200, 6.0, seed))) / 200 for seed in range(20)]
+    degrees = [sum(map(len, random_graph(200, 6.0, draws(seed)))) / 200 for seed in range(20)]
     assert sum(degrees) / 20 == pytest.approx(6, abs=0.2)
-    assert random_graph(1, 3.0, 1) == [[]]
+    assert random_graph(1, 3.0, draws(1)) == [[]]
 
 
-def nodes(mtu: int = 120) -> Nodes:
-    return Nodes(3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=mtu)
+def nodes(mtu: int = 120) -> QueuedNodes:
+    return QueuedNodes(3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=mtu)
 
 
 def test_copies_take_their_turn_in_the_senders_queue() -> None:
@@ -154,12 +167,12 @@ def test_what_is_larger_than_a_packet_takes_several_turns() -> None:
 def test_gaussian_delays_are_whole_units_and_never_negative() -> None:
     delay = parse_delay("gauss:10ms,20ms,1ms")
     assert delay == Normal(10 * MS, 20 * MS, MS)
-    drawn = [delay.of(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(2000)]
+    drawn = [delay.sample(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(2000)]
     assert min(drawn) == 0
     assert {value % MS for value in drawn} == {0}
     assert max(drawn) <= delay.longest
     steady = [
-        parse_delay("gauss:100ms,25ms,1ms").of(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(4000)
+        parse_delay("gauss:100ms,25ms,1ms").sample(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(4000)
     ]
     assert sum(steady) / 4000 == pytest.approx(99.5 * MS, rel=0.02)
     for wrong in ("gauss:1ms", "gauss:1ms,1ms,0", "gauss:a,b,c"):
@@ -194,7 +207,7 @@ def test_once_is_once_and_intervals_are_drawn() -> None:
     once = Once(1, 50 * MS)
     assert all(0 <= once.next_send(peer, 0, 0) < 50 * MS for peer in range(100))
     assert once.next_send(3, 1, 0) > 10**18
-    drawn = Drawn(1, parse_delay("normal:70-90ms"))
+    drawn = RandomIntervals(1, parse_delay("normal:70-90ms"))
     first = [drawn.next_send(peer, 0, 0) for peer in range(200)]
     assert 0 <= min(first) < 5 * MS < 70 * MS < max(first) < 90 * MS
     assert all(70 * MS <= drawn.next_send(1, number, 5) - 5 <= 90 * MS for number in range(1, 100))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.sim.faults import Duplicate, Loss, Reorder, Spike, parse_fault
-from antecede.sim.network import ClippedNormal, Direct, Fixed, Uniform, Wild, parse_delay
+from antecede.sim.network import ClippedNormal, DirectNetwork, Fixed, LogUniform, Uniform, parse_delay
+from antecede.sim.network.faults import Duplicate, Loss, Reorder, Spike, parse_fault
 from antecede.sim.workload import Periodic, Poisson
 from antecede.units import SECOND, duration, span
 
@@ -21,25 +21,25 @@ bits64 = st.integers(0, 2**64 - 1)
 
 @given(bits64)
 def test_delays_stay_in_their_interval(bits: int) -> None:
-    for delay in (Uniform(3, 9), ClippedNormal(3, 9), Wild(3, 900), Wild(0, 1)):
-        assert delay.low <= delay.of(bits) <= delay.high
-    assert Fixed(5).of(bits) == 5
+    for delay in (Uniform(3, 9), ClippedNormal(3, 9), LogUniform(3, 900), LogUniform(0, 1)):
+        assert delay.low <= delay.sample(bits) <= delay.high
+    assert Fixed(5).sample(bits) == 5
 
 
 def test_a_clipped_normal_has_a_quarter_of_its_interval_as_deviation() -> None:
     delay = ClippedNormal(0, 100 * MS)
-    assert delay.of(1 << 63) == pytest.approx(50 * MS, abs=1)
-    assert delay.of(round(0.8413447 * 2**64)) == pytest.approx(75 * MS, rel=1e-6)
-    assert (delay.of(0), delay.of(2**64 - 1)) == (0, 100 * MS)
+    assert delay.sample(1 << 63) == pytest.approx(50 * MS, abs=1)
+    assert delay.sample(round(0.8413447 * 2**64)) == pytest.approx(75 * MS, rel=1e-6)
+    assert (delay.sample(0), delay.sample(2**64 - 1)) == (0, 100 * MS)
 
 
-def arrivals(network: Direct, count: int) -> list[int]:
+def arrivals(network: DirectNetwork, count: int) -> list[int]:
     return [a.time for n in range(count) for a in network.transmit(0, [1], 10, n * MS)]
 
 
 def test_fifo_links_keep_order_and_others_do_not() -> None:
-    kept = arrivals(Direct(1, Uniform(0, 50 * MS), fifo=True), 50)
-    loose = arrivals(Direct(1, Uniform(0, 50 * MS), fifo=False), 50)
+    kept = arrivals(DirectNetwork(1, Uniform(0, 50 * MS), fifo=True), 50)
+    loose = arrivals(DirectNetwork(1, Uniform(0, 50 * MS), fifo=False), 50)
     assert kept == sorted(kept)
     assert loose != sorted(loose)
     assert all(late >= early for late, early in zip(kept, loose, strict=True))
@@ -47,15 +47,15 @@ def test_fifo_links_keep_order_and_others_do_not() -> None:
 
 def test_a_spike_delays_a_fifo_link_without_breaking_it() -> None:
     spike = [Spike(10 * MS, 20 * MS, 500 * MS), Loss(0.2)]
-    times = arrivals(Direct(1, Uniform(0, 5 * MS), fifo=True, faults=spike), 50)
+    times = arrivals(DirectNetwork(1, Uniform(0, 5 * MS), fifo=True, faults=spike), 50)
     assert times == sorted(times)
     assert max(times) > 500 * MS
-    reordered = arrivals(Direct(1, Uniform(0, 5 * MS), fifo=True, faults=[Reorder(0.3, 50 * MS)]), 50)
+    reordered = arrivals(DirectNetwork(1, Uniform(0, 5 * MS), fifo=True, faults=[Reorder(0.3, 50 * MS)]), 50)
     assert reordered != sorted(reordered)
 
 
 def test_a_delay_belongs_to_its_link_and_number_whoever_asks_first() -> None:
-    one, other = (Direct(9, Uniform(0, SECOND), fifo=False) for _ in range(2))
+    one, other = (DirectNetwork(9, Uniform(0, SECOND), fifo=False) for _ in range(2))
     together = one.transmit(0, [1, 2], 10, 0)
     apart = [*other.transmit(0, [2], 99, 0), *other.transmit(0, [1], 5, 0)]
     assert sorted(together) == sorted(apart)
@@ -64,18 +64,18 @@ def test_a_delay_belongs_to_its_link_and_number_whoever_asks_first() -> None:
 
 def test_faults_strike_as_written() -> None:
     always = 0
-    assert Spike(10, 20, 5).strike([100], 10, always) == [105]
-    assert Spike(10, 20, 5).strike([100], 20, always) == [100]
-    assert Duplicate(1.0, 0).strike([100], 0, always) == [100, 100]
-    assert Duplicate(0.0, 9).strike([100], 0, always) == [100]
-    assert Reorder(1.0, 0).strike([100], 0, always) == [100]
-    assert Loss(1.0).strike([100], 0, always) == []
-    assert Duplicate(1.0, 9).strike([], 0, always) == []
+    assert Spike(10, 20, 5).apply([100], 10, always) == [105]
+    assert Spike(10, 20, 5).apply([100], 20, always) == [100]
+    assert Duplicate(1.0, 0).apply([100], 0, always) == [100, 100]
+    assert Duplicate(0.0, 9).apply([100], 0, always) == [100]
+    assert Reorder(1.0, 0).apply([100], 0, always) == [100]
+    assert Loss(1.0).apply([100], 0, always) == []
+    assert Duplicate(1.0, 9).apply([], 0, always) == []
 
 
 def test_a_fault_changes_nothing_for_the_packets_it_spares() -> None:
-    plain = Direct(4, Uniform(0, SECOND), fifo=False)
-    faulty = Direct(4, Uniform(0, SECOND), fifo=False, faults=[Loss(0.5)])
+    plain = DirectNetwork(4, Uniform(0, SECOND), fifo=False)
+    faulty = DirectNetwork(4, Uniform(0, SECOND), fifo=False, faults=[Loss(0.5)])
     expected = arrivals(plain, 100)
     spared = arrivals(faulty, 100)
     assert 20 < len(spared) < 80

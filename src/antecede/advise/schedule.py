@@ -88,7 +88,7 @@ def assumed(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
 
 def mean_delay(delay: Delay) -> float:
     """Nanoseconds, on average: from as many evenly spread bits as matter."""
-    return sum(delay.of((2 * place + 1) << 51) for place in range(_STRATA)) / _STRATA
+    return sum(delay.sample((2 * place + 1) << 51) for place in range(_STRATA)) / _STRATA
 
 
 def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:

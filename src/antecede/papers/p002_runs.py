@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 
 from antecede.papers.board import Runs, Scale
-from antecede.sim.routed import RoutedModel
+from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "002"

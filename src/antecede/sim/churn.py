@@ -8,8 +8,6 @@ from antecede.sim import counter_rng
 from antecede.sim.world import LinkChange
 from antecede.units import SECOND
 
-_CHURN = 7
-
 
 def link_changes(
     seed: int, size: int, until: int, rate: float, standing: Collection[tuple[int, int]]
@@ -20,7 +18,7 @@ def link_changes(
     """
     if size < 2:
         return []
-    drawn = counter_rng.key(seed, _CHURN)
+    drawn = counter_rng.key(seed, counter_rng.CHURN)
     open_links: set[tuple[int, int]] = set()
     changes = []
     for number in range(round(rate * until / SECOND)):

@@ -1,21 +1,24 @@
-"""Chance without a stream: every random value is a hash of what it is for.
+"""Counter-based random numbers: every value is a hash of its purpose and index, not the next of a stream.
 
-A delay is a function of (seed, link, n-th packet on it), a send time of (seed, peer, n-th message),
-so every engine sees the same schedule in whatever order it asks. The hash is SplitMix64's; what
-follows uses integers and the exactly rounded operations + - * / and sqrt only, so values are the
-same on every machine (a C library's log is not).
+A delay is a function of (seed, link, packet number), a send time of (seed, peer, message number), so every
+engine sees the same schedule in whatever order it asks. The hash is SplitMix64's finaliser. Distributions use
+integers and the exactly rounded operations + - * / and sqrt only, so values are the same on every machine; a
+C library's log is not.
 """
 
 from __future__ import annotations
 
 import math
 
+LINK, PHASE, SEND, REPLY, SCENARIO, GROUP, CHURN, GRAPH, LENGTH, PROPAGATION, CLOCK = range(1, 12)
+"""What random values are for: the second part of a `key`, after the seed."""
+
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 
 
 def mix(value: int) -> int:
-    """64 bits in, 64 bits out, every bit depending on every bit."""
+    """SplitMix64's finaliser: 64 bits to 64 bits, every bit of the result depending on every bit given."""
     value &= _MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
@@ -23,7 +26,7 @@ def mix(value: int) -> int:
 
 
 def key(*parts: int) -> int:
-    """The name of a sequence of random values: the seed, what it is for, and whose it is."""
+    """The key of a sequence of random values, from the seed, its purpose and its owner."""
     value = 0
     for part in parts:
         value = mix(value + _STEP ^ mix(part + _STEP))
@@ -36,19 +39,32 @@ def draw(sequence: int, number: int) -> int:
 
 
 def between(bits: int, low: int, high: int) -> int:
-    """A whole number in [low, high), evenly."""
+    """An integer in [low, high), uniformly."""
     return low + (bits * (high - low) >> 64)
 
 
-class Source:
-    """A stream, for whoever makes many small choices in a row."""
+class Draws:
+    """A sequence of random values by their number."""
+
+    def __init__(self, *parts: int) -> None:
+        self._key = key(*parts)
+
+    def happens(self, number: int, probability: float) -> bool:
+        return happens(draw(self._key, number), probability)
+
+    def between(self, number: int, low: int, high: int) -> int:
+        return between(draw(self._key, number), low, high)
+
+
+class RandomStream:
+    """The values of a sequence one after the other, for callers that make many small choices."""
 
     def __init__(self, sequence: int) -> None:
         self._sequence = sequence
         self._number = 0
 
     def below(self, high: int) -> int:
-        """The next whole number from 0 to below `high`."""
+        """The next integer in [0, high)."""
         self._number += 1
         return between(draw(self._sequence, self._number), 0, high)
 
@@ -58,13 +74,13 @@ def unit(bits: int) -> float:
     return ((bits >> 12) + 0.5) * 2.0**-52
 
 
-def happens(bits: int, share: float) -> bool:
-    """True in `share` of all cases."""
-    return unit(bits) < share
+def happens(bits: int, probability: float) -> bool:
+    """True with this probability."""
+    return unit(bits) < probability
 
 
 def exponential(bits: int, mean: float) -> int:
-    """The wait until the next of independent events that come every `mean` on average."""
+    """The time until the next event of a Poisson process with one event every `mean`."""
     return int(-log(unit(bits)) * mean)
 
 
@@ -73,7 +89,7 @@ _ATANH = [1.0 / (2 * k + 1) for k in range(13, -1, -1)]
 
 
 def log(x: float) -> float:
-    """The natural logarithm to about 1e-16: 2 atanh((m - 1) / (m + 1)) on m in [0.7, 1.4)."""
+    """The natural logarithm to about 1e-16, as 2 atanh((m - 1) / (m + 1)) on m in [0.7, 1.4)."""
     m, exponent = math.frexp(x)
     if m < 0.7071067811865476:
         m, exponent = m * 2.0, exponent - 1
@@ -113,7 +129,7 @@ _FAR_TAIL = (
 
 
 def normal(bits: int) -> float:
-    """A standard normal value: the quantile of a uniform one."""
+    """A standard normal value, by inverting the distribution function at a uniform one."""
     p = unit(bits)
     q = p - 0.5
     if abs(q) <= 0.425:

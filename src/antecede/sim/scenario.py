@@ -14,16 +14,30 @@ from antecede.protocols import catalog
 from antecede.protocols.base import Layout, LocalError, Protocol
 from antecede.sim import counter_rng
 from antecede.sim.churn import link_changes
-from antecede.sim.faults import parse_fault
-from antecede.sim.network import Delay, Direct, Network, RelayedModel, parse_delay
-from antecede.sim.nodes import NodesModel
+from antecede.sim.network import (
+    Delay,
+    DirectNetwork,
+    Network,
+    NodesModel,
+    RelayedModel,
+    RoutedModel,
+    parse_delay,
+)
+from antecede.sim.network.faults import parse_fault
 from antecede.sim.probes import PROBES, Probe
-from antecede.sim.routed import RoutedModel
-from antecede.sim.workload import Drawn, Given, Once, Periodic, Poisson, Rounds, Windows, Workload
+from antecede.sim.workload import (
+    Once,
+    OncePerWindow,
+    Periodic,
+    Poisson,
+    RandomIntervals,
+    Rounds,
+    Scheduled,
+    Workload,
+)
 from antecede.sim.world import LinkChange, Observer, World
 from antecede.units import SECOND, duration
 
-_CLOCK = 11
 _SAMPLING = SECOND // 20
 
 GROUP = "all"
@@ -155,8 +169,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         delay = parse_delay(self.delay)
         arranged = self.arrangement()
         if self.local_delay is None or arranged is None:
-            return Direct(self.seed, delay, fifo, faults)
-        return Direct(
+            return DirectNetwork(self.seed, delay, fifo, faults)
+        return DirectNetwork(
             self.seed, delay, fifo, faults, parse_delay(self.local_delay), arranged.sites(self.peers)
         )
 
@@ -247,7 +261,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ahead(self) -> list[int]:
         """How far each peer's clock is ahead of the true time."""
         most = duration(self.skew or "0")
-        drawn = counter_rng.key(self.seed, _CLOCK)
+        drawn = counter_rng.key(self.seed, counter_rng.CLOCK)
         return [counter_rng.between(counter_rng.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
 
     def load(self) -> Workload:
@@ -255,15 +269,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.workload == "poisson":
             return Poisson(self.seed, interval, self.reply)
         if self.workload == "drawn":
-            return Drawn(self.seed, self._interval(), self.reply)
+            return RandomIntervals(self.seed, self._interval(), self.reply)
         if self.workload == "once":
             return Once(self.seed, round(self.seconds * SECOND), self.reply)
         if self.sends is not None:
-            return Given(self.seed, self.sends, self.reply)
+            return Scheduled(self.seed, self.sends, self.reply)
         if self.workload == "rounds":
             return Rounds(self.seed, interval, self.burst or 1, self.reply)
         if self.workload == "windows":
-            return Windows(self.seed, interval, round(interval * self.jitter), self.reply)
+            return OncePerWindow(self.seed, interval, round(interval * self.jitter), self.reply)
         return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
 
     def audiences(self) -> dict[str, tuple[int, ...]]:

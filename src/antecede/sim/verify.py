@@ -20,7 +20,6 @@ from antecede.sim import counter_rng
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario
 
-_SCENARIO = 5
 _MAX_FAILURES = 20
 _BATCH = 100
 
@@ -97,7 +96,7 @@ class Report(msgspec.Struct):
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
     """The `run`-th of an endless supply of nasty little scenarios."""
-    sequence = counter_rng.key(seed, _SCENARIO, run)
+    sequence = counter_rng.key(seed, counter_rng.SCENARIO, run)
 
     def pick(number: int, choices: list[Any]) -> Any:
         return choices[counter_rng.between(counter_rng.draw(sequence, number), 0, len(choices))]
@@ -118,7 +117,7 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         groups = _random_groups(counter_rng.draw(sequence, 11), size)
     layout = None
     if make.layout is not None:
-        arranged = counter_rng.Source(counter_rng.draw(sequence, 15))
+        arranged = counter_rng.RandomStream(counter_rng.draw(sequence, 15))
         layout = msgspec.to_builtins(make.layout.random(size, arranged.below))
     return Scenario(
         protocol=protocol,

@@ -9,12 +9,11 @@ from antecede.causality import MessageId
 from antecede.sim import counter_rng
 from antecede.sim.network import Delay
 
-PHASE, SEND, REPLY, GROUP = 2, 3, 4, 6
 NEVER = 1 << 62
 
 
 class Workload(abc.ABC):
-    """Send times of each peer, in order."""
+    """The send times of each peer, in order."""
 
     def __init__(self, seed: int, reply: float = 0.0) -> None:
         self.seed = seed
@@ -22,25 +21,32 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        """When `peer` sends for the `number`-th time (from 0), its previous time being given."""
+        """The time of `peer`'s send `number` (from 0); the one before was at `previous`."""
 
     def group(self, peer: int, number: int, groups: Sequence[str | None]) -> str | None:
-        """To which of its groups `peer` sends its `number`-th message (from 0), answers included."""
+        """The group that `peer` sends its message `number` (from 0, answers included) to."""
         if len(groups) == 1:
             return groups[0]
-        bits = counter_rng.draw(counter_rng.key(self.seed, GROUP, peer), number)
+        bits = counter_rng.draw(counter_rng.key(self.seed, counter_rng.GROUP, peer), number)
         return groups[counter_rng.between(bits, 0, len(groups))]
 
     def replies(self, peer: int, message: MessageId) -> bool:
-        """Whether `peer` answers `message` in the moment of its delivery."""
+        """Whether `peer` answers `message` at the moment of its delivery."""
         if not self._reply:
             return False
-        answers = counter_rng.key(self.seed, REPLY, peer, message.origin)
-        return counter_rng.happens(counter_rng.draw(answers, message.seq), self._reply)
+        key = counter_rng.key(self.seed, counter_rng.REPLY, peer, message.origin)
+        return counter_rng.happens(counter_rng.draw(key, message.seq), self._reply)
+
+    def _phase(self, peer: int, interval: int) -> int:
+        """A random start within the first interval."""
+        return counter_rng.between(counter_rng.key(self.seed, counter_rng.PHASE, peer), 0, interval)
+
+    def _bits(self, peer: int, number: int) -> int:
+        return counter_rng.draw(counter_rng.key(self.seed, counter_rng.SEND, peer), number)
 
 
 class Periodic(Workload):
-    """Every `interval` from a random phase, each time up to `jitter` later."""
+    """One send every `interval` from a random phase, each up to `jitter` late."""
 
     def __init__(self, seed: int, interval: int, jitter: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
@@ -48,53 +54,46 @@ class Periodic(Workload):
         self.jitter = jitter
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        phase = counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, self.interval)
-        late = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
-        planned = phase + number * self.interval + counter_rng.between(late, 0, self.jitter + 1)
-        return max(planned, previous)
+        late = counter_rng.between(self._bits(peer, number), 0, self.jitter + 1)
+        return max(self._phase(peer, self.interval) + number * self.interval + late, previous)
 
 
 class Poisson(Workload):
-    """At random, independently, every `interval` on average."""
+    """A Poisson process with one send every `interval` on average."""
 
     def __init__(self, seed: int, interval: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
         self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        bits = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
-        return previous + counter_rng.exponential(bits, self.interval)
+        return previous + counter_rng.exponential(self._bits(peer, number), self.interval)
 
 
-class Drawn(Workload):
-    """At intervals drawn from a distribution, from a random phase within the first."""
+class RandomIntervals(Workload):
+    """Intervals drawn from a distribution, from a random phase within the first."""
 
     def __init__(self, seed: int, interval: Delay, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
         self.interval = interval
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        drawn = max(1, self.interval.of(counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)))
-        if number:
-            return previous + drawn
-        return counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, drawn)
+        interval = max(1, self.interval.sample(self._bits(peer, number)))
+        return previous + interval if number else self._phase(peer, interval)
 
 
 class Once(Workload):
-    """Each peer once, at any time before `until`."""
+    """One send from each peer, at any time before `until`."""
 
     def __init__(self, seed: int, until: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
         self.until = until
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        if number:
-            return NEVER
-        return counter_rng.between(counter_rng.key(self.seed, PHASE, peer), 0, max(1, self.until))
+        return NEVER if number else self._phase(peer, max(1, self.until))
 
 
 class Rounds(Workload):
-    """Each peer `burst` messages at once at the start of every interval."""
+    """A burst of sends from each peer at the start of every interval."""
 
     def __init__(self, seed: int, interval: int, burst: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
@@ -105,20 +104,20 @@ class Rounds(Workload):
         return number // self.burst * self.interval
 
 
-class Given(Workload):
-    """Each peer at the times that are given for it, in their order."""
+class Scheduled(Workload):
+    """Sends at listed times, a sorted list for each peer."""
 
     def __init__(self, seed: int, times: Sequence[Sequence[int]], reply: float = 0.0) -> None:
         super().__init__(seed, reply)
         self.times = times
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        mine = self.times[peer]
-        return mine[number] if number < len(mine) else NEVER
+        times = self.times[peer]
+        return times[number] if number < len(times) else NEVER
 
 
-class Windows(Workload):
-    """Each peer once in every interval, at any time up to `spread` after its start."""
+class OncePerWindow(Workload):
+    """One send from each peer in every interval, at any time up to `spread` after its start."""
 
     def __init__(self, seed: int, interval: int, spread: int, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
@@ -126,5 +125,5 @@ class Windows(Workload):
         self.spread = spread
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        late = counter_rng.draw(counter_rng.key(self.seed, SEND, peer), number)
-        return max(number * self.interval + counter_rng.between(late, 0, self.spread + 1), previous)
+        late = counter_rng.between(self._bits(peer, number), 0, self.spread + 1)
+        return max(number * self.interval + late, previous)

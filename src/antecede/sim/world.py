@@ -116,8 +116,8 @@ class World:
             return False
         self.now, kind, peer, source, _, packet = heapq.heappop(self._queue)
         if kind == _HOP:
-            packet, onward = packet
-            self._expect(source, packet, self.network.relay(onward, self.now))
+            packet, transit = packet
+            self._expect(source, packet, self.network.forward(transit, self.now))
             return True
         if kind == _SAMPLE:
             for probe in self._probes:
@@ -201,11 +201,11 @@ class World:
         self.control_bytes += control * len(to)
 
     def _expect(self, source: int, packet: Packet, arrivals: Sequence[Arrival]) -> None:
-        for time, peer, number, onward in arrivals:
-            if onward is None:
+        for time, peer, number, transit in arrivals:
+            if transit is None:
                 heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
             else:
-                heapq.heappush(self._queue, (time, _HOP, peer, source, number, (packet, onward)))
+                heapq.heappush(self._queue, (time, _HOP, peer, source, number, (packet, transit)))
 
     def _control(self, member: Member, packet: Packet) -> int:
         """Control bytes of a packet; the last one is remembered, because it is asked for twice."""

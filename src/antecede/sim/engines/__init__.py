@@ -20,7 +20,7 @@ from antecede.errors import InputError
 from antecede.sim.engines import compiled, event, recurrence, reference
 from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.metrics import Metrics
-from antecede.sim.routed import RoutedModel
+from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 

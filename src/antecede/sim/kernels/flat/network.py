@@ -32,7 +32,7 @@ from antecede.sim.kernels.runtime.events import (
 from antecede.sim.kernels.runtime.nodes import Nodes, send
 from antecede.sim.kernels.runtime.routed import Audience, Routed, post
 from antecede.sim.kernels.runtime.send_schedule import who_sends
-from antecede.sim.network import LINK, RelayedModel, parse_delay
+from antecede.sim.network import RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
@@ -70,7 +70,7 @@ def fresh(given: Scenario, hops: Routed | None) -> Network:
     calendar, packing = packet_calendar.fresh(given.peers, rate, longest)
     seeds = given.seed, counter_rng.mix(given.seed)
     keys, relays = (
-        link_keys(np.uint64(counter_rng.key(seed, LINK)), given.peers if wanted else 0)
+        link_keys(np.uint64(counter_rng.key(seed, counter_rng.LINK)), given.peers if wanted else 0)
         for seed, wanted in zip(seeds, (plain, relayed is not None), strict=True)
     )
     behind = 0 if relayed is None else relayed.behind

@@ -18,7 +18,7 @@ from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TI
 from antecede.sim.kernels.runtime.counter_rng import Model, model
 from antecede.sim.kernels.runtime.send_schedule import Schedule, schedule
 from antecede.sim.metrics import Metrics, mean
-from antecede.sim.network import LINK, RelayedModel, parse_delay
+from antecede.sim.network import RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
@@ -67,11 +67,12 @@ def _run(
     far: Model
     if isinstance(given.network, RelayedModel):
         near = far = model(parse_delay(given.network.delay))
-        behind, relays, fifo = given.network.behind, counter_rng.key(counter_rng.mix(given.seed), LINK), False
+        behind, fifo = given.network.behind, False
+        relays = counter_rng.key(counter_rng.mix(given.seed), counter_rng.LINK)
     else:
         near = far = model(parse_delay(given.delay))
         behind, relays, fifo = 0, None, bool(given.fifo)
-    links = counter_rng.key(given.seed, LINK)
+    links = counter_rng.key(given.seed, counter_rng.LINK)
     state = delivery_times.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
     total, done, sampled = len(plan.times), 0, 0
     chunk = max(1, _CHUNK // given.peers)

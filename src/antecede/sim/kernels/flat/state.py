@@ -8,7 +8,6 @@ import numpy as np
 
 from antecede.jit import njit_inline
 from antecede.protocols.flat import DependencyPacket
-from antecede.sim.faults import Duplicate, parse_fault
 from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat.delivery_times import MBCP, TIMESTAMP_DIFF
 from antecede.sim.kernels.runtime import pools, queues
@@ -16,6 +15,7 @@ from antecede.sim.kernels.runtime.events import FULL, NOW
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.kernels.runtime.pools import Items
 from antecede.sim.kernels.runtime.queues import Watch
+from antecede.sim.network.faults import Duplicate, parse_fault
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 

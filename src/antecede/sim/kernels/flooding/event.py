@@ -35,7 +35,7 @@ from antecede.sim.kernels.runtime.overlays import hypercube_links
 from antecede.sim.kernels.runtime.routed import Audience, coming, post
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.metrics import Metrics
-from antecede.sim.routed import RoutedModel
+from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario
 
 _MAX_MESSAGES = 1 << 24

@@ -13,7 +13,7 @@ import numpy as np
 
 from antecede.jit import njit_plain
 from antecede.sim import counter_rng
-from antecede.sim.network import ClippedNormal, Delay, Fixed, Normal, Uniform, Wild
+from antecede.sim.network import ClippedNormal, Delay, Fixed, LogUniform, Normal, Uniform
 
 _STEP = np.uint64(counter_rng._STEP)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -34,7 +34,7 @@ def model(delay: Delay) -> Model:
             return UNIFORM, low, high, 0
         case ClippedNormal(low, high):
             return CLIPPED, low, high, 0
-        case Wild(low, high):
+        case LogUniform(low, high):
             return WILD, low, high, 0
         case Normal(mean, deviation, unit):
             return GAUSS, mean, deviation, unit

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
-from antecede.sim import counter_rng, workload
-from antecede.sim.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault
+from antecede.sim import counter_rng
 from antecede.sim.kernels.contract import DELIVERED, RECEIVED, SENT, CapacityExceeded, ObserverFeed, Progress
 from antecede.sim.kernels.runtime.counter_rng import between, delay_of, draw, extended, happens, mix, model
 from antecede.sim.kernels.runtime.send_schedule import next_send, plan_of
 from antecede.sim.metrics import Metrics, mean
-from antecede.sim.network import LINK, Delay, parse_delay
+from antecede.sim.network import Delay, parse_delay
+from antecede.sim.network.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import DRAIN
 from antecede.units import SECOND
@@ -133,7 +133,8 @@ def fresh(
     arranged = given.arrangement()
     near = given.local_delay is not None and arranged is not None
     fifo = given.protocol_class().links.fifo if given.fifo is None else given.fifo
-    keys = [counter_rng.key(given.seed, use) for use in (workload.PHASE, workload.SEND, workload.REPLY, LINK)]
+    purposes = counter_rng.PHASE, counter_rng.SEND, counter_rng.REPLY, counter_rng.LINK
+    keys = [counter_rng.key(given.seed, purpose) for purpose in purposes]
     phase, late, answers, link = (np.uint64(key) for key in keys)
     rules = Rules(
         plan_of(load), phase, late, answers, given.reply, until, until + DRAIN, link, model(delay),

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_inline
-from antecede.sim import counter_rng, nodes
+from antecede.sim import counter_rng
 from antecede.sim.kernels.runtime import events
 from antecede.sim.kernels.runtime.counter_rng import FIXED, Model, delay_of, draw, model
 from antecede.sim.kernels.runtime.events import LINK_BYTES, NOW, PACKETS, arrival, transmit
-from antecede.sim.network import parse_delay
-from antecede.sim.nodes import NodesModel
+from antecede.sim.network import NodesModel, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.units import duration
 
@@ -36,14 +35,15 @@ def fresh(given: Scenario) -> Nodes:
     if not isinstance(of, NodesModel):
         return Nodes(np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1)
     return Nodes(
-        np.zeros(given.peers, np.int64), sums, np.uint64(counter_rng.key(given.seed, nodes._PROPAGATION)),
+        np.zeros(given.peers, np.int64), sums,
+        np.uint64(counter_rng.key(given.seed, counter_rng.PROPAGATION)),
         model(parse_delay(of.propagation)), duration(of.processing), duration(of.transmission),
         of.mtu - of.header,
     )  # fmt: skip
 
 
 def figures(nodes: Nodes) -> dict[str, float]:
-    """The twin of `Nodes.figures`; nothing of another network."""
+    """The twin of `QueuedNodes.figures`; nothing of another network."""
     copies, turns, queued = (int(value) for value in nodes.sums)
     return {"packets": turns, "queued_mean_ns": queued / max(1, copies)} if len(nodes.free) else {}
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
-from antecede.sim import routed
 from antecede.sim.kernels.contract import Unsupported
 from antecede.sim.kernels.runtime.events import (
     ARRIVAL,
@@ -30,7 +29,7 @@ from antecede.sim.kernels.runtime.events import (
     following,
 )
 from antecede.sim.network import parse_delay
-from antecede.sim.routed import RoutedModel
+from antecede.sim.network.routed import Branch, RoutedModel, RoutedNetwork
 from antecede.sim.scenario import Scenario
 
 _NODE_BITS, _NUMBER_BITS = 12, 38
@@ -100,26 +99,26 @@ def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple
     if not isinstance(given.network, RoutedModel):
         return None, None
     twin = given.network.build(given.peers, given.seed)
-    first = np.cumsum([0, *map(len, twin._graph)])
-    others = np.array([other for neighbours in twin._graph for other in neighbours], np.int32)
+    first = np.cumsum([0, *map(len, twin.graph)])
+    others = np.array([other for neighbours in twin.graph for other in neighbours], np.int32)
     lines = np.zeros((len(others), 8), np.int64)
-    lines[:, _LENGTH] = [line.length for line in twin._lines.values()]
+    lines[:, _LENGTH] = [link.propagation for link in twin.links.values()]
     lines[:, _FROM], lines[:, _TO] = np.repeat(np.arange(given.peers), np.diff(first)), others
     ways = np.full((given.peers, given.peers), -1, np.int32)
     _find_ways(first, others, ways, np.empty((2, given.peers), np.int32))
     at = np.zeros(_SCALARS, np.int64)
     at[_MADE] = 1
-    branches, roots = _grow(twin, ways, others, audiences() if twin._multicast else ())
+    branches, roots = _grow(twin, ways, others, audiences() if twin.multicast else ())
     made = Routed(
         at, lines, np.empty(_MAX_FRAGMENTS, np.dtype(_FRAGMENT, align=True)), ways, branches, roots,
-        twin._multicast, twin._ns_per_byte, twin._header, twin._room,
+        twin.multicast, twin.ns_per_byte, twin.header, twin.max_payload,
     )  # fmt: skip
     return made, twin
 
 
 @njit_hot
 def _find_ways(first: Any, others: Any, ways: Any, room: Any) -> Any:
-    """The twin of `Routed._toward`, for all."""
+    """The twin of `RoutedNetwork._next_hops_to`, for all."""
     far, todo = room[0], room[1]
     for peer in range(len(ways)):
         for node in range(len(ways)):
@@ -143,29 +142,29 @@ def _find_ways(first: Any, others: Any, ways: Any, room: Any) -> Any:
 
 
 def _grow(
-    twin: routed.Routed, ways: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
+    twin: RoutedNetwork, ways: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference's trees as rows: those that go on from a branch are one after the other."""
     rows: list[list[int]] = []
     places: dict[int, tuple[int, int]] = {}
 
-    def flat(branches: tuple[routed._Branch, ...]) -> tuple[int, int]:
+    def flat(branches: tuple[Branch, ...]) -> tuple[int, int]:
         known = places.get(id(branches))
         if known is None:
             beyond = [flat(branch.branches) for branch in branches]
             start = len(rows)
             for branch, (here, end) in zip(branches, beyond, strict=True):
-                line = int(ways[branch.line.start, branch.node])
-                rows.append([line, branch.target, here, end])
+                line = int(ways[branch.link.start, branch.node])
+                rows.append([line, branch.is_destination, here, end])
             known = places[id(branches)] = start, len(rows)
         return known
 
     roots = []
     for source, to in audiences:
-        if to and not twin._next:  # what it would work out itself, in longer time
+        if to and not twin.next_hops:  # what it would work out itself, in longer time
             hops = np.where(ways < 0, np.arange(len(ways))[:, None], others[ways])
-            twin._next = dict(enumerate(hops.T.tolist()))
-        roots.append([*flat(twin._tree(source, to)), len(to)])
+            twin.next_hops = dict(enumerate(hops.T.tolist()))
+        roots.append([*flat(twin.tree(source, to)), len(to)])
     return np.array(rows, np.int32).reshape(-1, 4), np.array(roots, np.int32).reshape(-1, 3)
 
 

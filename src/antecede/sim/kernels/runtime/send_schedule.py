@@ -37,13 +37,13 @@ def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
             return _PERIODIC, load.interval, load.jitter, 0, 0
         case workload.Poisson():
             return _POISSON, load.interval, 0, 0, 0
-        case workload.Drawn():
+        case workload.RandomIntervals():
             return _DRAWN, *model(load.interval)
         case workload.Once():
             return _ONCE, load.until, 0, 0, 0
         case workload.Rounds():
             return _ROUNDS, load.interval, load.burst, 0, 0
-        case workload.Windows():
+        case workload.OncePerWindow():
             return _WINDOWS, load.interval, load.spread, 0, 0
     raise TypeError(f"a workload of no known kind: {load}")
 
@@ -61,7 +61,7 @@ def schedule(given: Scenario) -> Schedule:
     heard[list(given.silent)] = False
     active = np.zeros(given.peers, np.bool_)
     active[given.who_sends()] = True
-    keys = [counter_rng.key(given.seed, use) for use in (workload.PHASE, workload.SEND)]
+    keys = [counter_rng.key(given.seed, use) for use in (counter_rng.PHASE, counter_rng.SEND)]
     phase, late = (np.uint64(key) for key in keys)
     times, senders = _sends(plan_of(load), phase, late, round(given.seconds * SECOND), active)
     order = np.argsort(times, kind="stable")  # those of one instant stay in the order of peers

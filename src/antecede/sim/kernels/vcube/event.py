@@ -22,7 +22,7 @@ from antecede.sim.kernels.vcube import members
 from antecede.sim.kernels.vcube.aggregation import receive_together
 from antecede.sim.kernels.vcube.members import AGAIN, HELD, Terms, broadcast, serve, take, take_deliveries
 from antecede.sim.metrics import Metrics
-from antecede.sim.nodes import NodesModel
+from antecede.sim.network import NodesModel
 from antecede.sim.scenario import Scenario
 
 _MAX_PAIRS = 1 << 27

@@ -1,7 +1,7 @@
-"""Faults as an input: what a network does to packets beyond delaying them.
+"""Fault injection: what a network does to packets beyond delaying them.
 
-A fault takes the times at which copies of one packet would arrive and gives back the times at which
-they do. It strikes by its own random bits, so adding one changes nothing else.
+A fault maps the arrival times of one packet's copies to new ones. Each fault draws its own random bits, so
+adding one leaves everything else in a run unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from antecede.units import duration, span
 
 class Fault(abc.ABC):
     breaks_order: ClassVar[bool]
-    """Whether packets may be overtaken by it even on a link that keeps order."""
+    """Whether packets may overtake each other even on a FIFO link."""
 
     @abc.abstractmethod
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
-        """Arrival times of the copies of a packet that was sent `now`, after the fault."""
+    def apply(self, times: list[int], now: int, bits: int) -> list[int]:
+        """The arrival times of the copies of a packet sent at `now`, after the fault."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ class Spike(Fault):
     end: int
     extra: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
+    def apply(self, times: list[int], now: int, bits: int) -> list[int]:
         return [t + self.extra for t in times] if self.start <= now < self.end else times
 
 
 @dataclass(frozen=True)
 class Duplicate(Fault):
-    """A share of packets arrives twice, the second time up to `within` later."""
+    """A share of packets arrives twice, the second copy up to `within` later."""
 
     breaks_order: ClassVar[bool] = True
 
     share: float
     within: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
+    def apply(self, times: list[int], now: int, bits: int) -> list[int]:
         if not times or not counter_rng.happens(bits, self.share):
             return times
         return [*times, times[0] + counter_rng.between(counter_rng.mix(bits), 0, self.within + 1)]
@@ -55,34 +55,34 @@ class Duplicate(Fault):
 
 @dataclass(frozen=True)
 class Reorder(Fault):
-    """A share of packets is held back up to `by`, overtaken even where links are FIFO."""
+    """A share of packets is late by up to `by`, and may be overtaken even on FIFO links."""
 
     breaks_order: ClassVar[bool] = True
 
     share: float
     by: int
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
+    def apply(self, times: list[int], now: int, bits: int) -> list[int]:
         if not counter_rng.happens(bits, self.share):
             return times
-        late = counter_rng.between(counter_rng.mix(bits), 0, self.by + 1)
-        return [t + late for t in times]
+        extra = counter_rng.between(counter_rng.mix(bits), 0, self.by + 1)
+        return [t + extra for t in times]
 
 
 @dataclass(frozen=True)
 class Loss(Fault):
-    """A share of packets never arrives: less than any protocol here can do with."""
+    """A share of packets never arrives, which no protocol here tolerates."""
 
     breaks_order: ClassVar[bool] = False
 
     share: float
 
-    def strike(self, times: list[int], now: int, bits: int) -> list[int]:
+    def apply(self, times: list[int], now: int, bits: int) -> list[int]:
         return [] if counter_rng.happens(bits, self.share) else times
 
 
 def parse_fault(text: str) -> Fault:
-    """A fault as it is written in a scenario.
+    """Parse a fault as scenarios write it.
 
     >>> parse_fault("duplicate:1%:50ms"), parse_fault("spike:1-2s:300ms")
     (Duplicate(share=0.01, within=50000000), Spike(start=1000000000, end=2000000000, extra=300000000))
@@ -92,17 +92,17 @@ def parse_fault(text: str) -> Fault:
         case "spike", [when, extra]:
             return Spike(*span(when), duration(extra))
         case "duplicate", [share, within]:
-            return Duplicate(_share(share), duration(within))
+            return Duplicate(_parse_share(share), duration(within))
         case "reorder", [share, by]:
-            return Reorder(_share(share), duration(by))
+            return Reorder(_parse_share(share), duration(by))
         case "loss", [share]:
-            return Loss(_share(share))
+            return Loss(_parse_share(share))
     raise InputError(
         f"'{text}' is not a fault; write spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%"
     )
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Nodes that take time, as in paper 004: a packet is processed, queued, transmitted and propagated.
+"""Nodes with a send queue, as in paper 004: packets are processed, queued, transmitted and propagated.
 
-Each node has one queue for all that it sends: a packet to several is copied for each, and each copy takes
-the transmission time in turn. What is larger than the MTU takes as many turns as it needs packets.
+A node has one FIFO queue for all it sends. A packet to several peers is copied for each, and each copy takes
+one transmission time; a packet larger than the MTU takes one for each fragment.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from antecede.sim import counter_rng
-from antecede.sim.network import Arrival, Delay, Network, parse_delay
+from antecede.sim.network.base import Arrival, Network
+from antecede.sim.network.delays import Delay, parse_delay
 from antecede.units import duration
 
-_PROPAGATION = 10
 
-
-class Nodes(Network):
+class QueuedNodes(Network):
     def __init__(
         self,
         size: int,
@@ -29,29 +28,29 @@ class Nodes(Network):
         header: int,
         mtu: int,
     ) -> None:
-        self._propagation = propagation.of
+        self._propagation = propagation.sample
         self._processing = processing
         self._transmission = transmission
-        self._room = mtu - header
-        self._drawn = counter_rng.key(seed, _PROPAGATION)
-        self._free = [0] * size
+        self._max_payload = mtu - header
+        self._key = counter_rng.key(seed, counter_rng.PROPAGATION)
+        self._idle_at = [0] * size
         """When each node's queue will be empty."""
         self._copies = 0
         self.packets = 0
         self.queued = 0
-        """Summed over packets: how long they waited for their turn."""
+        """Time spent waiting in queues, summed over packets."""
 
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
-        turns = max(1, -(-size // self._room))
+        fragments = max(1, -(-size // self._max_payload))
         arrivals = []
         for peer in to:
-            start = max(now, self._free[source])
-            self._free[source] = start + turns * self._transmission
+            start = max(now, self._idle_at[source])
+            self._idle_at[source] = start + fragments * self._transmission
             self._copies += 1
-            bits = counter_rng.draw(self._drawn, self._copies)
-            time = self._free[source] + self._propagation(bits) + self._processing
+            bits = counter_rng.draw(self._key, self._copies)
+            time = self._idle_at[source] + self._propagation(bits) + self._processing
             arrivals.append(Arrival(time, peer, self._copies))
-            self.packets += turns
+            self.packets += fragments
             self.queued += start - now
         return arrivals
 
@@ -60,7 +59,7 @@ class Nodes(Network):
 
 
 class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="nodes", tag_field="model"):
-    """How to make a network of such nodes; the defaults are paper 004's, with 1 ms for its unit of time."""
+    """Parameters of such a network; the defaults are paper 004's, with 1 ms for its unit of time."""
 
     propagation: str = "gauss:100ms,25ms,1ms"
     processing: str = "1ms"
@@ -75,8 +74,8 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
         if not 0 <= self.header < self.mtu:
             raise ValueError("header must be from 0 to less than mtu")
 
-    def build(self, size: int, seed: int) -> Nodes:
-        return Nodes(
+    def build(self, size: int, seed: int) -> QueuedNodes:
+        return QueuedNodes(
             size,
             seed,
             parse_delay(self.propagation),
