@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from antecede.causality import BitWindow
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import Body, wrap
 from antecede.live.security import identity
 from antecede.live.transport import frames
@@ -53,14 +53,14 @@ PACKETS: dict[str, tuple[str, Any]] = {
     "depseq": ("SequencePacket", SequencePacket(b"hi", 2, 7, {0: [(1, 3)], 1: [(1, 4), (6, 12)]})),
     "flooding, pc": ("FloodPacket", FloodPacket(b"hi", 2, 7)),
     "vcube-agg": ("Bundle", Bundle([MESSAGE])),
-    "freescale, up": ("UplinkPacket", UplinkPacket(b"hi", 3, 2, Bits.of({4, 6}), 5)),
-    "freescale, down": ("DownlinkPacket", DownlinkPacket(b"hi", 4, 1, 7, 2, Bits.of({5}))),
+    "freescale, up": ("UplinkPacket", UplinkPacket(b"hi", 3, 2, OffsetBitmap.from_numbers({4, 6}), 5)),
+    "freescale, down": ("DownlinkPacket", DownlinkPacket(b"hi", 4, 1, 7, 2, OffsetBitmap.from_numbers({5}))),
     "freescale, echo": ("NumberAssignment", NumberAssignment(2, 8)),
     "freescale, across": (
         "ExternalPacket",
-        ExternalPacket(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: Bits.of({2})}, Bits()),
+        ExternalPacket(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: OffsetBitmap.from_numbers({2})}, OffsetBitmap()),
     ),
-    "freescale, acknowledgement": ("InternalAck", InternalAck(2, 8, Bits.of({7, 8}))),
+    "freescale, acknowledgement": ("InternalAck", InternalAck(2, 8, OffsetBitmap.from_numbers({7, 8}))),
     "pc, ping": ("Ping", Ping(0, 3, 1)),
     "pc, pong": ("Pong", Pong(1)),
     "pc, hello": ("Hello", Hello()),

@@ -24,10 +24,10 @@ def test_a_window_is_a_set(added: list[int]) -> None:
 
 @given(numbers)
 def test_a_window_survives_its_bytes_and_stays_closed(added: list[int]) -> None:
-    window = BitWindow.of(added)
+    window = BitWindow.from_numbers(added)
     assert BitWindow.from_bytes(window.to_bytes()) == window
     assert window.bits & 1 == 0
-    assert BitWindow.of(sorted(added, reverse=True)) == window
+    assert BitWindow.from_numbers(sorted(added, reverse=True)) == window
 
 
 @given(st.binary())

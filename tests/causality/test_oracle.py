@@ -173,7 +173,7 @@ def test_immediate_dependencies_are_the_causes_with_nothing_between(execution: E
 
 
 def test_the_path_is_a_shortest_one() -> None:
-    execution = Execution.of(
+    execution = Execution.from_tuples(
         [("send", 0, 1)],
         [("deliver", 0, 1), ("send", 1, 1)],
         [("deliver", 0, 1), ("deliver", 1, 1), ("send", 2, 1)],
@@ -189,7 +189,7 @@ def test_the_path_is_a_shortest_one() -> None:
 
 def test_a_gap_upstream_still_counts() -> None:
     """c's sender never had a, and still a happened before c, by way of b."""
-    execution = Execution.of(
+    execution = Execution.from_tuples(
         [("send", 0, 1)],
         [("deliver", 0, 1), ("send", 1, 1)],
         [("deliver", 1, 1), ("send", 2, 1)],
@@ -200,7 +200,7 @@ def test_a_gap_upstream_still_counts() -> None:
 
 
 def test_a_cycle_is_impossible_and_does_not_poison_the_rest() -> None:
-    execution = Execution.of(
+    execution = Execution.from_tuples(
         [("deliver", 1, 1), ("send", 0, 1)],
         [("deliver", 0, 1), ("send", 1, 1)],
         [("deliver", 0, 1), ("deliver", 1, 1), ("send", 2, 1)],

@@ -12,7 +12,7 @@ from core_group import LIVE, Group, Peer, roster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
 from antecede.live.envelope import opened, unwrap, wrap
 from antecede.live.transport import frames
@@ -226,7 +226,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     group = Group(roster("freescale", 3, layout=3), tmp_path)
     external = group.peers[2].core
     assert group.roster.lines == ["m0", "m1 behind m0", "m2"]
-    packet = ExternalPacket(b"", 0, 1, 1, 0, 0, {}, {}, Bits(0, b"\1"))
+    packet = ExternalPacket(b"", 0, 1, 1, 0, 0, {}, {}, OffsetBitmap(0, b"\1"))
     with pytest.raises(RemoteError):
         external.receive(0, 1, Freescale.encode(packet), 1)
     group.close()

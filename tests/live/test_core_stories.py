@@ -9,7 +9,7 @@ import pytest
 from core_group import Group, roster
 
 from antecede.causality import MessageId
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
@@ -80,7 +80,9 @@ def test_a_message_that_a_number_has_freed_is_not_given_before_the_number_is_wri
     group = group_of(BEHIND_ANA)
     bo = group.peers[1]
     group.say(1)
-    bo.core.receive(0, 1, Freescale.encode(DownlinkPacket(b"", 2, 1, 2, 0, Bits.of({1}))), 1)
+    bo.core.receive(
+        0, 1, Freescale.encode(DownlinkPacket(b"", 2, 1, 2, 0, OffsetBitmap.from_numbers({1}))), 1
+    )
     bo.flush()
     assert not bo.take(2)
     bo.core.receive(0, 2, Freescale.encode(NumberAssignment(1, 1)), 3)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.causality import BitWindow, MessageId, judge
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
 from antecede.protocols.freescale import Freescale, FreescaleLayout
@@ -334,7 +334,9 @@ def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_w
 class WithoutLine10(SuperPeer):
     def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
         untold = set(self.untold)
-        return msgspec.structs.replace(super()._translate_out(down), translated=Bits.of(untold))
+        return msgspec.structs.replace(
+            super()._translate_out(down), translated=OffsetBitmap.from_numbers(untold)
+        )
 
 
 class WithoutLine10OfListing14(Freescale):
@@ -359,7 +361,7 @@ def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
     site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
     second = site.p.broadcast(b"", 0).sends[0].packet
     assert isinstance(second, UplinkPacket)
-    assert second.causes == Bits()
+    assert second.causes == OffsetBitmap()
     sends = site.s.receive(1, second, 0).sends
     (across,) = across_of(sends)
     assert (across.last, across.supers) == (1, {})
@@ -382,11 +384,11 @@ def test_layouts_that_cannot_be() -> None:
         scenario(protocol="mbcp", peers=5, layout={"inside": [1]})
 
 
-def row(*numbers: int) -> Bits:
-    return Bits.of(set(numbers))
+def row(*numbers: int) -> OffsetBitmap:
+    return OffsetBitmap.from_numbers(set(numbers))
 
 
-NONE = Bits()
+NONE = OffsetBitmap()
 # Ranks: 0 and 1 are super peers, 2 is behind 0, 3 behind 1; 4 and 5 are external.
 hostile: list[tuple[int, int, Packet]] = [
     (2, 4, DownlinkPacket(b"", 4, 1, 1, 0, NONE)),
@@ -398,7 +400,7 @@ hostile: list[tuple[int, int, Packet]] = [
     (2, 0, DownlinkPacket(b"", 4, 1, 2, 2, NONE)),
     (2, 0, DownlinkPacket(b"", 4, 1, 2, -1, NONE)),
     (2, 0, DownlinkPacket(b"", 4, 1, 2, 0, row(2))),
-    (2, 0, DownlinkPacket(b"", 4, 1, 2, 0, Bits(0, b"\1"))),
+    (2, 0, DownlinkPacket(b"", 4, 1, 2, 0, OffsetBitmap(0, b"\1"))),
     (2, 0, NumberAssignment(1, 1)),
     (2, 0, NumberAssignment(0, 1)),
     (0, 2, UplinkPacket(b"", 3, 1, NONE, 0)),

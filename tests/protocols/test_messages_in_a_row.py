@@ -132,7 +132,7 @@ def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> Non
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40), st.integers(0, 12))
 def test_a_span_is_put_in_whole_or_not_at_all(there: set[int], first: int, more: int) -> None:
-    window, span = BitWindow.of(there), set(range(first, first + more + 1))
+    window, span = BitWindow.from_numbers(there), set(range(first, first + more + 1))
     is_new = window.add_span(first, first + more)
     assert is_new == (not there & span)
     assert set(window) == (there | span if is_new else there)

@@ -171,7 +171,7 @@ def test_of_pings_only_the_most_recent_are_remembered() -> None:
         return bool(member.receive(0, Ping(0, 2, number), 0).sends)
 
     assert [is_new(number) for number in (2, 4)] == [True, True]
-    assert member.pinged[0] == BitWindow.of([1, 2, 4])
+    assert member.pinged[0] == BitWindow.from_numbers([1, 2, 4])
     assert [is_new(number) for number in (3, 1, 4, 2)] == [True, False, False, False]
     assert is_new(2**64 - 1)
     assert member.pinged[0] == BitWindow(2**64 - 4, 0b100)

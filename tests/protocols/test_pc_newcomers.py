@@ -219,7 +219,7 @@ def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
     contact = opened()
     contact.receive(1, FloodPacket(b"", 3, 1), 20)
     contact.receive(1, FloodPacket(b"", 3, 3), 20)
-    snapshot = Snapshot({3: BitWindow.of([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
+    snapshot = Snapshot({3: BitWindow.from_numbers([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
     assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
     assert (contact.neighbours, contact.openings) == ((1, 2), {})
     assert Pc.decode(Pc.encode(snapshot)) == snapshot

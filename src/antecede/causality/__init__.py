@@ -1,6 +1,6 @@
 """The mathematics of causal order, and the oracle that judges a finished execution.
 
-Nothing here knows a protocol, a clock or a file: from who sent and delivered what, in which order,
+Nothing here knows a protocol, a clock or a file. From what each process sent and delivered, in its own order,
 it derives what happened before what.
 """
 

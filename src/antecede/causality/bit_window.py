@@ -1,8 +1,8 @@
-"""Sets of positive numbers that are nearly solid: a counter and a window of bits above it.
+"""Sets of positive numbers that are nearly contiguous: a counter, and a window of bits above it.
 
-What a process has received from one sender is almost always 1, 2, ... k with a few gaps at the
-end, so the numbers up to `base` are all in the set and `bits` says which lie above it: bit i stands
-for base + 1 + i. Adding a number costs O(window / 64); the window closes as gaps are filled.
+What a process has received from one sender is almost always 1, 2, ... k with a few gaps at the end. So all
+numbers up to `base` are in the set, and `bits` says which above it are: bit i stands for base + 1 + i. Adding
+a number costs O(window / 64); the window shrinks as gaps are filled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class BitWindow:
-    """A set of numbers from 1 up, compact when it is solid from below.
+    """A set of numbers from 1 up, compact when it is contiguous from below.
 
     >>> seen = BitWindow()
     >>> seen.add(1), seen.add(3), seen.add(3)
@@ -28,17 +28,17 @@ class BitWindow:
     def __init__(self, base: int = 0, bits: int = 0) -> None:
         self.base = base
         self.bits = bits
-        self._close()
+        self._advance_base()
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> BitWindow:
+    def from_numbers(cls, numbers: Iterable[int]) -> BitWindow:
         window = cls()
         for number in numbers:
             window.add(number)
         return window
 
     def add(self, number: int) -> bool:
-        """Put `number` in; False if it was there already."""
+        """Add `number`; False if it was in the set already."""
         if number < 1:
             raise ValueError(f"numbers start at 1, not {number}")
         if number == self.base + 1 and not self.bits:
@@ -47,13 +47,13 @@ class BitWindow:
         if number in self:
             return False
         self.bits |= 1 << (number - self.base - 1)
-        self._close()
+        self._advance_base()
         return True
 
     def add_span(self, first: int, last: int) -> bool:
-        """Put in every number from `first` to `last`; if one of them is there already, none, and False.
+        """Add every number from `first` to `last`. If one of them is in the set already, add none; False.
 
-        >>> seen = BitWindow.of([5])
+        >>> seen = BitWindow.from_numbers([5])
         >>> seen.add_span(1, 3), seen.add_span(3, 4), seen
         (True, False, BitWindow(3 + 5))
         """
@@ -66,20 +66,21 @@ class BitWindow:
         if first <= self.base or self.bits >> first - self.base - 1 & span:
             return False
         self.bits |= span << first - self.base - 1
-        self._close()
+        self._advance_base()
         return True
 
     def add_between(self, low: int, high: int) -> None:
-        """Put in every number that is greater than `low` and less than `high`."""
+        """Add every number greater than `low` and less than `high`."""
         low = max(low, self.base)
         if low + 1 < high:
             self.bits |= (1 << high - low - 1) - 1 << low - self.base
-            self._close()
+            self._advance_base()
 
-    def _close(self) -> None:
-        solid = (~self.bits & (self.bits + 1)).bit_length() - 1
-        self.bits >>= solid
-        self.base += solid
+    def _advance_base(self) -> None:
+        """Move the low ones of `bits` into `base`."""
+        ones = (~self.bits & (self.bits + 1)).bit_length() - 1
+        self.bits >>= ones
+        self.base += ones
 
     def gaps(self) -> Iterator[int]:
         """The numbers that are missing below the largest one."""
@@ -111,10 +112,10 @@ class BitWindow:
 
     def __repr__(self) -> str:
         above = [number for number in self if number > self.base]
-        return f"Window({' + '.join(map(str, [self.base, *above]))})"
+        return f"BitWindow({' + '.join(map(str, [self.base, *above]))})"
 
     def to_bytes(self) -> bytes:
-        """The counter and the window, in as few bytes as their sizes need."""
+        """The length of the counter, the counter and the window, each in as few bytes as possible."""
         base = self.base.to_bytes((self.base.bit_length() + 7) // 8, "little")
         bits = self.bits.to_bytes((self.bits.bit_length() + 7) // 8, "little")
         return bytes([len(base)]) + base + bits
@@ -122,23 +123,24 @@ class BitWindow:
     @classmethod
     def from_bytes(cls, data: bytes) -> BitWindow:
         if not data or len(data) < 1 + data[0]:
-            raise ValueError("a window is cut short")
-        cut = 1 + data[0]
-        return cls(int.from_bytes(data[1:cut], "little"), int.from_bytes(data[cut:], "little"))
+            raise ValueError("a bit window is truncated")
+        end = 1 + data[0]
+        return cls(int.from_bytes(data[1:end], "little"), int.from_bytes(data[end:], "little"))
 
 
-class Bits(NamedTuple):
-    """A set of numbers as it is written down: the first of them, and a bit for each number from there on.
+class OffsetBitmap(NamedTuple):
+    """A set of numbers as packets carry it: the smallest, and a bit for each number from there on.
 
-    >>> Bits.of({3, 4, 8}), Bits.of({3, 4, 8}).numbers(), Bits.of({3, 4, 8}).span
-    (Bits(first=3, bits=b'#'), [3, 4, 8], 6)
+    >>> some = OffsetBitmap.from_numbers({3, 4, 8})
+    >>> some, some.numbers(), some.span
+    (OffsetBitmap(first=3, bits=b'#'), [3, 4, 8], 6)
     """
 
     first: int = 0
     bits: bytes = b""
 
     @classmethod
-    def of(cls, numbers: Collection[int]) -> Bits:
+    def from_numbers(cls, numbers: Collection[int]) -> OffsetBitmap:
         if not numbers:
             return cls()
         first = min(numbers)
@@ -146,11 +148,11 @@ class Bits(NamedTuple):
         return cls(first, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
 
     def numbers(self) -> list[int]:
-        """The numbers, in order."""
-        written = f"{int.from_bytes(self.bits, 'little'):b}"  # linear in its length, as shifting is not
-        return [self.first + offset for offset, bit in enumerate(reversed(written)) if bit == "1"]
+        """The numbers, in ascending order."""
+        digits = f"{int.from_bytes(self.bits, 'little'):b}"  # linear time, unlike shifting bit by bit
+        return [self.first + offset for offset, digit in enumerate(reversed(digits)) if digit == "1"]
 
     @property
     def span(self) -> int:
-        """How many bits there are from the first number to the last."""
+        """How many bits there are from the smallest number to the largest."""
         return int.from_bytes(self.bits, "little").bit_length()

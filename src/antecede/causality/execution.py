@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class MessageId(NamedTuple):
-    """A message is the `seq`-th (from 1) of its origin; the origin is a process's rank."""
+    """A message: the rank of the process it originates from, and its sequence number there, from 1."""
 
     origin: int
     seq: int
@@ -21,7 +21,7 @@ class Kind(IntEnum):
 
 
 class Step(NamedTuple):
-    """One thing a process did that matters to causal order."""
+    """A send or a delivery in the history of one process."""
 
     kind: Kind
     message: MessageId
@@ -29,10 +29,10 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """Histories by rank, and who each message was meant for.
+    """The history of each process by rank, and the destinations of each message.
 
-    `audiences` names the destinations of a message where they are not all processes. A send is
-    also the sender's own delivery; there is no step for that.
+    `audiences` has an entry for each message that is not addressed to all processes. A send counts as the
+    sender's own delivery and is the only step for it.
     """
 
     histories: Sequence[Sequence[Step]]
@@ -40,10 +40,10 @@ class Execution:
     names: Sequence[str] = ()
 
     @classmethod
-    def of(cls, *histories: Iterable[tuple[str, int, int]], **more: object) -> Execution:
-        """From short notes, for tests and talks.
+    def from_tuples(cls, *histories: Iterable[tuple[str, int, int]], **more: object) -> Execution:
+        """From (kind, origin, seq) for each step of each process: a short form for examples.
 
-        >>> Execution.of([("send", 0, 1)], [("deliver", 0, 1)]).histories[1]
+        >>> Execution.from_tuples([("send", 0, 1)], [("deliver", 0, 1)]).histories[1]
         [Step(kind=<Kind.DELIVER: 1>, message=MessageId(origin=0, seq=1))]
         """
         kinds = {"send": Kind.SEND, "deliver": Kind.DELIVER}
@@ -56,5 +56,5 @@ class Execution:
         return self.names[process] if self.names else f"p{process}"
 
     def show(self, message: MessageId) -> str:
-        """A message as people write it: ana:3."""
+        """A message in short notation: ana:3."""
         return f"{self.name(message.origin)}:{message.seq}"

@@ -1,8 +1,8 @@
 """Happened-before on messages, derived from a finished execution and from nothing else.
 
-Every message gets a position such that causes come before their effects, and its causal past as a
-bit set over positions (a Python integer). Plain, and obviously right: time and memory grow as
-deliveries x messages / 64 words and messages^2 / 8 bytes. Everything faster is judged by this.
+Every message gets a position in a topological order, and its causal past as a bit set over positions (a
+Python integer). This is simple and evidently correct, and everything faster is tested against it. Cost:
+deliveries × messages / 64 steps, messages² / 8 bytes.
 """
 
 from __future__ import annotations
@@ -12,35 +12,36 @@ from collections.abc import Callable, Iterator, Sequence
 
 from antecede.causality.execution import Execution, Kind, MessageId, Step
 
-Place = tuple[int, int]
-"""A step of the execution: the process and the step's place in its history."""
+StepIndex = tuple[int, int]
+"""A step of the execution: the process, and its index in the history of that process."""
 
 
 class CausalOrder:
-    """What happened before what.
+    """The happened-before relation on the messages of an execution.
 
-    `impossible` holds the (process, message) whose delivery lies before its own send, directly or
-    around a cycle; such a delivery passes on no causality. Deliveries of messages that nobody sent
-    pass on none either. Only the first delivery of a message at a process counts.
+    `impossible` holds each (process, message) whose delivery happened before its own send, directly or around
+    a cycle. Such a delivery creates no causal order, nor does the delivery of a message that nobody sent.
+    Only the first delivery of a message at a process counts.
     """
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-        self.histories = [_first_only(history) for history in execution.histories]
-        self._sends = _send_places(execution, self.histories)
+        self.histories = [_without_duplicates(history) for history in execution.histories]
+        self._sends = _find_sends(execution, self.histories)
         self.impossible: set[tuple[int, MessageId]] = set()
         if stuck := self._replay():
             self.impossible = self._deliveries_on_cycles(stuck)
             self._replay()
 
-    def _replay(self) -> list[Place]:
-        """Let every process run until it needs a message that is not sent yet; say who is stuck."""
+    def _replay(self) -> list[StepIndex]:
+        """Run every process until it delivers a message that is not sent yet. Return where processes are
+        stuck."""
         self.messages: list[MessageId] = []
         self.position: dict[MessageId, int] = {}
         self.past: list[int] = []
         self.direct: list[int] = []
-        knows = [0] * len(self.histories)
-        touched = [0] * len(self.histories)
+        known = [0] * len(self.histories)
+        had = [0] * len(self.histories)
         cursor = [0] * len(self.histories)
         waiting: defaultdict[MessageId, list[int]] = defaultdict(list)
         runnable = list(reversed(range(len(self.histories))))
@@ -52,8 +53,8 @@ class CausalOrder:
                 if kind is Kind.SEND:
                     self.position[message] = len(self.messages)
                     self.messages.append(message)
-                    self.past.append(knows[process])
-                    self.direct.append(touched[process])
+                    self.past.append(known[process])
+                    self.direct.append(had[process])
                     runnable.extend(waiting.pop(message, ()))
                 elif message not in self._sends or (process, message) in self.impossible:
                     cursor[process] += 1
@@ -62,27 +63,28 @@ class CausalOrder:
                     waiting[message].append(process)
                     break
                 place = self.position[message]
-                knows[process] |= self.past[place] | 1 << place
-                touched[process] |= 1 << place
+                known[process] |= self.past[place] | 1 << place
+                had[process] |= 1 << place
                 cursor[process] += 1
         return [(p, at) for p, at in enumerate(cursor) if at < len(self.histories[p])]
 
-    def _deliveries_on_cycles(self, stuck: list[Place]) -> set[tuple[int, MessageId]]:
-        """Deliveries from which their own send can be reached: both lie in one component."""
-        deliveries: defaultdict[MessageId, list[Place]] = defaultdict(list)
+    def _deliveries_on_cycles(self, stuck: list[StepIndex]) -> set[tuple[int, MessageId]]:
+        """The deliveries from which their own send can be reached: both are in one strongly connected
+        component."""
+        deliveries: defaultdict[MessageId, list[StepIndex]] = defaultdict(list)
         for process, start in stuck:
             for at in range(start, len(self.histories[process])):
                 kind, message = self.histories[process][at]
                 if kind is Kind.DELIVER:
                     deliveries[message].append((process, at))
 
-        def after(place: Place) -> list[Place]:
+        def after(place: StepIndex) -> list[StepIndex]:
             process, at = place
             following = [(process, at + 1)] if at + 1 < len(self.histories[process]) else []
             kind, message = self.histories[process][at]
             return following + (deliveries[message] if kind is Kind.SEND else [])
 
-        component = _components(stuck, after)
+        component = _strong_components(stuck, after)
         return {
             (place[0], message)
             for message, places in deliveries.items()
@@ -94,10 +96,10 @@ class CausalOrder:
         return bool(self.past[self.position[later]] >> self.position[earlier] & 1)
 
     def immediate_dependencies(self, message: MessageId) -> list[MessageId]:
-        """The immediate dependencies: causes with nothing between them and `message`.
+        """The immediate dependencies: the causes with nothing between them and `message`.
 
-        Positions put causes first, so the highest cause left is covered by no other; its own past
-        is covered by it. Costs one step a dependency.
+        Positions are in topological order. So the highest cause that is left is in the past of no other, and
+        its own past can be left out. One step for each dependency.
         """
         found = []
         rest = self.past[self.position[message]]
@@ -108,11 +110,11 @@ class CausalOrder:
         return found[::-1]
 
     def dependency_graph(self) -> dict[MessageId, list[MessageId]]:
-        """Every message with its immediate dependencies: the Hasse diagram of the order."""
+        """The immediate dependencies of every message: the Hasse diagram of the order."""
         return {message: self.immediate_dependencies(message) for message in self.messages}
 
     def path(self, earlier: MessageId, later: MessageId) -> list[MessageId]:
-        """A shortest chain from cause to effect, each sent by a process that had the one before."""
+        """A shortest chain from `earlier` to `later`, each sent by a process that had the one before."""
         goal = self.position[earlier]
         came_from = {self.position[later]: -1}
         frontier = [self.position[later]]
@@ -131,7 +133,7 @@ class CausalOrder:
         return [self.messages[place] for place in chain]
 
     def bits(self, history: Sequence[Step]) -> int:
-        """The messages of a history as a bit set of positions."""
+        """The messages of a history, as a bit set of positions."""
         bits = 0
         for _, message in history:
             if message in self.position:
@@ -139,7 +141,7 @@ class CausalOrder:
         return bits
 
     def members(self, bits: int) -> list[MessageId]:
-        """The messages in a bit set of positions."""
+        """The messages of a bit set of positions."""
         return [self.messages[place] for place in _bits(bits)]
 
 
@@ -150,19 +152,19 @@ def _bits(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _first_only(history: Sequence[Step]) -> list[Step]:
+def _without_duplicates(history: Sequence[Step]) -> list[Step]:
     """Without repeated deliveries, and without the sender's delivery of what it has sent."""
     seen: set[MessageId] = set()
-    kept = []
+    steps = []
     for step in history:
         if step.kind is Kind.SEND or step.message not in seen:
-            kept.append(step)
+            steps.append(step)
         seen.add(step.message)
-    return kept
+    return steps
 
 
-def _send_places(execution: Execution, histories: list[list[Step]]) -> dict[MessageId, Place]:
-    sends: dict[MessageId, Place] = {}
+def _find_sends(execution: Execution, histories: list[list[Step]]) -> dict[MessageId, StepIndex]:
+    sends: dict[MessageId, StepIndex] = {}
     for process, history in enumerate(histories):
         for at, (kind, message) in enumerate(history):
             if kind is not Kind.SEND:
@@ -174,12 +176,14 @@ def _send_places(execution: Execution, histories: list[list[Step]]) -> dict[Mess
     return sends
 
 
-def _components(roots: list[Place], after: Callable[[Place], list[Place]]) -> dict[Place, int]:
-    """Strongly connected components (Tarjan), without recursion."""
-    index: dict[Place, int] = {}
-    low: dict[Place, int] = {}
-    component: dict[Place, int] = {}
-    stack: list[Place] = []
+def _strong_components(
+    roots: list[StepIndex], after: Callable[[StepIndex], list[StepIndex]]
+) -> dict[StepIndex, int]:
+    """Strongly connected components, by Tarjan's algorithm without recursion."""
+    index: dict[StepIndex, int] = {}
+    low: dict[StepIndex, int] = {}
+    component: dict[StepIndex, int] = {}
+    stack: list[StepIndex] = []
     for root in roots:
         if root in index:
             continue

@@ -1,8 +1,8 @@
-"""The oracle: from who sent and delivered what, whether anything came before its cause.
+"""The oracle: judges from sends and deliveries alone whether an execution respects causal order.
 
-It gets no help from any protocol. A delivery of m' at p is a causal violation if some m that
-happened before m', addressed to p, has not been delivered there: *late* if m comes afterwards (an
-inversion), *never* if it does not come at all (a gap).
+It knows nothing of protocols. A delivery of m' at p is a causal violation if some m that happened before m'
+and is addressed to p has not been delivered there yet: *late* if m is delivered afterwards (an inversion),
+*never* if it is not delivered at all (a gap).
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Violation(NamedTuple):
     late: bool
 
 
-class _Lacking(NamedTuple):
+class _EarlyDelivery(NamedTuple):
+    """A delivery before some of its causes, which are bit sets of positions."""
+
     process: int
     effect: MessageId
     late: int
@@ -91,12 +93,12 @@ class Judgement:
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
         self.order = CausalOrder(execution)
-        self._addressed = self._addressed_to()
+        self._addressed = self._find_addressed()
         self._delivered = [self.order.bits(history) for history in self.order.histories]
         self.verdict = self._count()
 
-    def _addressed_to(self) -> list[int]:
-        """For each process, the messages meant for it, as bits; its own always are."""
+    def _find_addressed(self) -> list[int]:
+        """For each process, the messages addressed to it, as a bit set. Its own always are."""
         everyone = range(len(self.order.histories))
         addressed = [0] * len(everyone)
         for place, message in enumerate(self.order.messages):
@@ -105,8 +107,8 @@ class Judgement:
                 addressed[process] |= 1 << place
         return addressed
 
-    def _lacking(self) -> Iterator[_Lacking]:
-        """The deliveries that came while something before them was still due."""
+    def _early_deliveries(self) -> Iterator[_EarlyDelivery]:
+        """The deliveries that happened while a cause addressed to the same process was not delivered."""
         past, position = self.order.past, self.order.position
         for process, history in enumerate(self.order.histories):
             so_far = 0
@@ -114,48 +116,49 @@ class Judgement:
                 if message not in position:
                     continue
                 place = position[message]
-                lacking = past[place] & self._addressed[process] & ~so_far
-                if lacking and kind is Kind.DELIVER:
+                missing = past[place] & self._addressed[process] & ~so_far
+                if missing and kind is Kind.DELIVER:
                     ever = self._delivered[process]
-                    yield _Lacking(process, message, lacking & ever, lacking & ~ever)
+                    yield _EarlyDelivery(process, message, missing & ever, missing & ~ever)
                 so_far |= 1 << place
 
     def _count(self) -> Verdict:
-        given = [step for history in self.execution.histories for step in history]
-        kept = [step for history in self.order.histories for step in history]
+        steps = [step for history in self.execution.histories for step in history]
+        distinct = [step for history in self.order.histories for step in history]
         by_origin = [0] * len(self.order.histories)
         for place, message in enumerate(self.order.messages):
             by_origin[message.origin] |= 1 << place
-        deliveries = late_deliveries = pairs_late = pairs_never = fifo = 0
-        for it in self._lacking():
-            deliveries += 1
-            late_deliveries += it.late != 0
-            pairs_late += it.late.bit_count()
-            pairs_never += it.never.bit_count()
-            fifo += (it.late | it.never) & by_origin[it.effect.origin] != 0
+        violations = late_deliveries = pairs_late = pairs_never = fifo = 0
+        for early in self._early_deliveries():
+            violations += 1
+            late_deliveries += early.late != 0
+            pairs_late += early.late.bit_count()
+            pairs_never += early.never.bit_count()
+            fifo += (early.late | early.never) & by_origin[early.effect.origin] != 0
         return Verdict(
             processes=len(self.execution.histories),
             messages=len(self.order.messages),
-            deliveries=sum(step.kind is Kind.DELIVER for step in given),
-            causal_violations=deliveries,
+            deliveries=sum(step.kind is Kind.DELIVER for step in steps),
+            causal_violations=violations,
             causal_late_deliveries=late_deliveries,
             causal_pairs_late=pairs_late,
             causal_pairs_never=pairs_never,
             fifo_violations=fifo,
             missing=sum(
-                (due & ~came).bit_count() for due, came in zip(self._addressed, self._delivered, strict=True)
+                (addressed & ~delivered).bit_count()
+                for addressed, delivered in zip(self._addressed, self._delivered, strict=True)
             ),
-            duplicates=len(given) - len(kept),
-            orphans=sum(step.message not in self.order.position for step in kept),
+            duplicates=len(steps) - len(distinct),
+            orphans=sum(step.message not in self.order.position for step in distinct),
             impossible=len(self.order.impossible),
         )
 
     def violations(self) -> Iterator[Violation]:
-        """Every violating pair, late ones first; lazily, because one loss can make very many."""
+        """Every violating pair, late ones first. Lazy: one lost message can cause very many."""
         for late in (True, False):
-            for it in self._lacking():
-                for cause in self.order.members(it.late if late else it.never):
-                    yield Violation(it.process, cause, it.effect, late)
+            for early in self._early_deliveries():
+                for cause in self.order.members(early.late if late else early.never):
+                    yield Violation(early.process, cause, early.effect, late)
 
     def path(self, violation: Violation) -> list[MessageId]:
         """The shortest chain of messages from the cause to the effect: the minimal witness."""
@@ -181,7 +184,7 @@ class Judgement:
 def judge(execution: Execution) -> Judgement:
     """Judge a finished execution by the definition of causal order alone.
 
-    >>> late = judge(Execution.of(
+    >>> late = judge(Execution.from_tuples(
     ...     [("send", 0, 1)],
     ...     [("deliver", 0, 1), ("send", 1, 1)],
     ...     [("deliver", 1, 1), ("deliver", 0, 1)],

@@ -1,1 +1,1 @@
-"""Shapes of networks: who is joined to whom, and along which tree a message travels."""
+"""Overlay networks: who is linked to whom, and along which tree a message travels."""

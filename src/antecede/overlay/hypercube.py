@@ -1,10 +1,10 @@
 """Hypercubes for any number of peers.
 
-In a full cube of 2^D peers two are joined if their ranks differ in one bit. For other sizes the paper
-(002) uses a construction that it does not give. Ours: with D = ceil(log2 n), the corner v >= n that is
-missing from the full cube is played by v - 2^(D-1), and peers are joined if any corners they play are.
-Connectivity equals the least degree, which is at least D - 1, and the diameter is at most D; leaving
-missing corners out instead would leave a cube of 2^k + 1 peers hanging by one link.
+In a full cube of 2^D peers, two are linked if their ranks differ in one bit. For other sizes paper 002 uses a
+construction that it does not give. Ours: with D = ceil(log2 n), a corner v >= n that is missing from the full
+cube is played by peer v - 2^(D-1), and peers are linked if any corners they play are. Connectivity equals the
+minimum degree, which is at least D - 1, and the diameter is at most D. Simply leaving out the missing corners
+would attach the last of 2^k + 1 peers by a single link.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def hypercube(size: int) -> list[tuple[int, ...]]:
     """
     dimension = (size - 1).bit_length()
     half = 1 << dimension >> 1
-    joined: list[set[int]] = [set() for _ in range(size)]
+    linked: list[set[int]] = [set() for _ in range(size)]
     for corner in range(1 << dimension):
         for bit in range(dimension):
             one, other = (v if v < size else v - half for v in (corner, corner ^ 1 << bit))
             if one != other:
-                joined[one].add(other)
-    return [tuple(sorted(neighbours)) for neighbours in joined]
+                linked[one].add(other)
+    return [tuple(sorted(neighbours)) for neighbours in linked]

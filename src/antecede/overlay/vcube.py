@@ -1,11 +1,10 @@
-"""VCube (paper 004): every peer is the root of a spanning tree of its own, known to all without a word.
+"""VCube (paper 004): a spanning tree rooted at every peer, computed locally without any communication.
 
-Seen from peer i, the others fall into clusters: cluster b holds those whose highest bit that differs
-from i is bit b. Whoever receives a message from a peer in its cluster b has to pass it on to its
-clusters below b, to one peer in each: the first that exists. In a full cube that is i with bit b
-turned; for other sizes it is VCube's own rule for peers that failed, applied to ranks that nobody has.
-Since a cluster is one peer of it and that peer's lower clusters, each peer gets a message exactly once,
-whatever the size.
+Seen from peer i, the others fall into clusters: cluster b holds those whose highest bit that differs from i
+is bit b. Whoever receives a message from a peer in its cluster b forwards it to its clusters below b, to
+one peer in each: the first that exists. In a full cube that is i with bit b flipped; for other sizes it is
+VCube's own rule for failed peers, applied to ranks that do not exist. A cluster consists of one peer and
+that peer's lower clusters, so each peer receives a message exactly once, for every size.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ def cluster(peer: int, other: int) -> int:
 
 
 def first_in_cluster(peer: int, bit: int, size: int) -> int | None:
-    """Whom `peer` sends to for its cluster `bit`; None if nobody is in it.
+    """The peer that `peer` sends to for its cluster `bit`; None if the cluster is empty.
 
     >>> [first_in_cluster(0, bit, 8) for bit in range(3)]
     [1, 2, 4]
     >>> first_in_cluster(1, 2, 5), first_in_cluster(1, 1, 3), first_in_cluster(1, 1, 2)
     (4, 2, None)
     """
-    wanted = peer ^ 1 << bit
-    # The smallest rank of the cluster has no lower bits; between it and the wanted one, the nearest.
-    for kept in range(bit + 1):
-        candidate = wanted >> kept << kept
+    preferred = peer ^ 1 << bit
+    # The smallest rank of the cluster has no lower bits set. Clear low bits until the rank exists.
+    for cleared in range(bit + 1):
+        candidate = preferred >> cleared << cleared
         if candidate < size:
             return candidate
     return None
 
 
 def children(peer: int, height: int, size: int) -> list[tuple[int, int]]:
-    """(cluster, peer) to pass a message on to, if the clusters below `height` are one's own to serve."""
-    found = ((bit, first_in_cluster(peer, bit, size)) for bit in range(height))
-    return [(bit, child) for bit, child in found if child is not None]
+    """(cluster, peer) to forward a message to, for a peer that serves its clusters below `height`."""
+    firsts = ((bit, first_in_cluster(peer, bit, size)) for bit in range(height))
+    return [(bit, child) for bit, child in firsts if child is not None]
 
 
 def height(peer: int, root: int, size: int) -> int:
@@ -50,7 +49,7 @@ def height(peer: int, root: int, size: int) -> int:
 
 
 def parent(peer: int, root: int, size: int) -> int | None:
-    """From whom `peer` gets what `root` sends; None if it is the root itself.
+    """The peer from which `peer` receives the messages of `root`; None for the root itself.
 
     >>> parent(7, 0, 8), parent(4, 0, 8), parent(0, 0, 8), parent(3, 4, 5)
     (6, 0, None, 2)
@@ -66,7 +65,7 @@ def parent(peer: int, root: int, size: int) -> int | None:
 
 
 def partners(peer: int, size: int) -> tuple[int, ...]:
-    """Whom `peer` sends to, and who sends to it, in any tree.
+    """The peers that `peer` sends to or receives from in any tree.
 
     >>> partners(0, 8), partners(2, 5)
     ((1, 2, 4), (0, 3, 4))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from antecede.causality import MessageId
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import MessagePacket
 from antecede.protocols.limits import MAX_AHEAD
 
 
-def _refuse_long(*those: Bits) -> None:
+def _refuse_long(*those: OffsetBitmap) -> None:
     """Before anybody counts its bits: a set of numbers that far apart is an attack."""
     if any(len(bits.bits) > MAX_AHEAD // 8 + 1 for bits in those):
         raise ValueError("a set of numbers that are too far apart")
@@ -31,7 +31,7 @@ class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
 
     metric_name: ClassVar[str] = "up"
 
-    causes: Bits
+    causes: OffsetBitmap
     solid: int
     """Everything up to this number was delivered before; besides `causes` none of it will be named again."""
 
@@ -47,7 +47,7 @@ class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
     number: int
     last: int
     """The number of the same sender's message before this one; 0 if it is of no matter here."""
-    causes: Bits
+    causes: OffsetBitmap
 
     def __post_init__(self) -> None:
         _refuse_long(self.causes)
@@ -74,9 +74,9 @@ class ExternalPacket(NumberedPacket, frozen=True, array_like=True, tag=9):
     """Of a super peer: numbers after this one and before `number` never come."""
     peers: dict[int, int]
     """Immediate dependencies on external peers, in their order."""
-    supers: dict[int, Bits]
+    supers: dict[int, OffsetBitmap]
     """Immediate dependencies on what came through super peers, by their numbers."""
-    translated: Bits
+    translated: OffsetBitmap
     """As `previous`, number by number: the paper's form."""
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class InternalAck(Packet, frozen=True, array_like=True, tag=10):
 
     after: int
     solid: int
-    kept: Bits
+    kept: OffsetBitmap
 
     def __post_init__(self) -> None:
         _refuse_long(self.kept)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from antecede.causality import BitWindow, MessageId
-from antecede.causality.bit_window import Bits
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.protocols.base import Delivery, Effects, HoldBackQueue, Packet, RemoteError, Send, Waiting
 from antecede.protocols.freescale_packets import (
     DownlinkPacket,
@@ -53,7 +53,9 @@ class InternalPeer(msgspec.Struct, tag="internal"):
 
     def send(self, payload: bytes) -> UplinkPacket:
         self.sent += 1
-        packet = UplinkPacket(payload, self.me, self.sent, Bits.of(self.causes), self.delivered.base)
+        packet = UplinkPacket(
+            payload, self.me, self.sent, OffsetBitmap.from_numbers(self.causes), self.delivered.base
+        )
         self.causes.clear()
         self.unsaid = 0
         return packet
@@ -69,7 +71,10 @@ class InternalPeer(msgspec.Struct, tag="internal"):
             raise RemoteError(f"an internal peer takes no packet {type(packet).__name__}")
         if self.unsaid >= self.ack_every:
             self.unsaid = 0
-            yield Send((self.relay,), InternalAck(self.sent, self.delivered.base, Bits.of(self.causes)))
+            yield Send(
+                (self.relay,),
+                InternalAck(self.sent, self.delivered.base, OffsetBitmap.from_numbers(self.causes)),
+            )
 
     def echo(self, packet: NumberAssignment) -> None:
         if not 1 <= packet.seq <= self.sent:
@@ -112,7 +117,9 @@ class InternalPeer(msgspec.Struct, tag="internal"):
 
     def paper_storage(self) -> int:
         """RV from the first cleared bit to the last that is set, DV from the first to the last set."""
-        return in_bytes(self.delivered.bits.bit_length()) + in_bytes(Bits.of(self.causes).span)
+        return in_bytes(self.delivered.bits.bit_length()) + in_bytes(
+            OffsetBitmap.from_numbers(self.causes).span
+        )
 
     def waiting(self) -> list[Waiting]:
         held = self.holdback.waiting()
@@ -237,9 +244,11 @@ class ExternalPeer(msgspec.Struct, tag="external"):
     def broadcast(self, payload: bytes) -> Effects:
         self.sent += 1
         me = self.outside.me
-        supers = {peer: Bits.of(row) for peer, row in sorted(self.supers.items()) if row}
+        supers = {peer: OffsetBitmap.from_numbers(row) for peer, row in sorted(self.supers.items()) if row}
         peers = dict(sorted(self.peers.items()))
-        packet = ExternalPacket(payload, me, self.sent, self.sent, 0, self.sent - 1, peers, supers, Bits())
+        packet = ExternalPacket(
+            payload, me, self.sent, self.sent, 0, self.sent - 1, peers, supers, OffsetBitmap()
+        )
         self.peers.clear()
         self.supers.clear()
         to = self.outside.everyone()
@@ -276,7 +285,7 @@ class ExternalPeer(msgspec.Struct, tag="external"):
 
     def paper_storage(self) -> int:
         """VTx and CI: 4 + 4 a pair, and 4 and its bits a super peer."""
-        rows = sum(4 + in_bytes(Bits.of(row).span) for row in self.supers.values() if row)
+        rows = sum(4 + in_bytes(OffsetBitmap.from_numbers(row).span) for row in self.supers.values() if row)
         return self.outside.paper_storage() + 8 * len(self.peers) + rows
 
     def waiting(self) -> list[Waiting]:
@@ -348,7 +357,7 @@ class SuperPeer(msgspec.Struct, tag="super"):
             yield from self._pass_out(following)
             self._said(link, InternalProgress(following.solid))
 
-    def _may_say(self, solid: int, named: Bits) -> None:
+    def _may_say(self, solid: int, named: OffsetBitmap) -> None:
         numbers = named.numbers()
         if not 0 <= solid <= self.number or not all(1 <= number <= self.number for number in numbers):
             raise RemoteError("an internal peer speaks of messages that it cannot have")
@@ -395,10 +404,18 @@ class SuperPeer(msgspec.Struct, tag="super"):
                 peers[peer] = max(theirs, peers.get(peer, 0))
             if self.paper and number in self.table:
                 translated.add(number)
-        rows = {peer: Bits.of(row) for peer, row in sorted(supers.items())}
+        rows = {peer: OffsetBitmap.from_numbers(row) for peer, row in sorted(supers.items())}
         peers = dict(sorted(peers.items()))
         return ExternalPacket(
-            down.payload, down.origin, down.seq, down.number, last, previous, peers, rows, Bits.of(translated)
+            down.payload,
+            down.origin,
+            down.seq,
+            down.number,
+            last,
+            previous,
+            peers,
+            rows,
+            OffsetBitmap.from_numbers(translated),
         )
 
     def _pass_in(self, sender: int, packet: ExternalPacket) -> Iterator[Send]:
@@ -411,7 +428,14 @@ class SuperPeer(msgspec.Struct, tag="super"):
             self.untold.add(self.number)
         self._forget_now_and_then()
         yield from self._hand_in(
-            DownlinkPacket(packet.payload, packet.origin, packet.seq, self.number, last, Bits.of(causes))
+            DownlinkPacket(
+                packet.payload,
+                packet.origin,
+                packet.seq,
+                self.number,
+                last,
+                OffsetBitmap.from_numbers(causes),
+            )
         )
 
     def _named_inside(self, packet: ExternalPacket) -> set[int]:
