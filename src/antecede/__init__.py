@@ -1,41 +1,88 @@
-"""Antecede keeps a group's messages in cause-and-effect order.
+"""Antecede keeps a group's messages in causal order: no message is delivered before its cause.
 
-Live over real sockets, in simulation at any size, and after the fact on Spark, with every causal
-protocol behind one interface. Importing this package is cheap and needs no Spark; what an extra
-brings is imported when it is first used, with a hint if it is not installed.
+This package is the API of live groups:
+
+    async with antecede.join("room", me="ana", peers=["bo@bo.example:7000"], store="ana.db") as group:
+        await group.broadcast("shall we?")
+        async for message in group: ...
+
+The other public modules are imported by name: `antecede.protocols` (the protocols as state machines),
+`antecede.sim` (the simulator), `antecede.trace` (traces on disk) and `antecede.spark` (DataFrame functions).
+docs/api-stability.md says what may change between versions.
+
+Importing this package is cheap and needs no extra: names below are loaded when they are first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from antecede.errors import AntecedeError, InputError, MissingExtraError, ProtocolError, SparkError
 
 if TYPE_CHECKING:
-    from antecede.live.group import Group as Group
-    from antecede.live.joining import join as join
-    from antecede.live.messages import Held as Held
-    from antecede.live.messages import Id as Id
-    from antecede.live.messages import Message as Message
-    from antecede.live.messages import Notice as Notice
-    from antecede.live.settings import Member as Member
-    from antecede.live.settings import Rough as Rough
-    from antecede.live.store.group_commit import StoreError as StoreError
+    from antecede.live.group import Group
+    from antecede.live.joining import join
+    from antecede.live.messages import Held, Id, Message, Notice
+    from antecede.live.settings import Member, Rough, Settings
+    from antecede.live.store.group_commit import StoreError
+    from antecede.protocols.base import LocalError, RemoteError
 
 __version__ = "0.1.0"
-_LIVE = {
-    "Group": "group",
-    "Held": "messages",
-    "Id": "messages",
-    "Member": "settings",
-    "Message": "messages",
-    "Notice": "messages",
-    "Rough": "settings",
-    "StoreError": "commits",
-    "join": "joining",
+__all__ = [
+    "AntecedeError",
+    "Group",
+    "Held",
+    "Id",
+    "InputError",
+    "LocalError",
+    "Member",
+    "Message",
+    "MissingExtraError",
+    "Notice",
+    "ProtocolError",
+    "RemoteError",
+    "Rough",
+    "Settings",
+    "SparkError",
+    "StoreError",
+    "join",
+]
+
+_MODULES = {
+    "Group": "antecede.live.group",
+    "Held": "antecede.live.messages",
+    "Id": "antecede.live.messages",
+    "LocalError": "antecede.protocols.base",
+    "Member": "antecede.live.settings",
+    "Message": "antecede.live.messages",
+    "Notice": "antecede.live.messages",
+    "RemoteError": "antecede.protocols.base",
+    "Rough": "antecede.live.settings",
+    "Settings": "antecede.live.settings",
+    "StoreError": "antecede.live.store.group_commit",
+    "join": "antecede.live.joining",
 }
+"""Where each lazy name is defined."""
+_PUBLIC_MODULES = ("protocols", "sim", "spark", "trace")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LIVE:
-        return getattr(import_module(f"antecede.live.{_LIVE[name]}"), name)
-    raise AttributeError(f"module 'antecede' has no attribute '{name}'")
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+# Hidden from type checkers, so that a misspelt name is an error for them.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+            return value
+        if name in _PUBLIC_MODULES:
+            hint = f"; write: import antecede.{name}"
+        else:
+            from difflib import get_close_matches
+
+            similar = get_close_matches(name, __all__, n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise AttributeError(f"module 'antecede' has no attribute '{name}'{hint}")

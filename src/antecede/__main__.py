@@ -1,4 +1,4 @@
-"""python -m antecede"""
+"""python -m antecede: the same as the antecede command."""
 
 from antecede.cli.main import main
 

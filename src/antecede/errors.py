@@ -1,4 +1,4 @@
-"""Errors that a person is meant to read: one sentence, what is wrong and what to do about it."""
+"""Errors meant for people: one sentence that says what is wrong and how to correct it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from types import ModuleType
 
 
 class AntecedeError(Exception):
-    """Anything Antecede says no to. The command line prints it as one line and exits with 2."""
-
-
-class ProtocolError(AntecedeError):
-    """A protocol of the user's own raised something; the message says what and where."""
+    """The base of every error raised on purpose. The command line prints it as one line and exits with 2."""
 
 
 class InputError(AntecedeError):
-    """A file, a field, an option or a configuration that cannot be used as given."""
+    """A file, field, option or configuration that cannot be used. The message names it."""
+
+
+class ProtocolError(AntecedeError):
+    """A user-defined protocol raised an exception. The message says which and where."""
+
+
+class SparkError(AntecedeError):
+    """Spark itself failed. The message names its log."""
 
 
 class MissingExtraError(AntecedeError):
-    """A capability whose packages are not installed."""
+    """A feature whose packages are not installed. The message names the extra that brings them."""
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra of Antecede brings it."""
+    """Import `module`, or raise `MissingExtraError` with the extra to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -25,7 +25,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from antecede.errors import AntecedeError, InputError
+from antecede.errors import InputError, SparkError
 from antecede.spark.java import find_java
 
 _LOG_SETTINGS = """\
@@ -51,10 +51,6 @@ _ALWAYS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-
-
-class SparkError(AntecedeError):
-    """Spark itself failed; the message names its log."""
 
 
 @contextmanager

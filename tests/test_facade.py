@@ -1,0 +1,76 @@
+"""What `import antecede` offers: typed, lazy and cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import antecede
+from antecede.errors import AntecedeError
+
+FACADE = Path(antecede.__file__)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", antecede.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    value = getattr(antecede, name)
+    assert value.__name__ == name
+    assert name in dir(antecede)
+    if name.endswith("Error"):
+        assert issubclass(value, AntecedeError)
+
+
+def test_every_public_error_is_in_the_facade() -> None:
+    """Errors that a caller may catch: subclasses of AntecedeError without a leading underscore."""
+    defined = {
+        node.name
+        for file in FACADE.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error") and not node.name.startswith("_")
+    }
+    assert defined <= set(antecede.__all__)
+
+
+def test_a_misspelt_name_suggests_the_right_one() -> None:
+    done = run("-c", "import antecede; antecede.jion")
+    assert "AttributeError: module 'antecede' has no attribute 'jion'; did you mean join?" in done.stderr
+
+
+def test_a_public_module_that_was_not_imported_says_how() -> None:
+    done = run("-c", "import antecede; antecede.spark")
+    assert "write: import antecede.spark" in done.stderr
+
+
+def test_type_checkers_know_the_names_and_their_types(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import antecede\nantecede.jion\nreveal_type(antecede.join)\nreveal_type(antecede.Message.body)\n"
+    )
+    shown = run(
+        "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), str(program)
+    ).stdout
+    assert 'program.py:2: error: Module has no attribute "jion"' in shown
+    assert "Joining" in shown
+    assert 'program.py:3: note: Revealed type is "Any"' not in shown
+
+
+def test_importing_loads_nothing_but_errors() -> None:
+    script = (
+        "import sys, antecede; print(sorted(name for name in sys.modules if name.startswith('antecede')))"
+    )
+    assert run("-c", script).stdout.strip() == "['antecede', 'antecede.errors']"
+
+
+def test_no_public_name_needs_an_extra() -> None:
+    extras = "pyspark pyarrow pandas numpy numba websockets cryptography prometheus_client prompt_toolkit"
+    block = f"import sys; sys.modules.update(dict.fromkeys({extras.split()}))"
+    done = run("-c", f"{block}; from antecede import *; print(join)")
+    assert "function join" in done.stdout, done.stderr
