@@ -24,7 +24,9 @@ def node(
     metrics: Annotated[
         str | None, typer.Option(help="host:port for Prometheus: /metrics, and /health.")
     ] = None,
-    say: Annotated[bool, typer.Option("--say", help="Broadcast each line of standard input.")] = False,
+    broadcast_input: Annotated[
+        bool, typer.Option("--say", help="Broadcast each line of standard input.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print messages and the log as JSON lines.")
     ] = False,
@@ -41,7 +43,7 @@ def node(
         handler.setFormatter(LogFormatter(settings.group, settings.me, as_json))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-    asyncio.run(_run(settings, say, as_json))
+    asyncio.run(_run(settings, broadcast_input, as_json))
 
 
 class LogFormatter(logging.Formatter):

@@ -1,0 +1,154 @@
+"""The vocabulary and the shape of the code, as rules.
+
+One class name has one meaning; no identifier is private vocabulary where the field has a term; functions are
+short enough to read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "antecede"
+MAX_LINES = 60
+
+SAME_CLASS_NAME = {
+    "MessageId": "by rank in causality and protocols, by member name in live groups, which users see",
+}
+"""Class names that may be defined in two modules, and why."""
+
+CLASS_WORDS = {
+    "Again": "Nack",
+    "Beat": "Heartbeat",
+    "Book": "GroupState",
+    "Found": "RepairReply",
+    "Got": "Ack",
+    "Have": "Progress",
+    "Held": "HeldMessage",
+    "Id": "MessageId",
+    "Kept": "HeldMessage",
+    "Piece": "Segment",
+    "Popped": "a term of delivery",
+    "Rough": "FaultInjection",
+    "Run": "MessageBatch for messages; a run is one execution of a simulation",
+    "Shelf": "SegmentList",
+    "Want": "RepairRequest",
+}
+"""Class names that need decoding, and what to say instead."""
+
+WORDS = {
+    "accounts": "stream_counts",
+    "causal_deliveries": "causal_violations",
+    "chance": "counter_rng, or random",
+    "fifo_deliveries": "fifo_violations",
+    "hand_on": "repair",
+    "handed": "delivered, or repaired",
+    "handed_on": "repaired",
+    "in_hand": "unacked",
+    "lot": "disposition",
+    "plain": "insecure",
+    "popped": "delivered",
+    "put_back": "compact",
+    "rough": "faults",
+    "said": "broadcast",
+    "say": "broadcast",
+    "says": "message, or text",
+    "settled": "stable",
+    "sound": "validate",
+    "tainted": "quarantined",
+    "take_down": "a verb of the segment list",
+    "told": "reported, or matrix_clock",
+}
+"""Names of functions, arguments and attributes that need decoding, and what to say instead."""
+
+ALLOWED_WORDS: dict[tuple[str, str], str] = {}
+"""Exceptions: (file, name) and the reason."""
+
+# Names that are being mended; nothing may be added.
+PENDING_CLASSES = {
+    "Found", "Group", "Held", "Kept", "Links", "Member", "Network", "Outcome", "Piece", "Plan", "Report",
+    "Result", "Row", "Rules", "Run", "State", "Terms", "Watch",
+}  # fmt: skip
+PENDING_WORDS = {
+    "Again", "Beat", "Book", "Found", "Got", "Have", "Held", "Id", "Kept", "Piece", "Popped", "Rough", "Run",
+    "Shelf", "Want", "accounts", "causal_deliveries", "chance", "in_hand", "plain", "popped", "put_back",
+    "rough", "said", "say", "says", "sound", "take_down", "told",
+}  # fmt: skip
+PENDING_LONG = {
+    "_advise", "_distributions", "_fresh", "_latencies", "fresh", "order", "prepare_run",
+}  # fmt: skip
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of every source file, by path."""
+    return {
+        file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def classes(tree: ast.Module) -> Iterator[str]:
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def identifiers(tree: ast.Module) -> Iterator[str]:
+    """Names of functions, arguments, fields and attributes that a file defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator compiles it: Numba inlines nothing of what Python would call."""
+    return any(re.match(r"n?jit", ast.unparse(decorator)) for decorator in function.decorator_list)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    modules = defaultdict(set)
+    for path, tree in trees().items():
+        for name in classes(tree):
+            modules[name].add(path)
+    twice = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
+    allowed = SAME_CLASS_NAME.keys() | PENDING_CLASSES
+    assert {name: paths for name, paths in twice.items() if name not in allowed} == {}
+
+
+@pytest.mark.parametrize("path", trees())
+def test_names_are_the_terms_of_the_field(path: str) -> None:
+    tree = trees()[path]
+    wrong = {name: CLASS_WORDS[name] for name in classes(tree) if name in CLASS_WORDS}
+    for name in identifiers(tree):
+        plain_name = name.strip("_")
+        if plain_name in WORDS and (path, plain_name) not in ALLOWED_WORDS:
+            wrong[name] = WORDS[plain_name]
+    wrong = {name: better for name, better in wrong.items() if name.strip("_") not in PENDING_WORDS}
+    assert wrong == {}, "say instead"
+
+
+@pytest.mark.parametrize("path", trees())
+def test_functions_can_be_read_at_a_glance(path: str) -> None:
+    long = {
+        function.name: lines
+        for function in functions(trees()[path])
+        if not is_compiled(function)
+        and (lines := (function.end_lineno or 0) - function.lineno + 1) > MAX_LINES
+        and function.name not in PENDING_LONG
+    }
+    assert long == {}, f"longer than {MAX_LINES} lines"
