@@ -53,7 +53,7 @@ def agreement(name: str, given: Scenario, asked: Request) -> Iterator[Row]:
         trace = Path(folder)
         simulate_to(trace, given)
         ((advice,), _) = advise_path(folder, asked, engine="local")
-        sends: dict[str, list[int]] = {peer: [] for peer in given.names()}
+        sends: dict[str, list[int]] = {peer: [] for peer in given.peer_names()}
         for row in read_run(trace):
             if row["kind"] == "send":
                 sends[row["process"]].append(row["time"])
@@ -77,7 +77,7 @@ def _arranged(
     """Members in the order of their ranks: in freescale, that of their roles."""
     split = advice.split
     if protocol != "freescale" or split is None:
-        return given.names(), None
+        return given.peer_names(), None
     return [split.super_peer, *split.internal, *split.external], {"inside": [len(split.internal)]}
 
 

@@ -288,7 +288,7 @@ def compile_c(folder: Path) -> ctypes.CDLL | None:
 
 def in_c(library: ctypes.CDLL, name: str, given: Scenario) -> Callable[[], Totals]:
     """A run of one of them: bare, causal or recurrence."""
-    load, delay = given.load(), parse_delay(given.delay)
+    load, delay = given.build_workload(), parse_delay(given.delay)
     if not isinstance(load, Periodic | Poisson) or not isinstance(delay, Uniform):
         raise TypeError("the rivals in C know periodic and Poisson senders, and uniform delays")
     jitter = load.jitter if isinstance(load, Periodic) else 0

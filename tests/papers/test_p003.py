@@ -82,7 +82,7 @@ def test_each_pair_is_ordered_as_the_rules_say() -> None:
     """Window by window, from the times alone: HCG if b is later by more than δl, B if a is there by then."""
     lam, delay, windows = 3000, 1000, 300
     made = run("hcg", lam, delay, windows, seed=5)
-    load = made.load()
+    load = made.build_workload()
     later = [load.next_send(1, window, 0) - load.next_send(2, window, 0) for window in range(windows)]
     expected = {
         "hcg": sum(gap > 1000 * delay for gap in later),

@@ -71,7 +71,7 @@ def run(
     world = made.world(members, [histories])
     names: dict[MessageId, set[tuple[int, int]]] = {}
     numbers: dict[tuple[int, int], MessageId] = {}
-    sites = made.arrangement().sites(made.peers)  # type: ignore[union-attr]
+    sites = made.resolved_layout().sites(made.peers)  # type: ignore[union-attr]
 
     def watched(source: int, to: Sequence[int], packet: Packet) -> None:
         if isinstance(packet, GatewayPacket):

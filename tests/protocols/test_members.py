@@ -216,8 +216,8 @@ def test_names_that_are_no_protocol() -> None:
 def test_a_layout_reaches_the_members() -> None:
     made = scenario(protocol="freescale", peers=6, layout={"inside": [3, 0]})
     assert [member.role() for member in made.members()] == ["super", "super", *["internal"] * 3, "external"]
-    assert made.arrangement().sites(6) == [0, 1, 0, 0, 0, 5]  # type: ignore[union-attr]
-    assert scenario(protocol="mbcp", peers=6).arrangement() is None
+    assert made.resolved_layout().sites(6) == [0, 1, 0, 0, 0, 5]  # type: ignore[union-attr]
+    assert scenario(protocol="mbcp", peers=6).resolved_layout() is None
 
 
 def test_state_of_an_unknown_kind_is_neither_saved_nor_restored() -> None:

@@ -129,7 +129,7 @@ def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
     asked = Histories(Scenario("pc", 3))
     links = [LinkChange(SECOND // 2, 0, 2, opens=True)]
     network = DirectNetwork(1, parse_delay("1ms"), fifo=True)
-    world = World(members, network, Periodic(1, SECOND // 10, 0), [asked], until=SECOND, links=links)
+    world = World(members, network, Periodic(1, SECOND // 10, 0), [asked], until=SECOND, link_changes=links)
     world.run()
     assert SECOND < world.now <= 61 * SECOND
     assert isinstance(members[0], Pc)

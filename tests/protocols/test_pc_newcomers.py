@@ -77,7 +77,7 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     histories = Histories(Scenario("pc", size))
     workload = Periodic(seed, SECOND // (5 + drawn.below(20)), SECOND // 10, reply=0.05)
     network = DirectNetwork(seed, parse_delay(["wild:1us-1s", "0-200ms"][drawn.below(2)]), fifo=True)
-    world = World(members, network, workload, [histories], until=until, most_messages=60, links=links)
+    world = World(members, network, workload, [histories], until=until, most_messages=60, link_changes=links)
     while world.step():
         if restoring:
             members[newcomer] = make.restore(members[newcomer].save())

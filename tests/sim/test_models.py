@@ -188,7 +188,7 @@ def test_rounds_are_bursts() -> None:
 @pytest.mark.parametrize("workload", ["periodic", "poisson", "drawn", "once", "rounds", "windows"])
 def test_some_peers_send(workload: str) -> None:
     made = scenario(protocol="timestamp", peers=6, senders=3, workload=workload, seconds=3)
-    assert made.who_sends() == [0, 2, 4]
+    assert made.sending_peers() == [0, 2, 4]
     senders: set[int] = set()
 
     class Senders:

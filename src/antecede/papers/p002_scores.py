@@ -334,7 +334,7 @@ def _senders_row(found: Found) -> Row:
     counted = []
     for rate, sizes in ((RATE, found.judged), (CALM, found.calm)):
         done = [run for n in sizes for run in found.runs("Overlay", 0, n, rate).done]
-        at = [run.value("longest_link_queue_at") in run.scenario.who_sends() for run in done]
+        at = [run.value("longest_link_queue_at") in run.scenario.sending_peers() for run in done]
         counted.append((sum(at), len(at)))
     (busy, of_busy), (calm, of_calm) = counted
     shown = f"the longest queue is at a sender in {busy} of {of_busy} runs"

@@ -65,4 +65,4 @@ def reproduce(
 
 
 def _traced(made: Scenario) -> bool:
-    return made.seed == 1 or made.messages_expected() * made.peers <= _SMALL
+    return made.seed == 1 or made.expected_messages() * made.peers <= _SMALL

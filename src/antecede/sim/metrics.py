@@ -1,4 +1,4 @@
-"""What a run cost, counted as it happens and in whole numbers, so that it is the same everywhere."""
+"""What a run cost. Sums are integers, counted as events happen, so they are the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from antecede.causality import MessageId
 
 
 class Metrics(msgspec.Struct, frozen=True):
-    """The figures of one run. Bytes are a message's; times are nanoseconds."""
+    """The figures of one run. Bytes are for one message, times in nanoseconds."""
 
     messages: int
     deliveries: int
     packets: int
-    """Copies sent over links."""
+    """Packets sent, once for each destination."""
     link_bytes: int
-    """Control bytes of all those copies."""
+    """Control bytes of all those packets."""
     control_bytes_mean: float
-    """Of a message's own packet, as its sender sends it."""
+    """Of the packet in which a message leaves its sender, as encoded."""
     control_bytes_max: int
     paper_bytes_mean: float
+    """The same, as the protocol's paper counts."""
     paper_bytes_max: int
     latency_mean_ns: float
     latency_max_ns: int
     held: int
-    """Deliveries that had to wait for a cause."""
+    """Deliveries that had to wait for a cause in the hold-back queue."""
     hold_mean_ns: float
-    """How long those waited."""
+    """How long those waited, on average."""
     stuck: int
-    """Messages still held when nothing more could come."""
+    """Messages still held when no more events could happen."""
     simulated_ns: int
     measured: dict[str, float] = msgspec.field(default_factory=dict)
-    """What else there was to measure, by name: the network's own figures, and those of probes."""
+    """Further figures by name: those of the network model and of probes."""
 
 
 class Meter:
-    """Counts what the world shows it."""
+    """The observer that counts a run's `Metrics`."""
 
     def __init__(self, peers: int) -> None:
         self._sent_at: dict[MessageId, int] = {}
@@ -49,7 +50,7 @@ class Meter:
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
     ) -> None:
         self._sent_at[message] = time
-        self._delivered[process][process] = message.seq  # it may come back, and is not held then
+        self._delivered[process][process] = message.seq  # a copy that comes back is not held
         self._control += control
         self._control_max = max(self._control_max, control)
         self._paper += paper
@@ -95,5 +96,5 @@ class Meter:
 
 
 def mean(total: int, count: int) -> float:
-    """Nothing, of nothing."""
+    """The mean; 0 if there is nothing to average."""
     return total / count if count else 0.0

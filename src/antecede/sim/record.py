@@ -34,7 +34,7 @@ class Recorder:
         self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int, batch: int = _BATCH
     ) -> None:
         self._run = pa.array([scenario.key()])
-        self._names = pa.array(scenario.names())
+        self._names = pa.array(scenario.peer_names())
         self._groups = {group: place for place, group in enumerate(scenario.audiences())}
         self._group_names = pa.array(self._groups)
         self._group_of: dict[MessageId, int] = {}
@@ -134,7 +134,7 @@ def simulate_to(
     trace meanwhile sees `part_rows` rows at a time.
     """
     choice = engines.choose(scenario, True, engine, long)
-    names = scenario.names()
+    names = scenario.peer_names()
     meta = Meta(
         run=scenario.key(),
         groups={group: [names[peer] for peer in members] for group, members in scenario.audiences().items()},

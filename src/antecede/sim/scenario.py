@@ -1,4 +1,4 @@
-"""A scenario: everything that decides a run, as one value that can be written down."""
+"""A scenario: everything that determines a run, as one value that can be written down."""
 
 from __future__ import annotations
 
@@ -38,40 +38,57 @@ from antecede.sim.workload import (
 from antecede.sim.world import LinkChange, Observer, World
 from antecede.units import SECOND, duration
 
-_SAMPLING = SECOND // 20
-
 GROUP = "all"
-"""The name of the one group of all peers, where groups have no names of their own."""
+"""The name of the group of all peers, where a scenario names no groups."""
+
+_SAMPLE_INTERVAL = SECOND // 20
+
+_LIMITS: dict[str, tuple[float, float]] = {
+    "peers": (1, 1_000_000),
+    "seconds": (0, 1e9),
+    "seed": (0, (1 << 64) - 1),
+    "rate": (1e-9, 1e9),
+    "jitter": (0, 1e6),
+    "reply": (0, 1),
+    "payload": (0, 1 << 30),
+    "most_messages": (0, 1 << 62),
+    "churn": (0, 1e6),
+    "burst": (1, 1_000_000),
+}
+"""The lowest and highest value of each numeric field."""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run of one protocol. Two equal scenarios leave the same trace, byte for byte.
+    """One run of one protocol. Equal scenarios leave the same trace, byte for byte.
 
-    - `protocol`: a name of ours, or module:Class
-    - `peers`, `seconds` (of sending; what is under way then still arrives), `seed`
-    - `workload`: periodic or poisson, each peer sending `rate` messages a second; periodic sends
-      come up to `jitter` of an interval late; drawn: at intervals like `interval`, a distribution written as
-      `delay` is; once: each peer at any time in `seconds`; rounds: each peer sends `burst` messages at once,
-      `rate` times a second; windows: each peer at any time in the first `jitter` of every interval; given:
-      at the times in `sends`, a list of nanoseconds for each peer
-    - `senders`: how many peers do so, spread over all; the others only answer
+    - `protocol`: the name of a built-in protocol, or module:Class
+    - `peers`, `seed`, `seconds` of sending; messages in flight at the end still arrive
+    - `workload`: when peers send
+        - periodic, poisson: `rate` messages a second from each peer; periodic sends are up to `jitter` of an
+          interval late
+        - drawn: at intervals distributed as `interval`, which is written like `delay`
+        - once: each peer once, at any time in `seconds`
+        - rounds: each peer sends `burst` messages at once, `rate` times a second
+        - windows: each peer once in every interval, within its first `jitter` share
+        - given: at the times in `sends`, a list of nanoseconds for each peer
+    - `senders`: how many peers send of their own accord, spread over all; the others only answer
     - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
-    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (over magnitudes),
-      quantiles:1ms,3ms,20ms (as measured: as many between any two neighbours)
-    - `network`: none, for a link with that delay between every two peers; or one of paper 002's or 004's:
-      {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
-    - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts
-    - `fifo`: whether links keep order; by default what the protocol needs
+    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (log-uniform),
+      quantiles:1ms,3ms,20ms (measured: equally many between any two neighbours)
+    - `network`: by default a link with that delay between every two peers; or a network of one of the papers:
+      {model = "relayed", ...}, {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
+    - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts them
+    - `fifo`: whether links keep order; by default what the protocol requires
     - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
-    - `groups`: overlapping groups of peers by name, for protocols that take them; a message goes to one of
+    - `groups`: overlapping groups of peers by name, for protocols that support them; a message goes to one of
       its sender's groups
-    - `layout`: how members are arranged, for protocols that are not flat (see docs/protocols)
-    - `local_delay`: the delay between members of one site of the layout, where it is not `delay`
-    - `skew`: clocks are ahead of the true time by up to this much, each by its own amount
-    - `churn`: how many links a second open or close, for protocols that take it
-    - `probes`: what else to measure, by name (docs/sweeps.md), from `warmup` seconds on
-    - `payload` bytes a message; `most_messages`: stop sending after so many in all
+    - `layout`: how members are arranged, for protocols whose members differ (docs/protocols)
+    - `local_delay`: the delay within a site of the layout, if it is not `delay`
+    - `skew`: each peer's clock is ahead of true time by a fixed amount of up to this much
+    - `churn`: how many links a second open or close, for protocols that support it
+    - `probes`: further measurements by name (docs/sweeps.md), from `warmup` seconds on
+    - `payload`: bytes of each message; `most_messages`: stop sending after this many in all
     """
 
     protocol: str
@@ -103,225 +120,242 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sends: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        limits: dict[str, tuple[float, float]] = {
-            "peers": (1, 1_000_000),
-            "seconds": (0, 1e9),
-            "seed": (0, (1 << 64) - 1),
-            "rate": (1e-9, 1e9),
-            "jitter": (0, 1e6),
-            "reply": (0, 1),
-            "payload": (0, 1 << 30),
-            "most_messages": (0, 1 << 62),
-            "churn": (0, 1e6),
-            "senders": (1, self.peers),
-            "burst": (1, 1_000_000),
-            "warmup": (0, self.seconds),
-        }
+        self._check_limits()
+        self._check_probes()
+        self._check_groups()
+        self._check_sends()
+        self._check_replies_end()
+
+    def _check_limits(self) -> None:
+        limits = _LIMITS | {"senders": (1, self.peers), "warmup": (0, self.seconds)}
         for field, (low, high) in limits.items():
             value = getattr(self, field)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
+
+    def _check_probes(self) -> None:
         unknown = [name for name in self.probes if name not in PROBES]
         if unknown:
             raise ValueError(f"probes: there is no '{unknown[0]}'; there are {', '.join(PROBES)}")
+
+    def _check_groups(self) -> None:
         for name, members in (self.groups or {}).items():
-            known = set(members) & set(range(self.peers))
-            if not members or len(known) < len(members):
+            valid = set(members) & set(range(self.peers))
+            if not members or len(valid) < len(members):
                 raise ValueError(f"groups: {name} must name peers from 0 to {self.peers - 1}, each once")
+
+    def _check_sends(self) -> None:
         if (self.workload == "given") != (self.sends is not None):
-            raise ValueError(
-                "sends and the workload given go together: the one says when, the other that it does"
-            )
+            raise ValueError("sends and the workload given go together: set both, or neither")
         for peer, times in enumerate(self.sends or ()):
             if list(times) != sorted(times) or min(times, default=0) < 0:
-                raise ValueError(f"sends: the times of peer {peer} must be from 0 on, in their order")
+                raise ValueError(f"sends: the times of peer {peer} must be from 0 on, in ascending order")
         if self.sends is not None and len(self.sends) != self.peers:
             raise ValueError(f"sends: there are {len(self.sends)} lists of times for {self.peers} peers")
+
+    def _check_replies_end(self) -> None:
+        """Replies are a branching process, which must die out unless messages are limited."""
         answers = self.reply * (self.peers - 1)
         if answers >= 1 and self.most_messages is None:
             raise ValueError(
-                f"reply {self.reply:g} makes {answers:g} answers of every message, without end; "
+                f"with reply {self.reply:g} every message causes {answers:g} answers, without end; "
                 f"take less than {1 / (self.peers - 1):g} or set most_messages"
             )
 
     def key(self) -> str:
-        """A short name that is the run's own: readable, and different for every other scenario.
+        """A readable name that no other scenario has.
 
-        The version counts, and a protocol of the user's own counts with its source, so that what was
-        mended runs anew.
+        It depends on Antecede's version and on the source of a user's own protocol, so that a run is repeated
+        once either has changed.
         """
         same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds are 2.0 seconds
         fields = {name: value for name, value in msgspec.to_builtins(same).items() if value is not None}
         written = msgspec.json.encode(fields, order="sorted")
-        made_by = f"{__version__} {catalog.fingerprint(self.protocol)}".encode()
-        digest = hashlib.sha256(written + made_by).hexdigest()[:12]
+        code = f"{__version__} {catalog.fingerprint(self.protocol)}".encode()
+        digest = hashlib.sha256(written + code).hexdigest()[:12]
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
 
     def protocol_class(self) -> type[Protocol]:
         return catalog.find(self.protocol)
 
-    def links(self) -> Network:
-        """The network, as it is before anything is sent."""
-        if self.network is not None:
-            return self.network.build(self.peers, self.seed)
-        fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
-        faults = [parse_fault(fault) for fault in self.faults]
-        delay = parse_delay(self.delay)
-        arranged = self.arrangement()
-        if self.local_delay is None or arranged is None:
-            return DirectNetwork(self.seed, delay, fifo, faults)
-        return DirectNetwork(
-            self.seed, delay, fifo, faults, parse_delay(self.local_delay), arranged.sites(self.peers)
-        )
-
-    def arrangement(self) -> Layout | None:
-        """The layout, told of what the network promises; None if the protocol has none."""
-        kind = self.protocol_class().layout
-        if kind is None:
-            return None
-        given: Layout = (
-            kind.default(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
-        )
-        given.validate(self.peers)
-        return given.with_bounds(
-            parse_delay(self.local_delay or self.delay).longest, duration(self.skew or "0")
-        )
+    # What a run is made of.
 
     def members(self) -> list[Protocol]:
-        """All members of the group, as they start."""
-        make: Any = self.protocol_class()
+        """All members of the group, in their initial state."""
+        protocol: Any = self.protocol_class()
         if self.groups is not None:
-            return list(make.with_groups(self.groups, self.peers))
-        arranged = self.arrangement()
-        if arranged is not None:
-            return list(make.with_layout(self.peers, arranged))
-        return list(make.group(self.peers))
+            return list(protocol.with_groups(self.groups, self.peers))
+        layout = self.resolved_layout()
+        if layout is not None:
+            return list(protocol.with_layout(self.peers, layout))
+        return list(protocol.group(self.peers))
 
     def world(
         self,
         members: Sequence[Protocol],
         observers: Sequence[Observer],
         probes: Sequence[Probe] = (),
-        samples: Sequence[int] | None = None,
+        sample_times: Sequence[int] | None = None,
     ) -> World:
-        """The run of these members, ready to begin; `samples` says when probes look, if not as usual."""
-        looks = self.samples() if samples is None and probes else samples
-        until = round(self.seconds * SECOND)
+        """The world of these members, before the first event; probes sample at `sample_times`, if given."""
+        if sample_times is None:
+            sample_times = self.sample_times() if probes else ()
+        overlay = [cast(Any, member).neighbours for member in members] if self.churn else []
         return World(
             members,
-            self.links(),
-            self.load(),
+            self.build_network(),
+            self.build_workload(),
             observers,
-            until=until,
+            until=round(self.seconds * SECOND),
             most_messages=self.most_messages,
             payload=bytes(self.payload),
             groups=self.groups,
-            senders=self.who_sends(),
+            senders=self.sending_peers(),
             silent=self.silent,
-            ahead=self.ahead(),
-            as_paper=self.count == "paper",
-            links=self.link_changes([cast(Any, member).neighbours for member in members])
-            if self.churn
-            else (),
+            clock_offsets=self.clock_offsets(),
+            paper_sizes=self.count == "paper",
+            link_changes=self.link_changes(overlay) if self.churn else (),
             probes=probes,
-            samples=looks or (),
+            sample_times=sample_times,
         )
 
-    def samples(self) -> range:
-        """When probes look at all members."""
-        return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLING)
+    def build_network(self) -> Network:
+        if self.network is not None:
+            return self.network.build(self.peers, self.seed)
+        fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
+        faults = [parse_fault(fault) for fault in self.faults]
+        delay = parse_delay(self.delay)
+        layout = self.resolved_layout()
+        if self.local_delay is None or layout is None:
+            return DirectNetwork(self.seed, delay, fifo, faults)
+        local = parse_delay(self.local_delay)
+        return DirectNetwork(self.seed, delay, fifo, faults, local, layout.sites(self.peers))
 
-    def who_sends(self) -> Sequence[int]:
-        """Those who send by themselves, spread over all."""
-        if self.senders is None:
-            return range(self.peers)
-        return [number * self.peers // self.senders for number in range(self.senders)]
+    def resolved_layout(self) -> Layout | None:
+        """The layout with the network's delay and clock bounds; None if the protocol has no layout."""
+        kind = self.protocol_class().layout
+        if kind is None:
+            return None
+        layout: Layout = (
+            kind.default(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
+        )
+        layout.validate(self.peers)
+        longest = parse_delay(self.local_delay or self.delay).longest
+        return layout.with_bounds(longest, duration(self.skew or "0"))
 
-    def messages_expected(self) -> float:
-        """About how many will be sent, answers not counted."""
-        if self.sends is not None:
-            given = sum(len(times) for times in self.sends)
-            return given if self.most_messages is None else min(given, self.most_messages)
-        rate = self.rate
-        if self.workload == "drawn":
-            rate = SECOND / max(1, self._interval().longest)
-        each = 1.0 if self.workload == "once" else rate * self.seconds
-        many = len(self.who_sends()) * each * (self.burst or 1 if self.workload == "rounds" else 1)
-        return many if self.most_messages is None else min(many, self.most_messages)
+    def build_workload(self) -> Workload:
+        interval = max(1, round(SECOND / self.rate))
+        jitter = round(interval * self.jitter)
+        match self.workload:
+            case "poisson":
+                return Poisson(self.seed, interval, self.reply)
+            case "drawn":
+                return RandomIntervals(self.seed, self._interval(), self.reply)
+            case "once":
+                return Once(self.seed, round(self.seconds * SECOND), self.reply)
+            case "rounds":
+                return Rounds(self.seed, interval, self.burst or 1, self.reply)
+            case "windows":
+                return OncePerWindow(self.seed, interval, jitter, self.reply)
+            case "given":
+                return Scheduled(self.seed, self.sends or (), self.reply)
+            case "periodic":
+                return Periodic(self.seed, interval, jitter, self.reply)
 
     def _interval(self) -> Delay:
         return parse_delay(self.interval or "70-90ms")
 
+    def sending_peers(self) -> Sequence[int]:
+        """The peers that send of their own accord, spread over all."""
+        if self.senders is None:
+            return range(self.peers)
+        return [number * self.peers // self.senders for number in range(self.senders)]
+
     def link_changes(self, overlay: Sequence[Sequence[int]]) -> list[LinkChange]:
-        """The links that open and close, if each peer has these neighbours from the start."""
-        standing = {(peer, other) for peer, others in enumerate(overlay) for other in others}
+        """The links that open and close, beside the overlay's, which lists the neighbours of each peer."""
+        permanent = {(peer, other) for peer, others in enumerate(overlay) for other in others}
         until = round(self.seconds * SECOND)
-        return link_changes(self.seed, self.peers, until, self.churn or 0.0, standing)
+        return link_changes(self.seed, self.peers, until, self.churn or 0.0, permanent)
 
-    def ahead(self) -> list[int]:
-        """How far each peer's clock is ahead of the true time."""
+    def clock_offsets(self) -> list[int]:
+        """How far each peer's clock is ahead of true time."""
         most = duration(self.skew or "0")
-        drawn = counter_rng.key(self.seed, counter_rng.CLOCK)
-        return [counter_rng.between(counter_rng.draw(drawn, peer), 0, most + 1) for peer in range(self.peers)]
+        key = counter_rng.key(self.seed, counter_rng.CLOCK)
+        return [counter_rng.between(counter_rng.draw(key, peer), 0, most + 1) for peer in range(self.peers)]
 
-    def load(self) -> Workload:
-        interval = max(1, round(SECOND / self.rate))
-        if self.workload == "poisson":
-            return Poisson(self.seed, interval, self.reply)
-        if self.workload == "drawn":
-            return RandomIntervals(self.seed, self._interval(), self.reply)
-        if self.workload == "once":
-            return Once(self.seed, round(self.seconds * SECOND), self.reply)
+    def sample_times(self) -> range:
+        """When probes sample the members."""
+        return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLE_INTERVAL)
+
+    def expected_messages(self) -> float:
+        """About how many messages will be sent, not counting answers."""
+        most = float("inf") if self.most_messages is None else self.most_messages
         if self.sends is not None:
-            return Scheduled(self.seed, self.sends, self.reply)
-        if self.workload == "rounds":
-            return Rounds(self.seed, interval, self.burst or 1, self.reply)
-        if self.workload == "windows":
-            return OncePerWindow(self.seed, interval, round(interval * self.jitter), self.reply)
-        return Periodic(self.seed, interval, round(interval * self.jitter), self.reply)
+            return min(sum(len(times) for times in self.sends), most)
+        rate = self.rate
+        if self.workload == "drawn":
+            rate = SECOND / max(1, self._interval().longest)
+        by_peer = 1.0 if self.workload == "once" else rate * self.seconds
+        burst = self.burst or 1 if self.workload == "rounds" else 1
+        return min(len(self.sending_peers()) * by_peer * burst, most)
 
     def audiences(self) -> dict[str, tuple[int, ...]]:
         """The members of each group."""
         return {GROUP: tuple(range(self.peers))} if self.groups is None else self.groups
 
-    def names(self) -> list[str]:
-        """What the peers are called in traces."""
+    def peer_names(self) -> list[str]:
+        """The names of the peers in traces."""
         width = len(str(self.peers - 1))
         return [f"p{peer:0{width}}" for peer in range(self.peers)]
 
 
 def scenario(**fields: object) -> Scenario:
-    """A scenario from named values, checked; a wrong one is an `InputError` that names it."""
+    """A validated scenario; an invalid field is an `InputError` that names it."""
     try:
-        made = msgspec.convert(fields, Scenario)
+        created = msgspec.convert(fields, Scenario)
     except msgspec.ValidationError as error:
         known = (
             f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
         )
         raise InputError(f"scenario: {error}{known}") from error
-    protocol = made.protocol_class()
-    if made.groups is not None and not protocol.overlapping_groups:
-        raise InputError(f"scenario: groups: {made.protocol} has one group of all peers")
-    if made.layout is not None and protocol.layout is None:
-        raise InputError(f"scenario: layout: the members of {made.protocol} are all alike")
-    if made.churn and not protocol.dynamic_links:
-        raise InputError(f"scenario: churn: the links of {made.protocol} stay as they are")
-    texts: dict[str, tuple[Callable[[str], object], Sequence[str]]] = {
-        "delay": (parse_delay, (made.delay,)),
-        "local_delay": (parse_delay, (made.local_delay,) if made.local_delay else ()),
-        "interval": (parse_delay, (made.interval,) if made.interval else ()),
-        "skew": (duration, (made.skew,) if made.skew else ()),
-        "faults": (parse_fault, made.faults),
-    }
-    for field, (parse, given) in texts.items():
-        for text in given:
+    _check_protocol_supports(created)
+    _check_texts(created)
+    _check_layout(created)
+    return created
+
+
+def _check_protocol_supports(scenario: Scenario) -> None:
+    name, protocol = scenario.protocol, scenario.protocol_class()
+    if scenario.groups is not None and not protocol.overlapping_groups:
+        raise InputError(f"scenario: groups: {name} has one group of all peers")
+    if scenario.layout is not None and protocol.layout is None:
+        raise InputError(f"scenario: layout: the members of {name} are all alike")
+    if scenario.churn and not protocol.dynamic_links:
+        raise InputError(f"scenario: churn: the links of {name} stay as they are")
+
+
+def _check_texts(scenario: Scenario) -> None:
+    """Parse the fields that are text, so that a mistake names its field."""
+    parsers: list[tuple[str, Callable[[str], object], Sequence[str | None]]] = [
+        ("delay", parse_delay, (scenario.delay,)),
+        ("local_delay", parse_delay, (scenario.local_delay,)),
+        ("interval", parse_delay, (scenario.interval,)),
+        ("skew", duration, (scenario.skew,)),
+        ("faults", parse_fault, scenario.faults),
+    ]
+    for field, parse, texts in parsers:
+        for text in texts:
             try:
-                parse(text)
+                if text:
+                    parse(text)
             except InputError as error:
                 raise InputError(f"scenario: {field}: {error}") from error
+
+
+def _check_layout(scenario: Scenario) -> None:
     try:
-        made.arrangement()
+        scenario.resolved_layout()
     except (LocalError, msgspec.ValidationError) as error:
-        known = f"; a layout of {made.protocol} has {', '.join(protocol.layout.__struct_fields__)}"
+        fields = ", ".join(getattr(scenario.protocol_class().layout, "__struct_fields__", ()))
+        known = f"; a layout of {scenario.protocol} has {fields}"
         raise InputError(f"scenario: layout: {error}{known}") from error
-    return made

@@ -1,10 +1,10 @@
-"""The world: members, a network between them, and time.
+"""The world: members, a network between them, and simulated time.
 
-It hands packets to members when the network says, sends when the workload says, carries out what
-members ask for and then takes their deliveries, one at a time. What happens at the same instant
-happens in a fixed order (hops, arrivals, wakes, links, sends; then by peer and link), so a run is a function
-of its inputs and of nothing else. Each member reads its own clock, which may be ahead of the world's.
-About 1 µs of queue a packet copy besides the protocol's own work.
+A discrete-event simulation over one heap of events. The world passes packets to members when the network
+says, broadcasts when the workload says, carries out members' effects and then collects their deliveries.
+Events at the same instant have a fixed order (hops, arrivals, wakes, link changes, sends, samples; then by
+peer and link), so a run is a function of its inputs alone. Each member reads its own clock, which may be
+ahead of the world's. Besides the protocol's own work, a copy of a packet costs about 1 µs of heap operations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from antecede.units import SECOND
 
 _HOP, _ARRIVAL, _WAKE, _LINK, _SEND, _SAMPLE = range(6)
 
-
 DRAIN = 60 * SECOND
-"""How long timers ring after the last message."""
+"""How long timers still fire after the last send."""
 
 
 class LinkChange(NamedTuple):
-    """A link that opens or closes; what is under way on a link that closes is lost."""
+    """A link that opens or closes; packets in flight on a link that closes are lost."""
 
     time: int
     one: int
@@ -38,7 +37,7 @@ class LinkChange(NamedTuple):
 
 
 class Observer(Protocol):
-    """Sees everything that happens, in the order in which it happens."""
+    """Sees every event, in the order in which it happens."""
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
@@ -48,9 +47,9 @@ class Observer(Protocol):
 
 
 class World:
-    """One run. `until` ends the sending, not the run: what is under way still arrives.
+    """One run. Sending ends at `until`; packets in flight then still arrive.
 
-    Timers ring until `drain` after that, so that a member with a heartbeat does not live for ever.
+    Timers fire until `drain` after that, so that a member with a heartbeat does not run for ever.
     """
 
     def __init__(
@@ -67,156 +66,174 @@ class World:
         groups: Mapping[str, Sequence[int]] | None = None,
         senders: Iterable[int] | None = None,
         silent: Sequence[int] = (),
-        ahead: Sequence[int] = (),
-        as_paper: bool = False,
+        clock_offsets: Sequence[int] = (),
+        paper_sizes: bool = False,
         probes: Sequence[Probe] = (),
-        samples: Sequence[int] = (),
-        links: Sequence[LinkChange] = (),
+        sample_times: Sequence[int] = (),
+        link_changes: Sequence[LinkChange] = (),
     ) -> None:
         self.members = members
         self.now = 0
         self.packets = 0
         self.control_bytes = 0
-        """Of all packets sent, to each destination, whatever they were for."""
+        """Of all packets, once for each destination."""
         self.network = network
         self._workload = workload
         self._observers = [*observers, *probes]
+        self._probes = probes
         self._until = until
         self._last_wake = until + drain
         self._messages_left = most_messages if most_messages is not None else -1
         self._payload = payload
-        self._sent = [0] * len(members)
-        self._broadcasts = [0] * len(members)
+        self._paper_sizes = paper_sizes
+        self._clock_offsets = clock_offsets or [0] * len(members)
         everywhere: dict[str | None, Sequence[int]] = {None: range(len(members))}
         self._groups = [
-            [name for name, those in (groups or everywhere).items() if peer in those and peer not in silent]
+            [name for name, peers in (groups or everywhere).items() if peer in peers and peer not in silent]
             for peer in range(len(members))
         ]
-        self._as_paper = as_paper
-        self._probes = probes
-        self._ahead = ahead or [0] * len(members)
-        self._measured: tuple[Packet | None, int] = (None, 0)
-        self._queue: list[tuple[int, int, int, int, int, Any]] = []
-        for time in samples:
-            heapq.heappush(self._queue, (time, _SAMPLE, 0, 0, 0, None))
-        for change in links:
-            event = (change.time, _LINK, change.one, change.other, 0, change.opens)
-            heapq.heappush(self._queue, event)
+        self._sends = [0] * len(members)
+        self._broadcasts = [0] * len(members)
+        """Sends and replies that became messages."""
+        self._last_size: tuple[Packet | None, int] = (None, 0)
+        self._handlers = (
+            self._on_hop, self._on_arrival, self._on_wake, self._on_link, self._on_send, self._on_sample,
+        )  # fmt: skip
+        self._events: list[tuple[int, int, int, int, int, Any]] = []
+        """A heap of (time, kind, peer, source, number on its link, content)."""
+        for time in sample_times:
+            self._schedule(time, _SAMPLE)
+        for change in link_changes:
+            self._schedule(change.time, _LINK, change.one, change.other, content=change.opens)
         for peer in range(len(members)) if senders is None else senders:
-            self._plan_send(peer, 0)
+            self._schedule_send(peer, 0)
 
     def run(self) -> None:
-        """Until nothing is left to happen."""
+        """Run until there are no more events."""
         while self.step():
             pass
 
     def step(self) -> bool:
-        """The next thing that happens and all that follows from it at once; False if nothing does."""
-        if not self._queue:
+        """Process the next event and its immediate consequences; False if there is none."""
+        if not self._events:
             return False
-        self.now, kind, peer, source, _, packet = heapq.heappop(self._queue)
-        if kind == _HOP:
-            packet, transit = packet
-            self._expect(source, packet, self.network.forward(transit, self.now))
-            return True
-        if kind == _SAMPLE:
-            for probe in self._probes:
-                probe.sample(self.members)
-            return True
-        if kind == _ARRIVAL:
-            for message in packet.message_ids():
-                for observer in self._observers:
-                    observer.receive(peer, source, message, self.now)
-            self._carry_out(peer, self.members[peer].receive(source, packet, self._clock(peer)))
-        elif kind == _WAKE:
-            clock = self._clock(peer)
-            effects = self.members[peer].wake(clock)
-            if effects.wake_at is not None and effects.wake_at <= clock:
-                raise LocalError(f"woken at {clock}, it asks for {effects.wake_at}: time stands still")
-            self._carry_out(peer, effects)
-        elif kind == _LINK:
-            self._change_link(peer, source, opens=packet)
-        else:
-            self._broadcast(peer)
-            self._sent[peer] += 1
-            self._plan_send(peer, self.now)
-        self._take_deliveries(peer)
+        self.now, kind, peer, source, _, content = heapq.heappop(self._events)
+        self._handlers[kind](peer, source, content)
         return True
 
-    def _clock(self, peer: int) -> int:
-        return self.now + self._ahead[peer]
+    def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
+        """Pass a packet to the network."""
+        if not all(0 <= peer < len(self.members) for peer in to):
+            raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
+        member = self.members[source]
+        control = self._control_bytes(member, packet)
+        for probe in self._probes:
+            probe.transmit(member, to, packet, self.now)
+        overhead = member.paper_bytes(packet) if self._paper_sizes else control
+        size = packet.payload_bytes() + overhead
+        self._schedule_arrivals(source, packet, self.network.transmit(source, to, size, self.now))
+        self.packets += len(to)
+        self.control_bytes += control * len(to)
 
-    def _change_link(self, one: int, other: int, opens: bool) -> None:
-        ends = {one, other}
+    # Events.
+
+    def _on_hop(self, peer: int, source: int, content: tuple[Packet, object]) -> None:
+        packet, transit = content
+        self._schedule_arrivals(source, packet, self.network.forward(transit, self.now))
+
+    def _on_arrival(self, peer: int, source: int, packet: Packet) -> None:
+        for message in packet.message_ids():
+            for observer in self._observers:
+                observer.receive(peer, source, message, self.now)
+        self._apply(peer, self.members[peer].receive(source, packet, self._clock(peer)))
+        self._collect_deliveries(peer)
+
+    def _on_wake(self, peer: int, source: int, content: None) -> None:
+        clock = self._clock(peer)
+        effects = self.members[peer].wake(clock)
+        if effects.wake_at is not None and effects.wake_at <= clock:
+            raise LocalError(f"woken at {clock}, a member asks to be woken at {effects.wake_at}, not later")
+        self._apply(peer, effects)
+        self._collect_deliveries(peer)
+
+    def _on_link(self, one: int, other: int, opens: bool) -> None:
         if not opens:
-            self._queue = [e for e in self._queue if e[1] != _ARRIVAL or {e[2], e[3]} != ends]
-            heapq.heapify(self._queue)
+            ends = {one, other}
+            self._events = [e for e in self._events if e[1] != _ARRIVAL or {e[2], e[3]} != ends]
+            heapq.heapify(self._events)
         for here, there in ((one, other), (other, one)):
             member, clock = self.members[here], self._clock(here)
             change = member.link_opened if opens else member.link_closed
-            self._carry_out(here, change(there, clock))
-            self._take_deliveries(here)
+            self._apply(here, change(there, clock))
+            self._collect_deliveries(here)
 
-    def _plan_send(self, peer: int, previous: int) -> None:
-        time = self._workload.next_send(peer, self._sent[peer], previous)
-        if time < self._until:
-            heapq.heappush(self._queue, (time, _SEND, peer, 0, 0, None))
+    def _on_send(self, peer: int, source: int, content: None) -> None:
+        self._broadcast(peer)
+        self._sends[peer] += 1
+        self._schedule_send(peer, self.now)
+        self._collect_deliveries(peer)
+
+    def _on_sample(self, peer: int, source: int, content: None) -> None:
+        for probe in self._probes:
+            probe.sample(self.members)
+
+    # What follows from them.
+
+    def _clock(self, peer: int) -> int:
+        return self.now + self._clock_offsets[peer]
 
     def _broadcast(self, peer: int) -> None:
-        mine = self._groups[peer]
-        if self._messages_left == 0 or not mine:
+        groups = self._groups[peer]
+        if self._messages_left == 0 or not groups:
             return
         self._messages_left -= 1
-        group = self._workload.group(peer, self._broadcasts[peer], mine)
+        group = self._workload.group(peer, self._broadcasts[peer], groups)
         self._broadcasts[peer] += 1
         member = self.members[peer]
         effects = member.broadcast(self._payload, self._clock(peer), group)
         if effects.message is not None:
             own = [send.packet for send in effects.sends if effects.message in send.packet.message_ids()]
-            control = self._control(member, own[0]) if own else 0
+            control = self._control_bytes(member, own[0]) if own else 0
             paper = member.paper_bytes(own[0]) if own else 0
             for observer in self._observers:
                 observer.send(peer, effects.message, self.now, control, paper, group)
-        self._carry_out(peer, effects)
+        self._apply(peer, effects)
 
-    def _carry_out(self, peer: int, effects: Effects) -> None:
+    def _apply(self, peer: int, effects: Effects) -> None:
         for send in effects.sends:
             self.transmit(peer, send.to, send.packet)
         if effects.wake_at is not None:
-            time = max(effects.wake_at - self._ahead[peer], self.now)
+            time = max(effects.wake_at - self._clock_offsets[peer], self.now)
             if time <= self._last_wake:
-                heapq.heappush(self._queue, (time, _WAKE, peer, 0, 0, None))
+                self._schedule(time, _WAKE, peer)
 
-    def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
-        """Hand a packet to the network."""
-        if not all(0 <= peer < len(self.members) for peer in to):
-            raise LocalError(f"peer {source} sends to {to}, but peers are 0 to {len(self.members) - 1}")
-        control = self._control(self.members[source], packet)
-        for probe in self._probes:
-            probe.transmit(self.members[source], to, packet, self.now)
-        weight = self.members[source].paper_bytes(packet) if self._as_paper else control
-        size = packet.payload_bytes() + weight
-        self._expect(source, packet, self.network.transmit(source, to, size, self.now))
-        self.packets += len(to)
-        self.control_bytes += control * len(to)
-
-    def _expect(self, source: int, packet: Packet, arrivals: Sequence[Arrival]) -> None:
-        for time, peer, number, transit in arrivals:
-            if transit is None:
-                heapq.heappush(self._queue, (time, _ARRIVAL, peer, source, number, packet))
-            else:
-                heapq.heappush(self._queue, (time, _HOP, peer, source, number, (packet, transit)))
-
-    def _control(self, member: Member, packet: Packet) -> int:
-        """Control bytes of a packet; the last one is remembered, because it is asked for twice."""
-        if self._measured[0] is not packet:
-            self._measured = (packet, member.control_bytes(packet))
-        return self._measured[1]
-
-    def _take_deliveries(self, peer: int) -> None:
+    def _collect_deliveries(self, peer: int) -> None:
         member = self.members[peer]
         while (delivery := member.deliver(self._clock(peer))) is not None:
             for observer in self._observers:
                 observer.deliver(peer, delivery.message, self.now)
             if self.now < self._until and self._workload.replies(peer, delivery.message):
                 self._broadcast(peer)
+
+    def _control_bytes(self, member: Member, packet: Packet) -> int:
+        """Control bytes of a packet. The last result is kept, because it is needed twice."""
+        if self._last_size[0] is not packet:
+            self._last_size = (packet, member.control_bytes(packet))
+        return self._last_size[1]
+
+    # The heap.
+
+    def _schedule(self, time: int, kind: int, peer: int = 0, source: int = 0, content: Any = None) -> None:
+        heapq.heappush(self._events, (time, kind, peer, source, 0, content))
+
+    def _schedule_send(self, peer: int, previous: int) -> None:
+        time = self._workload.next_send(peer, self._sends[peer], previous)
+        if time < self._until:
+            self._schedule(time, _SEND, peer)
+
+    def _schedule_arrivals(self, source: int, packet: Packet, arrivals: Sequence[Arrival]) -> None:
+        for time, peer, number, transit in arrivals:
+            if transit is None:
+                heapq.heappush(self._events, (time, _ARRIVAL, peer, source, number, packet))
+            else:
+                heapq.heappush(self._events, (time, _HOP, peer, source, number, (packet, transit)))

@@ -257,7 +257,7 @@ def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | Non
 
 def _small(scenario: Scenario) -> bool:
     """Whether a trace is one that people look at, and not only auditors."""
-    return scenario.messages_expected() * scenario.peers <= _LOOKED_AT
+    return scenario.expected_messages() * scenario.peers <= _LOOKED_AT
 
 
 def _put_in_place(aside: Path, place: Path) -> None:

@@ -155,4 +155,4 @@ def compile_for(scenarios: Sequence[Scenario], observed: bool = False) -> list[b
 def _packets(scenario: Scenario) -> float:
     """About how many packets a run sends."""
     hops = _HOPS if isinstance(scenario.network, RoutedModel) else compiled.packets_per_delivery(scenario)
-    return scenario.messages_expected() * scenario.peers * hops
+    return scenario.expected_messages() * scenario.peers * hops

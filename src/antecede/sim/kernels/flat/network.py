@@ -66,7 +66,7 @@ def fresh(given: Scenario, hops: Routed | None) -> Network:
     delay = parse_delay(given.delay if relayed is None else relayed.delay)
     longest = delay.longest * (1 if relayed is None else 2)
     until = max(1, round(given.seconds * SECOND))
-    rate = max(1e-9, given.messages_expected() * (given.peers - 1) / until)
+    rate = max(1e-9, given.expected_messages() * (given.peers - 1) / until)
     calendar, packing = packet_calendar.fresh(given.peers, rate, longest)
     seeds = given.seed, counter_rng.mix(given.seed)
     keys, relays = (

@@ -50,7 +50,7 @@ def supports(given: Scenario) -> Unsupported | None:
 def run(given: Scenario, _observers: ObserverFeed, progress: Progress | None) -> Metrics:
     """The figures of a run; there are no events to show."""
     plan = schedule(given)
-    samples = given.samples() if given.probes else range(0)
+    samples = given.sample_times() if given.probes else range(0)
     looks = np.array(samples, np.int64)
     try:
         state = _run(given, plan, looks, progress, wide=False)

@@ -99,7 +99,7 @@ def supports(given: Scenario) -> Unsupported | None:
         return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
     if any(fault.startswith("duplicate") for fault in given.faults):
         return Unsupported("packets come twice")
-    arranged = cast(FreescaleLayout, given.arrangement())
+    arranged = cast(FreescaleLayout, given.resolved_layout())
     if given.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
         return Unsupported(f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers")
     return None
@@ -108,7 +108,7 @@ def supports(given: Scenario) -> Unsupported | None:
 def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     in_flight = min(1.0, 4 * events.longest_delay(given) / SECOND / max(given.seconds, 1e-9))
     bits = _MIN_BITS
-    while bits < _BITS_PER_MESSAGE * given.messages_expected() * in_flight:
+    while bits < _BITS_PER_MESSAGE * given.expected_messages() * in_flight:
         bits *= 2
     words = bits // 128
     while True:

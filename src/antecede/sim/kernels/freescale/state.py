@@ -100,7 +100,7 @@ class State(NamedTuple):
 
 
 def shape_of(given: Scenario) -> Shape:
-    arranged = cast(FreescaleLayout, given.arrangement())
+    arranged = cast(FreescaleLayout, given.resolved_layout())
     supers, behind = len(arranged.inside), sum(arranged.inside)
     return Shape(
         homes=np.array(arranged.representatives(given.peers), np.int64),

@@ -124,7 +124,7 @@ def supports(given: Scenario) -> Unsupported | None:
 
 
 def _layout(given: Scenario) -> SubgroupLayout:
-    arranged = given.arrangement()
+    arranged = given.resolved_layout()
     assert isinstance(arranged, SubgroupLayout)  # noqa: S101
     return arranged
 
@@ -154,7 +154,7 @@ def _fresh(given: Scenario) -> tuple[Plan, State]:
     place = np.arange(peers) - first[site]
     starts = np.cumsum(members**2) - members**2
     squares = int(np.sum(members**2))
-    messages = 1024 + int(given.messages_expected() * (8 if given.reply else 2))
+    messages = 1024 + int(given.expected_messages() * (8 if given.reply else 2))
     repeats = any(fault.startswith("duplicate") for fault in given.faults)
     basic = given.protocol == "basic"
     vectors = clocks == VECTORS

@@ -89,7 +89,7 @@ def _attempt(given: Scenario, observers: ObserverFeed, progress: Progress | None
         payload_head(given.payload), kind.most_buffered, kind.patience, kind.recent_pings,
         round(given.warmup * SECOND),
     )  # fmt: skip
-    overlay = cast(OverlayLayout, given.arrangement()).joins(given.peers)
+    overlay = cast(OverlayLayout, given.resolved_layout()).joins(given.peers)
     state = fresh(given, overlay, kind.recent_pings, words)
     links = sum(map(len, overlay))
     made, rules = events.fresh(given, len(state.flood.neighbours), links, bool(observers))

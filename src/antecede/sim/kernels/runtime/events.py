@@ -116,12 +116,12 @@ def fresh(
     `furthest` is how far ahead `wake_soon` may be asked for. `pace` is of a network with a time of its own:
     how many things happen in a nanosecond, and how far ahead they are planned.
     """
-    load = given.load()
+    load = given.build_workload()
     until = round(given.seconds * SECOND)
     delay, local = parse_delay(given.delay), parse_delay(given.local_delay or given.delay)
     faults = [parse_fault(text) for text in given.faults]
     longest = max(longest_delay(given), furthest)
-    rate = max(1e-9, given.messages_expected() * copies / max(1, until))
+    rate = max(1e-9, given.expected_messages() * copies / max(1, until))
     if pace is not None:
         rate, longest = pace
     bits = 0
@@ -130,7 +130,7 @@ def fresh(
     buckets = 1
     while buckets < (longest >> bits) + 3:
         buckets *= 2
-    arranged = given.arrangement()
+    arranged = given.resolved_layout()
     near = given.local_delay is not None and arranged is not None
     fifo = given.protocol_class().links.fifo if given.fifo is None else given.fifo
     purposes = counter_rng.PHASE, counter_rng.SEND, counter_rng.REPLY, counter_rng.LINK
@@ -143,7 +143,7 @@ def fresh(
     silent = np.zeros(given.peers, np.bool_)
     silent[list(given.silent)] = True
     active = np.zeros(given.peers, np.bool_)
-    active[given.who_sends()] = True
+    active[given.sending_peers()] = True
     alarms = 4 * given.peers + 1024
     run = Run(
         at=np.zeros(SCALARS, np.int64),
@@ -155,8 +155,8 @@ def fresh(
         planned=np.zeros(given.peers, np.int64),
         messages=np.zeros(given.peers, np.int64),
         silent=silent,
-        ahead=np.array(given.ahead(), np.int64),
-        samples=np.array(given.samples() if given.probes else (), np.int64),
+        ahead=np.array(given.clock_offsets(), np.int64),
+        samples=np.array(given.sample_times() if given.probes else (), np.int64),
         link_packets=np.zeros(links, np.int32),
         link_last=np.zeros(links if fifo else 0, np.int64),
         copies=np.zeros(_MAX_COPIES, np.int64),

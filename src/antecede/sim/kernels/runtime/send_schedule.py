@@ -50,17 +50,17 @@ def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
 
 def who_sends(given: Scenario) -> list[int]:
     """Who may send in a run, in the order of ranks."""
-    those = range(given.peers) if given.reply else given.who_sends()
+    those = range(given.peers) if given.reply else given.sending_peers()
     return sorted(set(those) - set(given.silent))
 
 
 def schedule(given: Scenario) -> Schedule:
     """The sends of a run, which must not depend on its deliveries."""
-    load = given.load()
+    load = given.build_workload()
     heard = np.ones(given.peers, np.bool_)
     heard[list(given.silent)] = False
     active = np.zeros(given.peers, np.bool_)
-    active[given.who_sends()] = True
+    active[given.sending_peers()] = True
     keys = [counter_rng.key(given.seed, use) for use in (counter_rng.PHASE, counter_rng.SEND)]
     phase, late = (np.uint64(key) for key in keys)
     times, senders = _sends(plan_of(load), phase, late, round(given.seconds * SECOND), active)
