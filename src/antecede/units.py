@@ -7,43 +7,47 @@ import re
 from antecede.errors import InputError
 
 SECOND = 1_000_000_000
-LONGEST = 10**18
+MAX_DURATION = 10**18
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND}
 _UNITS |= {"h": 60 * _UNITS["m"], "d": 24 * 60 * _UNITS["m"]}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h|d)?")
 
 
-def duration(text: str, unit: str | None = None) -> int:
-    """Nanoseconds in "20ms", "1.5s"; a bare number takes `unit` if one is given.
+def parse_duration(text: str, unit: str | None = None) -> int:
+    """Nanoseconds in "20ms" or "1.5s". A number without a unit takes `unit`; only 0 needs none.
 
-    >>> duration("20ms"), duration("0"), duration("3", "us")
+    >>> parse_duration("20ms"), parse_duration("0"), parse_duration("3", "us")
     (20000000, 0, 3000)
     """
     match = _DURATION.fullmatch(text.strip())
     if match and (match[2] or unit or float(match[1]) == 0):
         nanoseconds = float(match[1]) * _UNITS[match[2] or unit or "ns"]
-        if nanoseconds > LONGEST:
+        if nanoseconds > MAX_DURATION:
             raise InputError(f"'{text[:40]}' is too long; the longest duration is 30 years")
         return round(nanoseconds)
     raise InputError(f"'{text}' is not a duration; write one like 20ms, 1.5s or 300us")
 
 
-def span(text: str) -> tuple[int, int]:
-    """Two durations with a dash: "1-100ms" is "1ms-100ms"."""
+def parse_range(text: str) -> tuple[int, int]:
+    """Two durations separated by a dash. A first without a unit takes the second's.
+
+    >>> parse_range("1-100ms") == parse_range("1ms-100ms")
+    True
+    """
     low, dash, high = text.partition("-")
     if not (low and dash and high):
         raise InputError(f"'{text}' is not a range; write one like 1-100ms")
     match = _DURATION.fullmatch(high.strip())
-    result = duration(low, match[2] if match else None), duration(high)
+    result = parse_duration(low, match[2] if match else None), parse_duration(high)
     if result[0] > result[1]:
         raise InputError(f"'{text}' is not a range: it ends before it begins")
     return result
 
 
-def show(nanoseconds: float) -> str:
-    """A duration for a table: three figures and the unit that suits them.
+def format_duration(nanoseconds: float) -> str:
+    """A duration for a table, with three digits and a suitable unit.
 
-    >>> show(1_500), show(20_400_000), show(0)
+    >>> format_duration(1_500), format_duration(20_400_000), format_duration(0)
     ('1.50 µs', '20.4 ms', '0 s')
     """
     if nanoseconds == 0:
@@ -54,3 +58,6 @@ def show(nanoseconds: float) -> str:
             digits = 0 if value >= 100 else 1 if value >= 10 else 2
             return f"{value:.{digits}f} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+duration, span = parse_duration, parse_range

@@ -13,7 +13,7 @@ from antecede.errors import InputError
 from antecede.sim.network import ClippedNormal, DirectNetwork, Fixed, LogUniform, Uniform, parse_delay
 from antecede.sim.network.faults import Duplicate, Loss, Reorder, Spike, parse_fault
 from antecede.sim.workload import Periodic, Poisson
-from antecede.units import SECOND, duration, span
+from antecede.units import SECOND, parse_duration, parse_range
 
 MS = 1_000_000
 bits64 = st.integers(0, 2**64 - 1)
@@ -125,6 +125,6 @@ def test_a_fault_that_cannot_be_read_is_said_to_be_one(text: str) -> None:
 
 
 def test_durations() -> None:
-    assert duration("1.5s") == 1_500_000_000
-    assert span("1us-1s") == (1_000, SECOND)
-    assert span("1-100ms") == (MS, 100 * MS)
+    assert parse_duration("1.5s") == 1_500_000_000
+    assert parse_range("1us-1s") == (1_000, SECOND)
+    assert parse_range("1-100ms") == (MS, 100 * MS)

@@ -29,7 +29,7 @@ from antecede.sim.kernels.flat.log_sizes import control_sizes
 from antecede.sim.network import parse_delay
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.execution_from_rows import Members
-from antecede.units import show
+from antecede.units import format_duration
 
 Progress = Callable[[str, int, int], None]
 
@@ -153,13 +153,13 @@ def _advise(run: str, pasts: Pasts, schedule: WorkloadSchedule, asked: Request, 
             costs.append(_simulated(protocol, trial, _over_all(protocol, known)))
     if elsewhen and schedule.delivered_after is not None:
         assumptions.append(
-            f"the log's deliveries took {show(schedule.delivered_after)} on average, not what direct ones "
-            "take, so its messages knew of others than they would have; what they carry is simulated"
+            f"the log's deliveries took {format_duration(schedule.delivered_after)} on average, not what "
+            "direct ones take, so its messages knew of others than they would have; what they carry is simulated"
         )
     if 0 < len(first) < messages and schedule.times[first].max() < _LONG_ENOUGH * direct:
         assumptions.append(
-            f"the simulated part is {show(float(schedule.times[first].max()))} long, too short for messages "
-            "to have come round: simulated control bytes are too low; take more --deliveries"
+            f"the simulated part is {format_duration(float(schedule.times[first].max()))} long, too short for "
+            "messages to have come round: simulated control bytes are too low; take more --deliveries"
         )
     chosen, reason, otherwise = recommend(costs, direct, asked.slack)
     return Advice(

@@ -13,7 +13,7 @@ import numpy as np
 
 from antecede.advise.results import Cost, FreescaleRoles
 from antecede.errors import InputError
-from antecede.units import show
+from antecede.units import format_duration
 
 SLACK = 0.1
 _TIE = 0.01
@@ -112,7 +112,7 @@ def _fewest(costs: list[Cost]) -> Cost:
 
 def _after(cost: Cost) -> str:
     later = _delay(cost)
-    return f"{show(later)} later than a direct send" if later else "no later than a direct send"
+    return f"{format_duration(later)} later than a direct send" if later else "no later than a direct send"
 
 
 def _total(cost: Cost) -> float:

@@ -13,7 +13,7 @@ from antecede.audit.encoding import EncodedRun
 from antecede.causality.width import depths
 from antecede.errors import InputError
 from antecede.sim.network import Delay, parse_delay
-from antecede.units import LONGEST, SECOND
+from antecede.units import MAX_DURATION, SECOND
 
 ASSUMED_DELAY = "1-100ms"
 ASSUMED_PAYLOAD = 100
@@ -113,7 +113,7 @@ def _has_times(rows: pa.Table) -> bool:
 
 def _in_turn(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
     """From 0 on, and each process in its own order, whatever its clock says."""
-    if int(sent.max()) - int(sent.min()) > LONGEST:
+    if int(sent.max()) - int(sent.min()) > MAX_DURATION:
         raise InputError("the log's sends are more than 30 years apart; take out its times (--map time=)")
     times: np.ndarray = sent - sent.min()
     for whose in pasts.columns:
@@ -123,7 +123,7 @@ def _in_turn(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
 
 
 def _quantiles(delays: np.ndarray) -> str:
-    if delays.max() > LONGEST:
+    if delays.max() > MAX_DURATION:
         years = delays.max() / SECOND / 86_400 / 365
         raise InputError(f"a message took {years:,.0f} years by the log's times; give --delay instead")
     values = np.quantile(delays, np.linspace(0, 1, _QUANTILES + 1))

@@ -21,7 +21,7 @@ from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.rules import OnMissing, Rules
 from antecede.causal_order.stream_on_spark import order_stream, settle_in
 from antecede.errors import InputError
-from antecede.units import duration
+from antecede.units import parse_duration
 
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536
@@ -100,7 +100,7 @@ def _policy(on_missing: str) -> OnMissing:
 def _duration(role: str, text: str) -> int:
     """Milliseconds."""
     try:
-        return duration(text) // 1_000_000
+        return parse_duration(text) // 1_000_000
     except (InputError, AttributeError):
         raise InputError(f"{role}: {text!r} is not a duration; write one like 30s, 10m or 24h") from None
 

@@ -21,7 +21,7 @@ from antecede.causal_order.on_spark import causal_order
 from antecede.causal_order.rules import Counts, OnMissing
 from antecede.errors import InputError
 from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
-from antecede.units import duration
+from antecede.units import parse_duration
 
 CHECKPOINT = "_checkpoint"
 """Where a stream's checkpoint lies in its folder, unless it is given another."""
@@ -54,7 +54,7 @@ class Asked(msgspec.Struct):
             raise InputError(f"--on-missing: {self.on_missing!r} is none of {', '.join(OnMissing)}")
         for option, text in (("timeout", self.timeout), ("horizon", self.horizon)):
             try:
-                duration(text)
+                parse_duration(text)
             except InputError as error:
                 raise InputError(f"--{option}: {error}") from error
 

@@ -125,7 +125,7 @@ def _print_advice(advice: Advice) -> None:
 
 
 def _row(cost: Cost, best: bool) -> list[str]:
-    from antecede.units import show as human
+    from antecede.units import format_duration
 
     cells = [
         cost.protocol,
@@ -134,7 +134,7 @@ def _row(cost: Cost, best: bool) -> list[str]:
         _figure(cost.copies, 1),
         _figure(cost.link_bytes),
         _figure(cost.stored_bytes),
-        "–" if cost.extra_delay_ns is None else human(cost.extra_delay_ns),
+        "–" if cost.extra_delay_ns is None else format_duration(cost.extra_delay_ns),
     ]
     return [f"[bold green]{cells[0]}[/]", *cells[1:]] if best else cells
 
@@ -144,7 +144,7 @@ def _figure(value: float | None, digits: int = 0) -> str:
 
 
 def _notes(advice: Advice) -> list[str]:
-    from antecede.units import show as human
+    from antecede.units import format_duration
 
     notes = [
         "control B, p99: control bytes of a message as first sent; copies, all links B: packets per message "
@@ -159,7 +159,7 @@ def _notes(advice: Advice) -> list[str]:
         if advice.simulated_messages < advice.messages:
             part = f"the first {advice.simulated_messages:,} of {advice.messages:,} messages"
         notes.append(f"simulated on the log's sends, {part}: the rest")
-    notes.append(f"a direct send takes {human(advice.delay_mean_ns)} on average ({advice.delay})")
+    notes.append(f"a direct send takes {format_duration(advice.delay_mean_ns)} on average ({advice.delay})")
     if advice.logged_control_bytes_mean is not None:
         logged = f"{advice.logged_control_bytes_mean:,.1f}"
         notes.append(f"the logged system itself sent {logged} control bytes per message")

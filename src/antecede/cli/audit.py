@@ -125,7 +125,7 @@ def _print_outcome(outcome: AuditResult) -> None:
 
 def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     """The worst processes, the origins of the late or missing causes, and when it happened."""
-    from antecede.units import show as human
+    from antecede.units import format_duration
 
     tally = outcome.tally
     if tally is None:
@@ -147,7 +147,7 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     buckets = [bucket for bucket, count in enumerate(times.causal_deliveries) if count] if times else []
     if times and buckets:
         begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
-        yield f"when{run}: from {human(begin)} to {human(end)} after the first event"
+        yield f"when{run}: from {format_duration(begin)} to {format_duration(end)} after the first event"
 
 
 def _first(names: list[str]) -> str:

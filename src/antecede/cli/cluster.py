@@ -13,7 +13,7 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json, check_engine, folder
 from antecede.errors import InputError, require
-from antecede.units import SECOND, duration, span
+from antecede.units import SECOND, parse_duration, parse_range
 
 if TYPE_CHECKING:
     from antecede.audit.run import AuditResult
@@ -60,16 +60,16 @@ class ClusterOptions:
             raise typer.BadParameter(
                 f"--super-peers and --internal are for freescale, not for {self.protocol}"
             )
-        low, high = span(self.delay)
+        low, high = parse_range(self.delay)
         return Plan(
             size=self.size,
             protocol=self.protocol,
             messages=self.messages,
-            seconds=duration(self.seconds) / SECOND,
+            seconds=parse_duration(self.seconds) / SECOND,
             payload=self.payload,
             delay=f"{low}ns-{high}ns",
             loss=self.loss,
-            kill_every=duration(self.kill_every) / SECOND if self.kill_every else None,
+            kill_every=parse_duration(self.kill_every) / SECOND if self.kill_every else None,
             cut_every=self.cut_every,
             super_peers=super_peers or 0,
             internal=internal or 0,

@@ -34,18 +34,19 @@ def explain(
 
 
 def _print_explanation(explanation: Explanation) -> None:
-    from antecede.units import show as human
+    from antecede.units import format_duration
 
     sent = explanation.sent
     causes = ", ".join(explanation.causes) or "nothing"
     show.out.print(
-        f"{explanation.message}, sent at {human(sent)}, depends immediately on {causes}", markup=False
+        f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}",
+        markup=False,
     )
     rows = [
         [
             delivery.process,
-            "never" if delivery.delivered is None else human(delivery.delivered - sent),
-            human(delivery.held_ns) if delivery.held_ns else "",
+            "never" if delivery.delivered is None else format_duration(delivery.delivered - sent),
+            format_duration(delivery.held_ns) if delivery.held_ns else "",
             delivery.held_for or "",
         ]
         for delivery in explanation.deliveries

@@ -168,10 +168,14 @@ def _print_json(scenario: Scenario, result: Result, cpu_seconds: float, trace: P
 
 
 def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> None:
-    from antecede.units import show as human
+    from antecede.units import format_duration
 
     metrics = result.metrics
     held_share = metrics.held / metrics.deliveries if metrics.deliveries else 0.0
+    hold, latency, slowest = (
+        format_duration(nanoseconds)
+        for nanoseconds in (metrics.hold_mean_ns, metrics.latency_mean_ns, metrics.latency_max_ns)
+    )
     rows = [
         ["messages", f"{metrics.messages:,}"],
         ["deliveries", f"{metrics.deliveries:,}"],
@@ -182,11 +186,11 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
         ["", f"{metrics.paper_bytes_mean:.1f} as the papers count"],
         [
             "held for a cause",
-            f"{metrics.held:,} deliveries ({held_share:.1%}), {human(metrics.hold_mean_ns)} on average",
+            f"{metrics.held:,} deliveries ({held_share:.1%}), {hold} on average",
         ],
         [
             "from send to delivery",
-            f"{human(metrics.latency_mean_ns)} on average, at most {human(metrics.latency_max_ns)}",
+            f"{latency} on average, at most {slowest}",
         ],
         ["still held at the end", f"{metrics.stuck:,}"],
         ["speed", f"{_deliveries_per_second(result, cpu_seconds):,.0f} deliveries per CPU second"],

@@ -36,7 +36,7 @@ from antecede.sim.workload import (
     Workload,
 )
 from antecede.sim.world import LinkChange, Observer, World
-from antecede.units import SECOND, duration
+from antecede.units import SECOND, parse_duration
 
 GROUP = "all"
 """The name of the group of all peers, where a scenario names no groups."""
@@ -241,7 +241,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
         layout.validate(self.peers)
         longest = parse_delay(self.local_delay or self.delay).longest
-        return layout.with_bounds(longest, duration(self.skew or "0"))
+        return layout.with_bounds(longest, parse_duration(self.skew or "0"))
 
     def build_workload(self) -> Workload:
         interval = max(1, round(SECOND / self.rate))
@@ -279,7 +279,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def clock_offsets(self) -> list[int]:
         """How far each peer's clock is ahead of true time."""
-        most = duration(self.skew or "0")
+        most = parse_duration(self.skew or "0")
         key = counter_rng.key(self.seed, counter_rng.CLOCK)
         return [counter_rng.between(counter_rng.draw(key, peer), 0, most + 1) for peer in range(self.peers)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from antecede.errors import InputError
 from antecede.sim import counter_rng
-from antecede.units import duration, span
+from antecede.units import parse_duration, parse_range
 
 
 class Delay(abc.ABC):
@@ -124,28 +124,28 @@ def parse_delay(text: str) -> Delay:
     """
     model, colon, arguments = text.partition(":")
     if not colon:
-        return Uniform(*span(text)) if "-" in text.strip()[1:] else Fixed(duration(text))
+        return Uniform(*parse_range(text)) if "-" in text.strip()[1:] else Fixed(parse_duration(text))
     if model == "gauss":
         return _parse_normal(text, arguments)
     if model == "quantiles":
         return _parse_quantiles(text, arguments)
     if model == "fixed":
-        return Fixed(duration(arguments))
+        return Fixed(parse_duration(arguments))
     if model not in _BOUNDED:
         names = ", ".join(_BOUNDED)
         raise InputError(f"no delay model '{model}'; there are fixed, gauss, quantiles, {names}")
-    return _BOUNDED[model](*span(arguments))
+    return _BOUNDED[model](*parse_range(arguments))
 
 
 def _parse_normal(text: str, arguments: str) -> Normal:
     parts = arguments.split(",")
-    if len(parts) != 3 or duration(parts[2]) < 1:
+    if len(parts) != 3 or parse_duration(parts[2]) < 1:
         raise InputError(f"'{text}' must be like gauss:100ms,25ms,1ms: mean, deviation, unit")
-    return Normal(*(duration(part) for part in parts))
+    return Normal(*(parse_duration(part) for part in parts))
 
 
 def _parse_quantiles(text: str, arguments: str) -> Quantiles:
-    values = tuple(duration(part, "ns") for part in arguments.split(","))
+    values = tuple(parse_duration(part, "ns") for part in arguments.split(","))
     if len(values) < 2 or list(values) != sorted(values):
         raise InputError(f"'{text[:40]}' must be like quantiles:1ms,3ms,20ms: two or more, ascending")
     return Quantiles(values)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from antecede.errors import InputError
 from antecede.sim import counter_rng
-from antecede.units import duration, span
+from antecede.units import parse_duration, parse_range
 
 
 class Fault(abc.ABC):
@@ -90,11 +90,11 @@ def parse_fault(text: str) -> Fault:
     name, *arguments = text.split(":")
     match name, arguments:
         case "spike", [when, extra]:
-            return Spike(*span(when), duration(extra))
+            return Spike(*parse_range(when), parse_duration(extra))
         case "duplicate", [share, within]:
-            return Duplicate(_parse_share(share), duration(within))
+            return Duplicate(_parse_share(share), parse_duration(within))
         case "reorder", [share, by]:
-            return Reorder(_parse_share(share), duration(by))
+            return Reorder(_parse_share(share), parse_duration(by))
         case "loss", [share]:
             return Loss(_parse_share(share))
     raise InputError(

@@ -13,7 +13,7 @@ import msgspec
 from antecede.sim import counter_rng
 from antecede.sim.network.base import Arrival, Network
 from antecede.sim.network.delays import Delay, parse_delay
-from antecede.units import duration
+from antecede.units import parse_duration
 
 
 class QueuedNodes(Network):
@@ -69,8 +69,8 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
 
     def __post_init__(self) -> None:
         parse_delay(self.propagation)
-        duration(self.processing)
-        duration(self.transmission)
+        parse_duration(self.processing)
+        parse_duration(self.transmission)
         if not 0 <= self.header < self.mtu:
             raise ValueError("header must be from 0 to less than mtu")
 
@@ -79,8 +79,8 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
             size,
             seed,
             parse_delay(self.propagation),
-            processing=duration(self.processing),
-            transmission=duration(self.transmission),
+            processing=parse_duration(self.processing),
+            transmission=parse_duration(self.transmission),
             header=self.header,
             mtu=self.mtu,
         )

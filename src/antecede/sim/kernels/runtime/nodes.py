@@ -13,7 +13,7 @@ from antecede.sim.kernels.runtime.counter_rng import FIXED, Model, delay_of, dra
 from antecede.sim.kernels.runtime.events import LINK_BYTES, NOW, PACKETS, arrival, transmit
 from antecede.sim.network import NodesModel, parse_delay
 from antecede.sim.scenario import Scenario
-from antecede.units import duration
+from antecede.units import parse_duration
 
 _COPIES, _TURNS, _QUEUED = range(3)
 
@@ -37,7 +37,7 @@ def fresh(given: Scenario) -> Nodes:
     return Nodes(
         np.zeros(given.peers, np.int64), sums,
         np.uint64(counter_rng.key(given.seed, counter_rng.PROPAGATION)),
-        model(parse_delay(of.propagation)), duration(of.processing), duration(of.transmission),
+        model(parse_delay(of.propagation)), parse_duration(of.processing), parse_duration(of.transmission),
         of.mtu - of.header,
     )  # fmt: skip
 
