@@ -154,12 +154,13 @@ def _advise(run: str, pasts: Pasts, schedule: WorkloadSchedule, asked: Request, 
     if elsewhen and schedule.delivered_after is not None:
         assumptions.append(
             f"the log's deliveries took {format_duration(schedule.delivered_after)} on average, not what "
-            "direct ones take, so its messages knew of others than they would have; what they carry is simulated"
+            "direct ones take, so its messages knew of others than they would have; what they carry is "
+            "simulated"
         )
     if 0 < len(first) < messages and schedule.times[first].max() < _LONG_ENOUGH * direct:
         assumptions.append(
-            f"the simulated part is {format_duration(float(schedule.times[first].max()))} long, too short for "
-            "messages to have come round: simulated control bytes are too low; take more --deliveries"
+            f"the simulated part is {format_duration(float(schedule.times[first].max()))} long, too short "
+            "for messages to have come round: simulated control bytes are too low; take more --deliveries"
         )
     chosen, reason, otherwise = recommend(costs, direct, asked.slack)
     return Advice(

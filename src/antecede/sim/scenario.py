@@ -340,7 +340,7 @@ def _check_texts(scenario: Scenario) -> None:
         ("delay", parse_delay, (scenario.delay,)),
         ("local_delay", parse_delay, (scenario.local_delay,)),
         ("interval", parse_delay, (scenario.interval,)),
-        ("skew", duration, (scenario.skew,)),
+        ("skew", parse_duration, (scenario.skew,)),
         ("faults", parse_fault, scenario.faults),
     ]
     for field, parse, texts in parsers:
