@@ -25,11 +25,11 @@ from antecede.protocols.freescale_packets import (
 from antecede.protocols.freescale_roles import Entry, ExternalInbox, ExternalPeer, InternalPeer, SuperPeer
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.verify import Histories, Report, random_scenario, verify
+from antecede.sim.verify import Histories, VerifyReport, random_scenario, verify
 
 
-def final(protocol: str, runs: int, seed: int = 7) -> Report:
-    found = Report(protocol)
+def final(protocol: str, runs: int, seed: int = 7) -> VerifyReport:
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed):
         if found.failed:
             break

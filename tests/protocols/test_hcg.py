@@ -14,15 +14,15 @@ from antecede.protocols.hcg import GatewayDependency, GatewayPacket, Hcg, Subgro
 from antecede.protocols.hcg_clocks import LinearAck, Place, PrecedenceByTime, RealTimeClock, SubgroupPacket
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.verify import Histories, Report, verify
+from antecede.sim.verify import Histories, VerifyReport, verify
 from antecede.sim.world import World
 
 HCG, BASIC = "antecede.protocols.hcg:Hcg", "antecede.protocols.hcg:Basic"
 MS = 1_000_000
 
 
-def final(protocol: str, runs: int) -> Report:
-    found = Report(protocol)
+def final(protocol: str, runs: int) -> VerifyReport:
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed=7):
         if found.failed:
             break

@@ -19,7 +19,7 @@ from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import GroupPacket, Multigroup, PendingDependency
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.sim.verify import Histories, Report, random_scenario, verify
+from antecede.sim.verify import Histories, VerifyReport, random_scenario, verify
 from antecede.sim.world import World
 from antecede.trace.reader import trace_files
 
@@ -91,8 +91,8 @@ class NamesOnlyWhatMeets(Multigroup):
         return [cause for cause in super()._named(place) if here & set(self.groups[cause[1]][1])]
 
 
-def final(protocol: str, runs: int) -> Report:
-    found = Report(protocol)
+def final(protocol: str, runs: int) -> VerifyReport:
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed=7):
         if found.failed:
             break

@@ -12,7 +12,7 @@ from antecede.protocols.base import Delivery, RemoteError
 from antecede.protocols.flooding import Flooding
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
-from antecede.sim.verify import Histories, Report, verify
+from antecede.sim.verify import Histories, VerifyReport, verify
 
 PRINTED = "antecede.papers.as_printed"
 
@@ -87,8 +87,8 @@ def test_aggregation_saves_packets_and_grows_with_the_group() -> None:
     assert 0 < saved[0] < saved[1]
 
 
-def final(protocol: str, runs: int) -> Report:
-    found = Report(protocol)
+def final(protocol: str, runs: int) -> VerifyReport:
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed=2):  # noqa: B007
         pass
     return found

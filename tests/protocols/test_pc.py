@@ -17,15 +17,15 @@ from antecede.protocols.pc import Pc, Ping, Pong
 from antecede.sim import counter_rng
 from antecede.sim.network import DirectNetwork, parse_delay
 from antecede.sim.scenario import Scenario, scenario
-from antecede.sim.verify import Histories, Report, verify
+from antecede.sim.verify import Histories, VerifyReport, verify
 from antecede.sim.workload import Periodic
 from antecede.sim.world import LinkChange, World
 from antecede.units import SECOND
 
 
-def final(protocol: str, runs: int, seed: int = 3) -> Report:
+def final(protocol: str, runs: int, seed: int = 3) -> VerifyReport:
     """The report of some runs, or of as many as it takes to see one fail."""
-    found = Report(protocol)
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed):
         if found.failed:
             break

@@ -11,7 +11,7 @@ from antecede.protocols.base import Effects, Send
 from antecede.protocols.flat import DependencyPacket, Flat, FlatPacket, StampedPacket, UnmetDependencies
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.timestamp import Timestamp
-from antecede.sim.verify import Report, random_scenario, verify, verify_on
+from antecede.sim.verify import VerifyReport, random_scenario, verify, verify_on
 
 
 class _NoDependencyCheck(Flat):
@@ -72,8 +72,8 @@ class MbcpThatRepeats(Mbcp):
             self.holdback.ready.insert(0, DependencyPacket(b"", packet.origin, packet.seq, {}))
 
 
-def report(protocol: str, runs: int = 150) -> Report:
-    found = Report(protocol)
+def report(protocol: str, runs: int = 150) -> VerifyReport:
+    found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed=1):  # noqa: B007
         pass
     return found
@@ -121,7 +121,7 @@ def test_without_the_omitted_step_order_holds_and_control_information_grows() ->
 
 def test_on_several_processes_it_finds_the_same() -> None:
     for protocol in ("mbcp", f"{__name__}:MbcpWithoutFifo"):
-        together = Report(protocol)
+        together = VerifyReport(protocol)
         for together in verify_on(2, protocol, 250, seed=1):  # noqa: B007
             pass
         alone = report(protocol, 250)

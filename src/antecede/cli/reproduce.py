@@ -14,7 +14,7 @@ from antecede.errors import require
 
 if TYPE_CHECKING:
     from antecede.papers.scoreboard import Reproduction
-    from antecede.sweep.run import Outcome
+    from antecede.sweep.run import SweepResult
 
 
 def demo(
@@ -86,7 +86,7 @@ def _reproduce(
     raise typer.Exit(0 if outcome.fine else 1)
 
 
-def _print_scoreboard(reproduction: Reproduction, outcome: Outcome, report: Path) -> None:
+def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: Path) -> None:
     from antecede.papers.scoreboard import HEADER, cells, tally
 
     for paper in dict.fromkeys(row.paper for row in reproduction.scoreboard):

@@ -13,7 +13,7 @@ from antecede.cli.options import Json, Master, ResultFolder, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.sweep.run import Outcome
+    from antecede.sweep.run import SweepResult
 
 
 def sweep(
@@ -65,7 +65,7 @@ def report(
         show.out.print(f"Report: {path}", soft_wrap=True)
 
 
-def _print_outcome(outcome: Outcome, path: Path, title: str) -> None:
+def _print_outcome(outcome: SweepResult, path: Path, title: str) -> None:
     from antecede.sweep import page
 
     summary = outcome.summary

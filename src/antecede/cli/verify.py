@@ -14,7 +14,7 @@ from antecede.cli.options import Json, Seed, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.sim.verify import Report
+    from antecede.sim.verify import VerifyReport
 
 _SMALL = 100
 """Runs up to which starting worker processes takes longer than it saves."""
@@ -67,7 +67,7 @@ def verify(
 
 def _verify(
     protocol: str, runs: int, seed: int, peers: int | None, only: int | None, export: Path | None, jobs: int
-) -> Iterator[Report]:
+) -> Iterator[VerifyReport]:
     from antecede.sim.verify import verify, verify_on
 
     if only is not None:
@@ -77,7 +77,7 @@ def _verify(
     return verify_on(jobs, protocol, runs, seed, peers, export)
 
 
-def _print_reports(reports: list[Report], seed: int) -> None:
+def _print_reports(reports: list[VerifyReport], seed: int) -> None:
     header = ["protocol", "runs", "deliveries", "largest", "violations", "stuck", "twice", "missing"]
     header += ["raised", "mean B", "max B"]
     rows = [

@@ -15,7 +15,7 @@ from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
 from antecede.sweep.page import lead
 from antecede.sweep.results import write_results
-from antecede.sweep.run import REPORT, Outcome, Progress, run_study
+from antecede.sweep.run import REPORT, Progress, SweepResult, run_study
 from antecede.trace.writer import write_whole
 
 PAPERS: dict[str, Paper] = {each.STUDY.name: each.STUDY for each in (p000, p001, p002, p003, p004)}
@@ -31,7 +31,7 @@ def reproduce(
     master: str | None = None,
     finished_only: bool = False,
     progress: Progress = lambda *_: None,
-) -> tuple[Reproduction, Outcome]:
+) -> tuple[Reproduction, SweepResult]:
     """Run, audit, score and draw; whatever is done already is not done again.
 
     With `finished_only` nothing is run: what there is, is scored.
@@ -46,7 +46,7 @@ def reproduce(
     every |= {made.key(): made for made in contested}
     sweep = Sweep(folder, list(every.values()))
     if finished_only:
-        outcome = Outcome(write_results(sweep), {}, 0)
+        outcome = SweepResult(write_results(sweep), {}, 0)
     else:
         outcome = run_study(folder, list(every.values()), master=master, traced=_traced, progress=progress)
     finished = {key: Done(run.scenario, run.metrics) for key, run, _ in sweep.runs()}

@@ -57,7 +57,7 @@ class Failure(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Report(msgspec.Struct):
+class VerifyReport(msgspec.Struct):
     """What `verify` found for one protocol."""
 
     protocol: str
@@ -81,7 +81,7 @@ class Report(msgspec.Struct):
     def passed(self) -> bool:
         return self.failed == 0
 
-    def add(self, other: Report) -> None:
+    def add(self, other: VerifyReport) -> None:
         """Take in what was found in other runs."""
         control = self.control_bytes_mean * self.messages + other.control_bytes_mean * other.messages
         for count in ("runs", "deliveries", "violations", "stuck", "duplicates", "missing", "raised"):
@@ -160,18 +160,18 @@ def verify(
     peers: int | None = None,
     first: int = 0,
     export: Path | None = None,
-) -> Iterator[Report]:
+) -> Iterator[VerifyReport]:
     """Judge `protocol` on `runs` random executions from the `first`; the report after each.
 
     With `export`, each run's trace is written there too, so that anyone can judge it again.
     """
-    report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     for run in range(first, first + runs):
         report.add(_judge(protocol, random_scenario(protocol, seed, run, peers), run, export))
         yield report
 
 
-def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> Report:
+def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> VerifyReport:
     """One run."""
     histories = Histories(scenario)
     try:
@@ -182,11 +182,13 @@ def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> 
 
             metrics = simulate_to(export / f"run-{run:06}", scenario, [histories]).metrics
     except ProtocolError as error:
-        return Report(protocol, runs=1, raised=1, failed=1, failures=[Failure(run, scenario, str(error))])
+        return VerifyReport(
+            protocol, runs=1, raised=1, failed=1, failures=[Failure(run, scenario, str(error))]
+        )
     judgement = judge(histories.execution())
     verdict = judgement.verdict
     failed = not verdict.clean or metrics.stuck > 0
-    return Report(
+    return VerifyReport(
         protocol,
         runs=1,
         deliveries=verdict.deliveries,
@@ -205,9 +207,9 @@ def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> 
 
 def verify_on(
     jobs: int, protocol: str, runs: int, seed: int, peers: int | None = None, export: Path | None = None
-) -> Iterator[Report]:
+) -> Iterator[VerifyReport]:
     """As `verify`, on so many processes; the report after each batch. What is found is the same."""
-    report = Report(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     batches = [(first, min(_BATCH, runs - first)) for first in range(0, runs, _BATCH)]
     pool = ProcessPoolExecutor(jobs)
     try:
@@ -219,8 +221,10 @@ def verify_on(
         pool.shutdown(cancel_futures=True)
 
 
-def _batch(protocol: str, runs: int, seed: int, peers: int | None, first: int, export: Path | None) -> Report:
-    report = Report(protocol)
+def _batch(
+    protocol: str, runs: int, seed: int, peers: int | None, first: int, export: Path | None
+) -> VerifyReport:
+    report = VerifyReport(protocol)
     for report in verify(protocol, runs, seed, peers, first, export):  # noqa: B007
         pass
     return report

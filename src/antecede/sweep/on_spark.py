@@ -50,7 +50,7 @@ _LOOKED_AT = 500_000
 _ABANDONED_SECONDS = 3600
 
 
-class Run(msgspec.Struct, frozen=True):
+class SweepRun(msgspec.Struct, frozen=True):
     """A finished run: what was asked, what it cost, and how long it took here."""
 
     scenario: Scenario
@@ -156,14 +156,14 @@ class Sweep:
         failed = [key for key in self.scenarios if self._has(key, _ERROR)]
         return {key: (self.run_folder(key) / _ERROR).read_text() for key in failed}
 
-    def runs(self) -> Iterator[tuple[str, Run, Verdict | None]]:
+    def runs(self) -> Iterator[tuple[str, SweepRun, Verdict | None]]:
         """Every finished run with its verdict, in the order of the scenarios."""
         for key in self.scenarios:
             if not self._has(key, _RUN):
                 continue
             folder = self.run_folder(key)
             verdict = _read_verdict(folder / _VERDICT) if self._has(key, _VERDICT) else None
-            yield key, _read(folder / _RUN, Run), verdict
+            yield key, _read(folder / _RUN, SweepRun), verdict
 
 
 def _watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
@@ -242,7 +242,7 @@ def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | Non
             metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario)).metrics
         else:
             metrics = simulate(scenario, long=long).metrics
-        run = Run(scenario, metrics, time.process_time() - start)
+        run = SweepRun(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
     except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
         known = isinstance(error, AntecedeError)

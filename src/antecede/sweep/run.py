@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepResult:
     """What a study left: its table, and the errors of runs that failed."""
 
     summary: pa.Table
@@ -48,7 +48,7 @@ def run_study(
     master: str | None = None,
     traced: Callable[[Scenario], bool] = lambda _: True,
     progress: Progress = lambda *_: None,
-) -> Outcome:
+) -> SweepResult:
     """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a sweep goes into a folder")
@@ -73,7 +73,7 @@ def run_study(
     if not any(True for _ in sweep.runs()) and failed:
         key, error = next(iter(failed.items()))
         raise InputError(f"all runs failed; the first, {key}: {error}")
-    return Outcome(write_results(sweep), failed, total - todo)
+    return SweepResult(write_results(sweep), failed, total - todo)
 
 
 def write_report(
