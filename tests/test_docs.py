@@ -1,4 +1,4 @@
-"""What the documentation promises: pictures are what the protocols do, links lead somewhere, commands run."""
+"""The documentation is true: pictures show what protocols do, links resolve, commands and programs run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from antecede.cli.main import app
 from antecede.protocols.catalog import PROTOCOLS
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 PAGES = DOCS / "protocols"
 IN_PAGES = sorted(PAGES.glob("*.md"))
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
@@ -30,10 +31,11 @@ def shell_lines(page: Path) -> list[str]:
 
 
 COMMANDS = [line for page in [*IN_PAGES, *HOW_TO] for line in shell_lines(page)]
+LINKED = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def test_pictures_are_what_the_protocols_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If not: python docs/protocols/draw.py, and look at what has changed."""
+    """After a change: python docs/protocols/draw.py, and look at the difference."""
     monkeypatch.syspath_prepend(str(PAGES))
     drawn = dict(importlib.import_module("draw").drawings())
     there = {image.stem: image.read_text(encoding="utf-8") for image in (PAGES / "images").glob("*.svg")}
@@ -51,7 +53,7 @@ def test_every_protocol_has_a_row_a_page_and_a_command(protocol: str) -> None:
     assert any(f"--protocol {protocol} " in line for line in shell_lines(PAGES / page))
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_and_pictures_resolve(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in link]
@@ -59,7 +61,7 @@ def test_relative_links_and_pictures_resolve(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", IN_PAGES, ids=lambda page: page.stem)
-def test_the_tests_that_a_page_names_are_there(page: Path) -> None:
+def test_tests_named_by_a_page_exist(page: Path) -> None:
     text = page.read_text()
     files = {DOCS.parent / name for name in re.findall(r"`(tests/[\w/]+\.py)`", text)}
     assert [file.name for file in files if not file.exists()] == []
@@ -70,22 +72,32 @@ def test_the_tests_that_a_page_names_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_run(line: str) -> None:
-    """Simulations run; of the others only the options are read."""
+    """Simulations run; of other commands only the options are parsed."""
     name, *arguments = shlex.split(line)[1:]
     if name == "simulate":
         result = CliRunner().invoke(app, [name, *arguments])
         assert result.exit_code == 0, result.output or result.exception
         assert re.search(r"still held at the end +0\b", result.output), result.output
     else:
-        command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-        assert command.make_context(name, arguments) is not None
+        check_options(name, arguments)
+
+
+@pytest.mark.parametrize("line", shell_lines(ROOT / "README.md"))
+def test_commands_of_the_readme_exist(line: str) -> None:
+    name, *arguments = shlex.split(line, comments=True)[1:]
+    check_options(name, arguments)
+
+
+def check_options(name: str, arguments: list[str]) -> None:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert command.make_context(name, arguments) is not None
 
 
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.stem)
 def test_programs_print_what_the_page_shows(
     spark: SparkSession, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each block in its turn; paths below /tmp are this test's own."""
+    """Blocks run in order; paths below /tmp become this test's own."""
     programs = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", page.read_text(), re.DOTALL)
     for program, shown in programs:
         exec(program.replace('"/tmp/', f'"{tmp_path}/'), {})  # noqa: S102
