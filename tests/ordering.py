@@ -75,11 +75,11 @@ def _one_group(causes: dict[int, set[int]], on_missing: str) -> dict[int, tuple[
     return {row: (place.get(row), status[row]) for row in causes}
 
 
-FORMS = (Form.IDS, Form.NUMBERS, Form.STREAMS)
+FORMS = (Form.IDS, Form.NUMBERS, Form.SEQUENCES)
 
 
 def columns_of(form: Form) -> Columns:
-    if form is Form.STREAMS:
+    if form is Form.SEQUENCES:
         return Columns(form, "room", origin="origin", seq="seq", deps="deps")
     return Columns(form, "room", id="id", deps="deps")
 
@@ -87,7 +87,7 @@ def columns_of(form: Form) -> Columns:
 def table_of(rows: Sequence[Row], form: Form) -> pa.Table:
     """Rows as a table; ids sort as their numbers do."""
     columns: dict[str, pa.Array] = {"room": pa.array([row.group for row in rows], pa.string())}
-    if form is Form.STREAMS:
+    if form is Form.SEQUENCES:
         # Origins are every third number's, so that spans have gaps.
         columns["origin"] = pa.array([f"o{row.id % 3}" for row in rows], pa.string())
         columns["seq"] = pa.array([row.id // 3 for row in rows], pa.int64())

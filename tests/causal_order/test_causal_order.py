@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from antecede.causal_order.batch import order_table
 from antecede.causal_order.dependency_edges import Columns, Form
-from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, Rules
-from antecede.causal_order.streaming import Outcome, advance
+from antecede.causal_order.micro_batch import MicroBatch, order_micro_batch
+from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules
 from ordering import FORMS, Memory, Row, columns_of, reference, table_of
 
 MOST = 12
@@ -57,16 +57,16 @@ def test_a_table_comes_out_as_the_plain_meaning_says(
 
 
 def fed(
-    rules: Rules, memory: Memory, rows: Sequence[Row], now: int, overdue: Sequence[str | None] = ()
-) -> Outcome:
+    rules: OrderRules, memory: Memory, rows: Sequence[Row], now: int, overdue: Sequence[str | None] = ()
+) -> MicroBatch:
     table = table_of(rows, rules.columns.form)
     for name, value in ((ARRIVED, now), (DIGEST, 0)):
         table = table.append_column(name, pa.array([value] * len(rows), pa.int64()))
-    return advance(rules, memory, table if rows else None, now, overdue)
+    return order_micro_batch(rules, memory, table if rows else None, now, overdue)
 
 
-def rules_of(form: Form, on_missing: OnMissing, timeout: int = 10, tail_bytes: int = 1500) -> Rules:
-    return Rules(columns_of(form), on_missing, timeout, 1000, tail_bytes=tail_bytes)
+def rules_of(form: Form, on_missing: OnMissing, timeout: int = 10, tail_bytes: int = 1500) -> OrderRules:
+    return OrderRules(columns_of(form), on_missing, timeout, 1000, tail_bytes=tail_bytes)
 
 
 @pytest.mark.parametrize("form", FORMS)

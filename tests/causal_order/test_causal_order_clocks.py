@@ -12,8 +12,8 @@ import pytest
 
 from antecede.causal_order.batch import order_table
 from antecede.causal_order.dependency_edges import Columns, Form
-from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, Rules
-from antecede.causal_order.streaming import advance
+from antecede.causal_order.micro_batch import order_micro_batch
+from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules
 from ordering import Memory
 
 COLUMNS = Columns(Form.CLOCKS, None, origin="host", clock="clock", by="turn")
@@ -72,7 +72,7 @@ def test_so_it_does_in_a_stream_as_far_as_that_came_in_time(seed: int) -> None:
     events = [event for event in happened(chance) if chance.random() > 0.2]
     chance.shuffle(events)
     table = table_of(events, chance)
-    rules, memory = Rules(COLUMNS, OnMissing.RELEASE, 3, 1000), Memory()
+    rules, memory = OrderRules(COLUMNS, OnMissing.RELEASE, 3, 1000), Memory()
     places = [0, *sorted(chance.sample(range(1, len(events)), 5)), len(events)]
     waiting: dict[int, dict[str, Any]] = {}
     due: dict[str | None, int] = {}
@@ -84,7 +84,7 @@ def test_so_it_does_in_a_stream_as_far_as_that_came_in_time(seed: int) -> None:
         overdue = [group for group, when in due.items() if when <= now]
         if not len(batch) and not overdue:
             continue
-        outcome = advance(rules, memory, batch if len(batch) else None, now, overdue)
+        outcome = order_micro_batch(rules, memory, batch if len(batch) else None, now, overdue)
         due = dict(outcome.due)
         for row in outcome.rows.to_pylist():
             del waiting[row["turn"]]
@@ -99,4 +99,4 @@ def test_a_later_event_of_a_host_does_not_overtake_an_earlier_one_over_a_gap() -
     table = pa.table({"host": pa.array([host for host, _ in events]), "clock": clocks})
     rows, added = order_table(table, COLUMNS._replace(by=None), OnMissing.RELEASE)
     assert rows.to_pylist() == [1, 0, 2]
-    assert added["reason"].to_pylist() == [None, *["came without its cause x:2"] * 2]
+    assert added["reason"].to_pylist() == [None, *["released without its cause x:2"] * 2]

@@ -265,7 +265,7 @@ def test_a_real_log_comes_out_as_its_clocks_say(spark: SparkSession, real_traces
 IDS = "id string, deps array<string>, n int, at timestamp"
 STREAMS = "o string, s long, d array<struct<user:string,number:int>>, x double"
 CLOCKS = "o string, c map<string,int>, text string, a array<int>, f double, number long"
-HOW = "say either id and deps, or origin, seq and deps, or origin and clock"
+HOW = "name either id and deps, or origin, seq and deps, or origin and clock"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (IDS, {"id": "idd", "deps": "deps"}, "id: events have no column idd; did you mean id?"),
     (IDS, {"id": "id", "deps": "causes"}, "deps: events have no column causes; they have id, deps, n, at"),
@@ -285,8 +285,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (IDS, {"id": "id", "deps": "n"}, "deps: column n is int; expected"),
     (IDS, {"id": "id", "deps": "deps", "group": "deps"}, "group: column deps is array<string>; a group is"),
     (IDS, {"id": "id", "deps": "deps", "by": "deps"}, "by: column deps is array<string>; expected"),
-    (IDS, {}, f"{HOW}: the columns that tell a row's causes; given: none"),
-    (IDS, {"id": "id"}, f"{HOW}: the columns that tell a row's causes; given: id"),
+    (IDS, {}, f"{HOW}: the columns that state a row's causes; given: none"),
+    (IDS, {"id": "id"}, f"{HOW}: the columns that state a row's causes; given: id"),
     (IDS, {"deps": "deps"}, "given: deps"),
     (IDS, {"id": "id", "deps": "deps", "seq": "n"}, "given: id, deps, seq"),
     (
@@ -419,6 +419,6 @@ def test_a_batch_with_rows_that_cannot_be_read_is_refused_or_puts_them_aside(spa
     }
     assert found == {
         "a": ("quarantined", "a dependency of it is null"),
-        "b": ("quarantined", "its cause was put aside: a"),
+        "b": ("quarantined", "its cause is quarantined: a"),
         "c": ("ordered", None),
     }

@@ -16,8 +16,8 @@ import pytest
 
 from antecede.causal_order.batch import order_table
 from antecede.causal_order.dependency_edges import Columns, Form
-from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, Rules
-from antecede.causal_order.streaming import advance
+from antecede.causal_order.micro_batch import order_micro_batch
+from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules
 from antecede.trace.foreign.shiviz import LOG_FORMATS, compile_pattern, find_with_deadline
 from ordering import Memory
 
@@ -46,12 +46,12 @@ def shuffled(many: int, window: int | None, chance: random.Random) -> list[int]:
 
 def streamed(table: pa.Table, columns: Columns, cuts: Sequence[int]) -> pa.Table:
     """What a stream makes of the table, batch by batch."""
-    rules, memory = Rules(columns, OnMissing.HOLD, 10, 10**9, tail_bytes=2_000), Memory()
+    rules, memory = OrderRules(columns, OnMissing.HOLD, 10, 10**9, tail_bytes=2_000), Memory()
     out, held = [], 0
     for now, (low, high) in enumerate(pairwise(cuts)):
         batch = table.slice(low, high - low)
         batch = batch.append_column(ARRIVED, pa.array([now] * len(batch), pa.int64()))
-        outcome = advance(rules, memory, batch, now)
+        outcome = order_micro_batch(rules, memory, batch, now)
         held += outcome.counts.held
         assert outcome.counts.rows == high - low
         out.append(outcome.rows)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from order_until_killed import started
 from pyspark.sql import SparkSession
 
-from antecede.spark import accounts, explain
+from antecede.spark import held, stream_counts
 
 KILLS = int(os.environ.get("ANTECEDE_KILLS", "2"))
 _FILES = 4
@@ -120,13 +120,13 @@ def killed_in_mid_batch(files: Path, place: Path, chance: random.Random) -> bool
 
 
 def outcome(spark: SparkSession, place: Path, *apart: str) -> tuple[list[Any], list[Any], Any]:
-    """All that came out apart from some columns, what is held and what for, and the account."""
+    """All that came out apart from some columns, the held rows and what they wait for, and the counts."""
     out = spark.read.parquet(str(place / "out")).drop(*apart)
-    held = explain(spark, place / "checkpoint").drop("since")
+    rows = held(spark, place / "checkpoint").drop("since")
     return (
         sorted(map(tuple, out.collect()), key=repr),
-        sorted(map(tuple, held.collect()), key=repr),
-        accounts(spark, place / "checkpoint").first(),
+        sorted(map(tuple, rows.collect()), key=repr),
+        stream_counts(spark, place / "checkpoint").first(),
     )
 
 

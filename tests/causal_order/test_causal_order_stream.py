@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from antecede.errors import InputError
-from antecede.spark import accounts, causal_order, explain
+from antecede.spark import causal_order, held, stream_counts
 
 ROWS = "room string, id string, deps array<string>, note string"
 ASKED: dict[str, Any] = {"group": "room", "id": "id", "deps": "deps"}
@@ -82,7 +82,7 @@ class Stream(NamedTuple):
         return self.spark.read.parquet(str(self.folder / "out")).collect()
 
     def account(self) -> dict[str, int]:
-        return accounts(self.spark, self.checkpoint).first().asDict()  # type: ignore[union-attr]
+        return stream_counts(self.spark, self.checkpoint).first().asDict()  # type: ignore[union-attr]
 
 
 def observed(query: StreamingQuery, seen: dict[int, dict[str, int]]) -> Counter[str]:
@@ -160,21 +160,21 @@ def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
         stream.put(rows[begin : begin + 7_000])
     seen = stream.run()
     expected = batch_statuses(spark, rows, "hold")
-    held = {key for key, status in expected.items() if status == "held"}
+    expected_held = {key for key, status in expected.items() if status == "held"}
     assert seen == stream.account()
-    assert (seen["rows"], seen["held"], seen["duplicates"]) == (len(rows), len(held), 150)
+    assert (seen["rows"], seen["held"], seen["duplicates"]) == (len(rows), len(expected_held), 150)
     assert seen["rows"] == seen["ordered"] + seen["held"] + seen["duplicates"]
     out = stream.out()
     assert_indices_count(out)
-    assert {(row.room, row.id) for row in out} == set(expected) - held
+    assert {(row.room, row.id) for row in out} == set(expected) - expected_held
     assert {row.status for row in out} == {"ordered"}
-    told = explain(spark, stream.checkpoint).collect()
-    assert {(row.group, row.id) for row in told} == held
-    assert len(told) == len(held)
+    shown = held(spark, stream.checkpoint).collect()
+    assert {(row.group, row.id) for row in shown} == expected_held
+    assert len(shown) == len(expected_held)
     deps = {(room, row): set(deps) for room, row, deps, _ in rows}
     hidden = {(row[0], row[1]) for row in withheld}
-    for row in told:
-        lacking = {dep for dep in deps[row.group, row.id] if (row.group, dep) in held | hidden}
+    for row in shown:
+        lacking = {dep for dep in deps[row.group, row.id] if (row.group, dep) in expected_held | hidden}
         assert set(row.waits_for) == lacking
         assert set(row.missing) == {dep for dep in lacking if (row.group, dep) in hidden}
         assert began <= row.since <= datetime.now(UTC).replace(tzinfo=None)
@@ -182,7 +182,7 @@ def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
     stream.put(withheld)
     stream.run()
     assert stream.account() == dict.fromkeys(seen, 0) | {"rows": 20_150, "ordered": 20_000, "duplicates": 150}
-    assert explain(spark, stream.checkpoint).collect() == []
+    assert held(spark, stream.checkpoint).collect() == []
     out = stream.out()
     assert_indices_count(out)
     whole = causal_order(spark.createDataFrame([*rows, *withheld], ROWS), **ASKED).collect()
@@ -282,6 +282,6 @@ def test_columns_may_come_and_go_under_a_checkpoint(spark: SparkSession, tmp_pat
 
 
 def test_what_is_no_checkpoint_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    for told in (explain, accounts):
-        with pytest.raises(InputError, match="is no checkpoint of a causal_order stream with a batch done"):
+    for told in (held, stream_counts):
+        with pytest.raises(InputError, match="is not the checkpoint of a causal_order stream"):
             told(spark, tmp_path / "nowhere")

@@ -190,7 +190,7 @@ UNREADABLE = [*CHAT, event("tea", None)]
     ("rows", "words", "says"),
     [
         (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
-        (CHAT, ["--id", "event_id"], "say either id and deps"),
+        (CHAT, ["--id", "event_id"], "name either id and deps"),
         (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
         (UNREADABLE, IDS, "column event_id: 1 rows cannot be ordered, as it has no id"),
         (UNREADABLE, [*IDS, "--stream"], "give --no-check to have them quarantined"),
@@ -200,8 +200,8 @@ UNREADABLE = [*CHAT, event("tea", None)]
             "clock: column c: 1 rows",
         ),
         ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
-        (CHAT, [*IDS, "--split", ","], "column follows is array<string>, no text"),
-        ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], "say what is between: --split"),
+        (CHAT, [*IDS, "--split", ","], "column follows is array<string>, not text"),
+        ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], "give the text between two: --split"),
         ([{"a": 1, "b": "1,x"}], ["--id", "a", "--deps", "b", "--split", ","], "a dependency of it is null"),
     ],
 )
@@ -245,15 +245,15 @@ def test_what_is_no_table_of_events_is_said_so(spark: SparkSession, tmp_path: Pa
     refuses(tmp_path / "notes.txt", "it does not end in .parquet")
     refuses(tmp_path / "empty", "no file in it ends in .parquet")
     refuses(tmp_path / "none.csv", "none.csv is empty")
-    refuses(tmp_path / "header.csv", "there is no row in it")
-    refuses(tmp_path / "list.json", "no line of it is a JSON object")
+    refuses(tmp_path / "header.csv", "it has no rows")
+    refuses(tmp_path / "list.json", "none of its lines is a JSON object")
     refuses(mixed, r"holds CSV \(a.csv\) and JSON lines \(b.jsonl\)")
     refuses(unlike, "b.csv has another header than a.csv")
     inside = write_lines(tmp_path / "in" / "a.jsonl", CHAT).parent
     with pytest.raises(InputError, match="results would be read as events"):
         said("order", inside, "--out", inside / "out", *IDS)
     refuses(tmp_path / "list.json", "is a file; a stream", *IDS, "--stream")
-    for folder, says in ((tmp_path / "empty", "no checkpoint"), (tmp_path / "notes.txt", "is no folder")):
+    for folder, says in ((tmp_path / "empty", "no checkpoint"), (tmp_path / "notes.txt", "is not a folder")):
         with pytest.raises(InputError, match=says):
             said("held", folder)
 

@@ -1,5 +1,7 @@
-"""Putting rows into causal order: each after every row that it depends on.
+"""Rows in causal order: each after every row that it depends on.
 
-`links` reads from columns who depends on whom, `settle` decides about every row that is at hand, `table` does
-so with a whole table, and `group` with rows as they come, keeping what waits and a record of what came out.
+- `dependency_edges` reads from columns which row depends on which; `disposition` decides about every row.
+- `batch` orders a whole table. `local` does so in this process, `on_spark` on Spark; `run` chooses.
+- `micro_batch` orders rows as they arrive. Held rows and what was emitted before are the `group_state`, in
+  `segments` and a `history`; `stream_on_spark` keeps them in Spark's state store, and `inspect` reads them.
 """

@@ -1,4 +1,4 @@
-"""A whole table into causal order. Nothing more will come: what is not there is missing for good."""
+"""A whole table into causal order. No more rows will arrive: a cause that is not in the table is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.causal_order.dependency_edges import FAULTS, Columns, Links, group_codes, read_links, rows_of
+from antecede.causal_order.dependency_edges import (
+    FAULTS,
+    Columns,
+    DependencyEdges,
+    encode_groups,
+    read_edges,
+    row_of_edge,
+)
 from antecede.causal_order.disposition import (
     CAUSE_QUARANTINED,
     CYCLE,
@@ -29,92 +36,99 @@ from antecede.causal_order.rules import OnMissing
 STATUS = np.array(
     ["held", "ordered", "released", *["quarantined"] * 3, "duplicate", "quarantined"], dtype=object
 )
-"""What a row's disposition is called, by its number."""
+"""The status of a row by its disposition."""
 
 
 def order_table(
     table: pa.Table, columns: Columns, on_missing: OnMissing
 ) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """In which order rows come out, each after its causes, and what is added to them.
+    """The rows in causal order, as places in the table, and the columns to add to them.
 
-    Groups are whole and lie together, rows in the order wanted otherwise. Those that are put aside or held
-    follow at their group's end, without an index; duplicates are left out.
+    The table has whole groups one after another, each in the order that is preferred where dependencies leave
+    a choice. Rows that are quarantined or held follow at the end of their group, without an index; duplicates
+    are left out.
     """
-    releases = on_missing is OnMissing.RELEASE
-    links = read_links(table, columns, group_codes(table, columns)[0], over_gaps=releases)
-    first, target = match_identities(links.owner, links.number, links.dep_owner, links.dep_number)
+    release = on_missing is OnMissing.RELEASE
+    edges = read_edges(table, columns, encode_groups(table, columns)[0], over_gaps=release)
+    first, target = match_identities(edges.owner, edges.number, edges.dep_owner, edges.dep_number)
     target[target < 0] = UNKNOWN
-    disposition = np.where(links.faults > 0, UNREADABLE, HELD).astype(np.int8)
+    disposition = np.where(edges.faults > 0, UNREADABLE, HELD).astype(np.int8)
     disposition[first != np.arange(disposition.size)] = DUPLICATE
-    bounds = np.flatnonzero(np.diff(links.groups, prepend=-1, append=-1))
-    order = decide_dispositions(
-        bounds,
-        links.offsets,
+    emitted = decide_dispositions(
+        np.flatnonzero(np.diff(edges.groups, prepend=-1, append=-1)),
+        edges.offsets,
         target,
         disposition,
         np.ones(disposition.size, np.bool_),
-        releases,
+        release,
         on_missing is OnMissing.QUARANTINE,
     )
     rest = np.flatnonzero((disposition != ORDERED) & (disposition != RELEASED) & (disposition != DUPLICATE))
-    rows = np.concatenate((order, rest))
-    sizes = np.bincount(links.groups[order])
-    index = np.arange(order.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows = np.concatenate((emitted, rest))
+    sizes = np.bincount(edges.groups[emitted])
+    index = np.arange(emitted.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     added = {
         "causal_index": pa.concat_arrays([pa.array(index), pa.nulls(rest.size, pa.int64())]),
         "status": pa.array(STATUS[disposition[rows]], pa.string()),
-        "reason": reasons(links, target, disposition, rows),
+        "reason": explain_rows(edges, target, disposition, rows),
     }
-    together = pa.array(np.argsort(links.groups[rows], kind="stable"))
-    return pa.array(rows).take(together), {name: values.take(together) for name, values in added.items()}
+    by_group = pa.array(np.argsort(edges.groups[rows], kind="stable"))
+    return pa.array(rows).take(by_group), {name: values.take(by_group) for name, values in added.items()}
 
 
-def gathered(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of these rows: where their dependencies begin, and the places of these among all."""
+def edges_of_rows(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The dependencies of some rows: where each row's begin, and their places among all dependencies."""
     counts = np.diff(offsets)[rows]
     begins = np.concatenate(([0], np.cumsum(counts)))
     return begins, np.arange(begins[-1]) + np.repeat(offsets[rows] - begins[:-1], counts)
 
 
-_TOLD = {
+_REASONS = {
     HELD: "waits for ",
-    RELEASED: "came without its cause ",
+    RELEASED: "released without its cause ",
     CYCLE: "depends on itself through ",
-    CAUSE_QUARANTINED: "its cause was put aside: ",
-    OVERDUE: "its cause did not come: ",
+    CAUSE_QUARANTINED: "its cause is quarantined: ",
+    OVERDUE: "its cause is missing: ",
 }
 _MAX_NAMED = 5
+"""How many causes a reason names."""
 
 
-def reasons(links: Links, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray) -> pa.Array:
-    """Why rows did not simply come in order, with the names of the dependencies that are behind it."""
-    told = np.full(rows.size, None, object)
+def explain_rows(
+    edges: DependencyEdges, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray
+) -> pa.Array:
+    """Why rows are not simply ordered, with the names of the causes that are responsible; null if they
+    are."""
+    reasons = np.full(rows.size, None, object)
     for code in np.unique(disposition[rows]):
-        mine = np.flatnonzero(disposition[rows] == code)
+        alike = np.flatnonzero(disposition[rows] == code)
         if code == UNREADABLE:
-            told[mine] = np.array(FAULTS, object)[links.faults[rows[mine]]]
-        elif code in _TOLD:
-            told[mine] = _named(links, target, disposition, rows[mine], int(code))
-    return pa.array(told, pa.string())
+            reasons[alike] = np.array(FAULTS, object)[edges.faults[rows[alike]]]
+        elif code in _REASONS:
+            reasons[alike] = _name_causes(edges, target, disposition, rows[alike], int(code))
+    return pa.array(reasons, pa.string())
 
 
-def _named(links: Links, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray, code: int) -> Any:
-    begins, places = gathered(links.offsets, rows)
-    of = rows_of(begins)
-    goal = target[places]
-    dispositions = np.where(goal >= 0, disposition[np.maximum(goal, 0)], ORDERED)
-    aside = (goal == QUARANTINED) | np.isin(dispositions, QUARANTINE_REASONS)
-    meant = {
-        HELD: (goal == UNKNOWN) | (dispositions == HELD),
-        RELEASED: (goal == UNKNOWN) | aside,
-        CYCLE: dispositions == CYCLE,
-        CAUSE_QUARANTINED: aside,
-        OVERDUE: goal == UNKNOWN,
+def _name_causes(
+    edges: DependencyEdges, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray, code: int
+) -> Any:
+    """The reasons of rows that have one disposition."""
+    begins, places = edges_of_rows(edges.offsets, rows)
+    edge_rows = row_of_edge(begins)
+    cause = target[places]
+    of_cause = np.where(cause >= 0, disposition[np.maximum(cause, 0)], ORDERED)
+    quarantined = (cause == QUARANTINED) | np.isin(of_cause, QUARANTINE_REASONS)
+    responsible = {
+        HELD: (cause == UNKNOWN) | (of_cause == HELD),
+        RELEASED: (cause == UNKNOWN) | quarantined,
+        CYCLE: of_cause == CYCLE,
+        CAUSE_QUARANTINED: quarantined,
+        OVERDUE: cause == UNKNOWN,
     }[code]
-    places, of = places[meant], of[meant]
-    begins = np.searchsorted(of, np.arange(rows.size + 1))
-    lists = pa.ListArray.from_arrays(pa.array(begins, pa.int32()), links.dep_names(places))
+    places, edge_rows = places[responsible], edge_rows[responsible]
+    begins = np.searchsorted(edge_rows, np.arange(rows.size + 1))
+    lists = pa.ListArray.from_arrays(pa.array(begins, pa.int32()), edges.dep_names(places))
     text = pc.binary_join(pc.list_slice(lists, 0, _MAX_NAMED), ", ").to_numpy(zero_copy_only=False)
     more = np.diff(begins) - _MAX_NAMED
-    ends_with = np.where(more > 0, [f" and {count} more" for count in more], "").astype(object)
-    return _TOLD[code] + text + ends_with
+    suffix = np.where(more > 0, [f" and {count} more" for count in more], "").astype(object)
+    return _REASONS[code] + text + suffix

@@ -1,312 +1,282 @@
-"""Which columns of a DataFrame say what depends on what: checked before anything runs, and made uniform."""
+"""Which columns of a table state identity and dependencies: checked before anything runs, on every engine.
+
+Types are Spark's names for them, such as bigint or array<string>, whatever the table is. An engine carries
+out the plan: it adds the columns that must be derived from others, so that all of them have uniform types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import NamedTuple
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.dependency_edges import FAULTS, Columns, Form
 from antecede.causal_order.rules import DIGEST
 from antecede.errors import InputError
 
-_FORMS = (
-    "say either id and deps, or origin, seq and deps, or origin and clock: the columns that tell a row's "
-    "causes"
-)
-_OWN = "_antecede_"
-_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+ADDED = ("causal_index", "status", "reason")
+"""The columns that the result has beside the table's own."""
+ADDED_BY_STREAM = (*ADDED, "held_ms")
+
+CLOCK_TYPE = "map<string,bigint>"
+DEPENDENCIES_TYPE = "array<struct<origin:string,seq:bigint>>"
+
+Roles = Mapping[str, str | None]
+"""Names of columns by their roles: group, id, deps, origin, seq, clock, by."""
+
+_INTERNAL = "_antecede_"
+_NESTED = ("array<", "map<", "struct<", "variant")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
-class Prepared(NamedTuple):
-    """Events with uniform columns beside their own, which have `plain` names."""
+class Conversion(StrEnum):
+    """How a column is derived from one of the table."""
 
-    frame: DataFrame
+    CAST = "cast"
+    ONE_ID = "one id"
+    """An id or null becomes a list of at most one."""
+    PARSE_PAIRS = "origin:seq"
+    """A list of texts like origin:seq becomes a list of both."""
+    COUNTS = "counts"
+    """An array of counts becomes a clock: an origin is a place in it."""
+    JSON = "json"
+    """A JSON text becomes a clock."""
+
+
+class DerivedColumn(NamedTuple):
+    """A column to derive from another."""
+
+    source: str
+    conversion: Conversion
+    type: str
+
+
+class ColumnPlan(NamedTuple):
+    """The columns to order by, and those among them that must be derived first."""
+
     columns: Columns
-    made: list[str]
-    """Columns that are not the caller's."""
-    sorted_by: list[str]
-    """The order of a group's rows, as far as their causes allow."""
+    derived: dict[str, DerivedColumn]
+
+    @property
+    def sorted_by(self) -> list[str]:
+        """The preferred order of a group's rows."""
+        # Text ids have no meaningful order, and comparing them takes longer.
+        columns = self.columns
+        number = columns.id if columns.numbered else None
+        return [
+            name for name in (columns.by, number, columns.origin, columns.seq, DIGEST) if name is not None
+        ]
 
 
-def prepare(events: DataFrame, said: dict[str, str | None], added: Iterable[str]) -> Prepared:
-    """Refuse what cannot be ordered, naming the column and what was expected; add what tasks need.
+def plan_columns(types: Mapping[str, str], roles: Roles, added: Iterable[str]) -> ColumnPlan:
+    """Refuse a table that cannot be ordered, naming the column and what was expected.
 
-    `said` names the columns by their roles, `added` are names that the outcome adds.
+    `types` are those of the table's columns; `added` are the names of columns that the result adds.
     """
-    for role, name in said.items():
-        _refuse_unknown(events, role, name)
-    for name in events.columns:
-        if name.lower() in added or name.startswith(_OWN):
+    for role, name in roles.items():
+        _refuse_unknown(types, role, name)
+    for name in types:
+        if name.lower() in added or name.startswith(_INTERNAL):
             raise InputError(f"events have a column {name} already, which is to be added; rename theirs")
-    form = _form(said)
-    work = _Work(events, said)
-    columns = {Form.IDS: _ids, Form.STREAMS: _streams, Form.CLOCKS: _clocks}[form](work)
-    columns = columns._replace(group=_group(work), by=_by(work))
-    work.made[DIGEST] = _digest(events, said)
-    # Text ids have no order that means something, and to compare them takes longer.
-    columns = Columns(columns.form, *(None if name is None else plain(name) for name in columns[1:]))
-    identity = (columns.id if columns.numbered else None, columns.origin, columns.seq, DIGEST)
-    frame = events.withColumns(work.made)
-    return Prepared(
-        frame.toDF(*map(plain, frame.columns)),
-        columns,
-        list(work.made),
-        [name for name in (columns.by, *identity) if name is not None],
+    planner = _Planner(types, roles)
+    return ColumnPlan(planner.plan(_form(roles)), planner.derived)
+
+
+def _form(roles: Roles) -> Form:
+    present = {role for role, name in roles.items() if name is not None} - {"group", "by"}
+    if present == {"id", "deps"}:
+        return Form.IDS
+    if present == {"origin", "seq", "deps"}:
+        return Form.SEQUENCES
+    if present == {"origin", "clock"}:
+        return Form.CLOCKS
+    listed = ", ".join(role for role in roles if role in present) or "none"
+    raise InputError(
+        "name either id and deps, or origin, seq and deps, or origin and clock: the columns that state a "
+        f"row's causes; given: {listed}"
     )
 
 
-def _form(given: dict[str, str | None]) -> Form:
-    said = {role for role, name in given.items() if name is not None} - {"group", "by"}
-    if said == {"id", "deps"}:
-        return Form.IDS
-    if said == {"origin", "seq", "deps"}:
-        return Form.STREAMS
-    if said == {"origin", "clock"}:
-        return Form.CLOCKS
-    told = ", ".join(role for role in given if role in said) or "none"
-    raise InputError(f"{_FORMS}; given: {told}")
-
-
-def _refuse_unknown(events: DataFrame, role: str, name: str | None) -> None:
+def _refuse_unknown(types: Mapping[str, str], role: str, name: str | None) -> None:
     if name is None:
         return
     if not isinstance(name, str):
         raise InputError(f"{role}: the name of a column is expected, not {name!r}")
-    if name not in events.columns:
-        near = get_close_matches(name, events.columns, 1)
-        hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(events.columns)}"
+    if name not in types:
+        near = get_close_matches(name, types, 1)
+        hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(types)}"
         raise InputError(f"{role}: events have no column {name}; {hint}")
 
 
-class _Work:
-    """The events' columns by their roles, and those that are made of them."""
-
-    def __init__(self, events: DataFrame, said: dict[str, str | None]) -> None:
-        self._schema = events.schema
-        self._said = said
-        self.made: dict[str, Column] = {}
-
-    def has(self, role: str) -> bool:
-        return self._said[role] is not None
-
-    def name(self, role: str) -> str:
-        return str(self._said[role])
-
-    def kind(self, role: str) -> T.DataType:
-        return self._schema[self.name(role)].dataType
-
-    def column(self, role: str) -> Column:
-        return F.col(quoted(self.name(role)))
-
-    def refusal(self, role: str, expected: str) -> InputError:
-        return InputError(f"{role}: column {self.name(role)} is {self.kind(role).simpleString()}; {expected}")
-
-    def uniform(self, role: str, wanted: str, made: Column | None = None) -> str:
-        """The column's own name if it is as wanted, or that of one that is made so."""
-        if self.kind(role).simpleString() == wanted:
-            return self.name(role)
-        self.made[f"{_OWN}{role}"] = (self.column(role) if made is None else made).cast(wanted)
-        return f"{_OWN}{role}"
+def is_text(kind: str) -> bool:
+    return kind.startswith(("string", "char(", "varchar("))
 
 
-def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+def is_whole(kind: str) -> bool:
+    return kind in _WHOLE
 
 
-def plain(name: str) -> str:
-    """A column's name as Spark hands it to Python: mapInArrow reads dots and backticks as syntax."""
-    return name.replace("%", "%25").replace(".", "%2E").replace("`", "%60")
+def _is_name(kind: str) -> bool:
+    return is_text(kind) or is_whole(kind)
 
 
-def _is_text(kind: T.DataType) -> bool:
-    return isinstance(kind, T.StringType | T.CharType | T.VarcharType)
+def element_type(kind: str) -> str | None:
+    """The type of an array's elements; None if it is not an array."""
+    return kind[len("array<") : -1] if kind.startswith("array<") else None
 
 
-def _is_whole(kind: T.DataType) -> bool:
-    return isinstance(kind, T.ByteType | T.ShortType | T.IntegerType | T.LongType)
+def _field_types(kind: str) -> list[str]:
+    """The types of a struct's fields or of a map's keys and values, if none of them is nested."""
+    inner = kind[kind.find("<") + 1 : -1]
+    return [] if "<" in inner else [field.rpartition(":")[2] for field in inner.split(",")]
 
 
-def _is_name(kind: T.DataType) -> bool:
-    return _is_text(kind) or _is_whole(kind)
+class _Planner:
+    """Checks the columns of each role and notes which to derive."""
 
+    def __init__(self, types: Mapping[str, str], roles: Roles) -> None:
+        self._types, self._roles = types, roles
+        self.derived: dict[str, DerivedColumn] = {}
 
-def _group(work: _Work) -> str | None:
-    if not work.has("group"):
-        return None
-    if isinstance(work.kind("group"), _NESTED):
-        raise work.refusal("group", "a group is text, a number or a date")
-    return work.uniform("group", "string")
+    def plan(self, form: Form) -> Columns:
+        columns = {Form.IDS: self._ids, Form.SEQUENCES: self._sequences, Form.CLOCKS: self._clocks}[form]()
+        return columns._replace(group=self._group(), by=self._by())
 
+    def _name(self, role: str) -> str:
+        return str(self._roles[role])
 
-def _ids(work: _Work) -> Columns:
-    kind, listed = work.kind("id"), work.kind("deps")
-    if not _is_name(kind):
-        raise work.refusal("id", "ids are text or whole numbers")
-    text = _is_text(kind)
-    element = listed.elementType if isinstance(listed, T.ArrayType) else listed
-    if not (_is_text(element) if text else _is_whole(element)):
-        expected = "text" if text else "whole numbers"
-        raise work.refusal(
-            "deps", f"expected an array of ids like those of {work.name('id')} ({expected}), or one id"
-        )
-    wanted = "string" if text else "bigint"
-    column = work.column("deps")
-    one = F.filter(F.array(column), lambda value: value.isNotNull())
-    return Columns(
-        Form.IDS if text else Form.NUMBERS,
-        None,
-        id=work.uniform("id", wanted),
-        deps=work.uniform("deps", f"array<{wanted}>", column if isinstance(listed, T.ArrayType) else one),
-    )
+    def _type(self, role: str) -> str:
+        return self._types[self._name(role)]
 
+    def _refusal(self, role: str, expected: str) -> InputError:
+        return InputError(f"{role}: column {self._name(role)} is {self._type(role)}; {expected}")
 
-def _origin(work: _Work) -> str:
-    if not _is_name(work.kind("origin")):
-        raise work.refusal("origin", "an origin is text or a whole number")
-    return work.uniform("origin", "string")
+    def _uniform(self, role: str, wanted: str, conversion: Conversion = Conversion.CAST) -> str:
+        """The column itself if it has the type that is wanted, or one that is derived from it."""
+        if self._type(role) == wanted:
+            return self._name(role)
+        self.derived[f"{_INTERNAL}{role}"] = DerivedColumn(self._name(role), conversion, wanted)
+        return f"{_INTERNAL}{role}"
 
+    def _group(self) -> str | None:
+        if self._roles["group"] is None:
+            return None
+        if self._type("group").startswith(_NESTED):
+            raise self._refusal("group", "a group is text, a number or a date")
+        return self._uniform("group", "string")
 
-def _streams(work: _Work) -> Columns:
-    if not _is_whole(work.kind("seq")):
-        raise work.refusal("seq", "expected whole numbers")
-    listed = work.kind("deps")
-    element = listed.elementType if isinstance(listed, T.ArrayType) else None
-    made = work.column("deps")
-    if element is not None and _is_text(element):
-        made = F.transform(made, _parted)
-    elif not (
-        isinstance(element, T.StructType)
-        and len(element) == 2
-        and _is_name(element[0].dataType)
-        and _is_whole(element[1].dataType)
-    ):
-        raise work.refusal("deps", "expected an array of (origin, seq), or of text like origin:seq")
-    return Columns(
-        Form.STREAMS,
-        None,
-        origin=_origin(work),
-        seq=work.uniform("seq", "bigint"),
-        deps=work.uniform("deps", "array<struct<origin:string,seq:bigint>>", made),
-    )
+    def _by(self) -> str | None:
+        if self._roles["by"] is None:
+            return None
+        if self._type("by").startswith(_NESTED):
+            raise self._refusal("by", "expected text, a number or a time")
+        return self._name("by")
 
-
-def _parted(text: Column) -> Column:
-    number = F.substring_index(text, ":", -1)
-    return F.struct(F.left(text, F.length(text) - F.length(number) - 1), number.try_cast("bigint"))
-
-
-def _clocks(work: _Work) -> Columns:
-    kind = work.kind("clock")
-    made = work.column("clock")
-    if isinstance(kind, T.ArrayType) and _is_whole(kind.elementType):
-        if not _is_whole(work.kind("origin")):
-            raise work.refusal(
-                "origin", f"as the clock {work.name('clock')} is an array, an origin is a place in it, from 0"
+    def _ids(self) -> Columns:
+        kind, deps = self._type("id"), self._type("deps")
+        if not _is_name(kind):
+            raise self._refusal("id", "ids are text or whole numbers")
+        element = element_type(deps)
+        of_one = deps if element is None else element
+        if not (is_text(of_one) if is_text(kind) else is_whole(of_one)):
+            expected = "text" if is_text(kind) else "whole numbers"
+            raise self._refusal(
+                "deps", f"expected an array of ids like those of {self._name('id')} ({expected}), or one id"
             )
-        made = F.map_from_entries(
-            F.transform(made, lambda count, place: F.struct(place.cast("string"), count))
+        wanted = "string" if is_text(kind) else "bigint"
+        conversion = Conversion.ONE_ID if element is None else Conversion.CAST
+        return Columns(
+            Form.IDS if is_text(kind) else Form.NUMBERS,
+            None,
+            id=self._uniform("id", wanted),
+            deps=self._uniform("deps", f"array<{wanted}>", conversion),
         )
-    elif _is_text(kind):
-        made = F.from_json(made, "map<string,bigint>")
-    elif not (isinstance(kind, T.MapType) and _is_name(kind.keyType) and _is_whole(kind.valueType)):
-        raise work.refusal(
+
+    def _origin(self) -> str:
+        if not _is_name(self._type("origin")):
+            raise self._refusal("origin", "an origin is text or a whole number")
+        return self._uniform("origin", "string")
+
+    def _sequences(self) -> Columns:
+        if not is_whole(self._type("seq")):
+            raise self._refusal("seq", "expected whole numbers")
+        element = element_type(self._type("deps")) or ""
+        fields = _field_types(element) if element.startswith("struct<") else []
+        is_pair = len(fields) == 2 and _is_name(fields[0]) and is_whole(fields[1])
+        if not is_pair and not is_text(element):
+            raise self._refusal("deps", "expected an array of (origin, seq), or of text like origin:seq")
+        conversion = Conversion.CAST if is_pair else Conversion.PARSE_PAIRS
+        return Columns(
+            Form.SEQUENCES,
+            None,
+            origin=self._origin(),
+            seq=self._uniform("seq", "bigint"),
+            deps=self._uniform("deps", DEPENDENCIES_TYPE, conversion),
+        )
+
+    def _clocks(self) -> Columns:
+        return Columns(
+            Form.CLOCKS,
+            None,
+            origin=self._origin(),
+            clock=self._uniform("clock", CLOCK_TYPE, self._clock_conversion()),
+        )
+
+    def _clock_conversion(self) -> Conversion:
+        kind = self._type("clock")
+        if is_whole(element_type(kind) or ""):
+            if not is_whole(self._type("origin")):
+                raise self._refusal(
+                    "origin",
+                    f"as the clock {self._name('clock')} is an array, an origin is a place in it, from 0",
+                )
+            return Conversion.COUNTS
+        if is_text(kind):
+            return Conversion.JSON
+        fields = _field_types(kind) if kind.startswith("map<") else []
+        if len(fields) == 2 and _is_name(fields[0]) and is_whole(fields[1]):
+            return Conversion.CAST
+        raise self._refusal(
             "clock",
             "expected a map from origin to whole numbers, also as JSON text, or an array of whole numbers",
         )
-    return Columns(
-        Form.CLOCKS, None, origin=_origin(work), clock=work.uniform("clock", "map<string,bigint>", made)
-    )
 
 
-def _by(work: _Work) -> str | None:
-    if not work.has("by"):
-        return None
-    if isinstance(work.kind("by"), _NESTED):
-        raise work.refusal("by", "expected text, a number or a time")
-    return work.name("by")
+class Fault(StrEnum):
+    """What can be wrong with a column of a row, each with the words for it."""
+
+    NO_ID = FAULTS[1]
+    NULL_DEPENDENCY = FAULTS[2]
+    NO_ORIGIN = FAULTS[3]
+    NO_CLOCK = "no clock, or one that cannot be read"
+    NO_OWN_ENTRY = FAULTS[5]
+    BAD_ENTRY = FAULTS[6]
+    NO_NUMBER = FAULTS[7]
 
 
-def _digest(events: DataFrame, said: dict[str, str | None]) -> Column:
-    """Tells rows of one id apart, so that which of them stays does not depend on which came first."""
-    hashed: list[Column] = []
-    for field in events.schema:
-        column = F.col(quoted(field.name))
-        # Spark's hash takes no maps, and passes nulls over, so that a value may as well be in another place.
-        if field.name == said["clock"] and isinstance(field.dataType, T.MapType):
-            column = F.map_entries(column)
-        elif isinstance(field.dataType, _NESTED) and field.name not in (said["deps"], said["clock"]):
-            column = F.to_json(F.struct(column), {"ignoreNullFields": "false"})
-        hashed += [column.isNull(), column]
-    return F.xxhash64(*hashed)
-
-
-def refuse_unreadable(prepared: Prepared, said: dict[str, str | None]) -> None:
-    """Look for rows that do not say who they are or what they depend on: one pass over these columns."""
-    columns = prepared.columns
-
-    def column(name: str | None) -> Column:
-        return F.col(quoted(str(name)))
-
-    faults: list[tuple[str, str, Column]] = []
-    if columns.form in (Form.IDS, Form.NUMBERS):
-        faults.append(("id", FAULTS[1], column(columns.id).isNull()))
-    else:
-        faults.append(("origin", FAULTS[3], column(columns.origin).isNull()))
-    if columns.seq is not None:
-        faults.append(("seq", FAULTS[7], F.coalesce(column(columns.seq), F.lit(-1)) < 0))
-    if columns.deps is not None:
-        broken = F.exists(column(columns.deps), _is_null if columns.seq is None else _lacks_a_part)
-        faults.append(("deps", FAULTS[2], F.coalesce(broken, F.lit(False))))
-    if columns.clock is not None:
-        clock = column(columns.clock)
-        faults += [
-            ("clock", "no clock, or one that cannot be read", clock.isNull()),
-            (
-                "clock",
-                FAULTS[6],
-                F.exists(F.map_values(clock), lambda count: count.isNull() | (count < 0)),
-            ),
-            (
-                "clock",
-                FAULTS[5],
-                F.coalesce(F.element_at(clock, column(columns.origin)), F.lit(0)) <= 0,
-            ),
+def possible_faults(form: Form) -> list[tuple[str, Fault]]:
+    """The faults to look for, with the role of the column, in the order in which they are reported."""
+    if form is Form.SEQUENCES:
+        return [
+            ("origin", Fault.NO_ORIGIN),
+            ("seq", Fault.NO_NUMBER),
+            ("deps", Fault.NULL_DEPENDENCY),
         ]
-    many = prepared.frame.agg(*(F.count_if(fault).alias(str(n)) for n, (_, _, fault) in enumerate(faults)))
-    for found in many.collect():
-        for count, (role, text, fault) in zip(found, faults, strict=True):
-            if count:
-                example = prepared.frame.where(fault).drop(*prepared.made).first()
-                raise InputError(
-                    f"{role}: column {said[role]}: {count:,} rows cannot be ordered, as {text}; one is "
-                    f"{_brief(example)}; mend or drop them, or say check=False to have them quarantined"
-                )
+    if form is Form.CLOCKS:
+        return [
+            ("origin", Fault.NO_ORIGIN),
+            ("clock", Fault.NO_CLOCK),
+            ("clock", Fault.BAD_ENTRY),
+            ("clock", Fault.NO_OWN_ENTRY),
+        ]
+    return [("id", Fault.NO_ID), ("deps", Fault.NULL_DEPENDENCY)]
 
 
-def _is_null(one: Column) -> Column:
-    return one.isNull()
-
-
-def _lacks_a_part(one: Column) -> Column:
-    return one.isNull() | one["origin"].isNull() | one["seq"].isNull()
-
-
-def _brief(row: object) -> str:
-    text = str(row)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def added_columns(stream: bool) -> dict[str, T.DataType]:
-    """What the outcome has beside the events' own columns."""
-    kinds: dict[str, T.DataType] = {
-        "causal_index": T.LongType(),
-        "status": T.StringType(),
-        "reason": T.StringType(),
-    }
-    return kinds | ({"held_ms": T.LongType()} if stream else {})
+def unreadable(role: str, name: str | None, count: int, fault: Fault, example: str) -> InputError:
+    """The refusal of rows that cannot be read."""
+    brief = example if len(example) <= 200 else example[:197] + "..."
+    return InputError(
+        f"{role}: column {name}: {count:,} rows cannot be ordered, as {fault}; one is {brief}; correct or "
+        "drop them, or pass check=False to have them quarantined"
+    )

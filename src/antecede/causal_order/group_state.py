@@ -1,4 +1,8 @@
-"""What is kept of a group between batches: a book, and parts of what is too much for it."""
+"""The state that a stream stores for each group between micro-batches.
+
+A group is a few entries of a `StateStore`, by number: entry 0 is its `GroupState`, the others are the
+segments of its held rows and of its recent ids. `stream_on_spark` keeps them in Spark's state store.
+"""
 
 from __future__ import annotations
 
@@ -7,110 +11,124 @@ from typing import NamedTuple, Protocol
 import msgspec
 import pyarrow as pa
 
-from antecede.causal_order.segments import TAIL_BYTES, Piece, Shelf, put_back, take_down
+from antecede.causal_order.segments import TAIL_BYTES, OpenSegment, SegmentList, compact, open_segments
 from antecede.errors import InputError
 
 VERSION = 1
 
 
-class Store(Protocol):
-    """Where it is kept: numbered parts of each group, of which the first is the book."""
+class StateStore(Protocol):
+    """Where the state of groups is stored: numbered entries of each group, of which 0 is its GroupState."""
 
-    def get(self, group: str | None, part: int) -> bytes | None: ...
-    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None: ...
-    def drop(self, group: str | None, part: int) -> None: ...
+    def get(self, group: str | None, number: int) -> bytes | None: ...
+    def put(self, group: str | None, number: int, data: bytes, new: bool) -> None: ...
+    def drop(self, group: str | None, number: int) -> None: ...
 
 
-class Kept(msgspec.Struct, array_like=True):
-    """Spans of numbers that are known: kinds, first and last numbers, and where there are origins, theirs."""
+class StoredSpans(msgspec.Struct, array_like=True):
+    """Ranges of sequence numbers with a known outcome: outcomes, first and last numbers, and origins if the
+    rows have any."""
 
-    kinds: bytes = b""
+    outcomes: bytes = b""
     firsts: bytes = b""
     lasts: bytes = b""
     origins: list[str | None] = []
 
 
-class Book(msgspec.Struct, array_like=True):
-    """What is known of a group."""
+class GroupState(msgspec.Struct, array_like=True):
+    """All that a stream remembers of a group, apart from the segments that it lists."""
 
     version: int = VERSION
     next_index: int = 0
-    next_part: int = 1
-    spans: Kept = msgspec.field(default_factory=Kept)
-    waiting: Shelf = msgspec.field(default_factory=Shelf)
-    ids: Shelf = msgspec.field(default_factory=Shelf)
+    next_segment: int = 1
+    spans: StoredSpans = msgspec.field(default_factory=StoredSpans)
+    held: SegmentList = msgspec.field(default_factory=SegmentList)
+    ids: SegmentList = msgspec.field(default_factory=SegmentList)
 
 
-def read_book(data: bytes) -> Book:
-    """A group's book."""
+def decode_group_state(data: bytes) -> GroupState:
+    """The state of a group from its stored bytes, which may come from another version."""
     try:
-        book = msgspec.msgpack.decode(data, type=Book)
+        state = msgspec.msgpack.decode(data, type=GroupState)
     except msgspec.DecodeError as error:
-        raise InputError(f"the checkpoint holds something else than Antecede's state: {error}") from error
-    if book.version > VERSION:
+        raise InputError(f"the checkpoint does not hold Antecede's state: {error}") from error
+    if state.version > VERSION:
         raise InputError(
-            f"the checkpoint is of a newer Antecede (state version {book.version}); upgrade this"
+            f"the checkpoint was written by a newer Antecede (state version {state.version}, this one reads "
+            f"up to {VERSION}); upgrade Antecede"
         )
-    return book
+    return state
 
 
 _CODEC = pa.Codec("zstd", compression_level=1)
-_SMALL = 512
-"""Bytes that are not worth compressing."""
+_MIN_COMPRESSED = 512
+"""Fewer bytes are not worth compressing."""
 
 
-def _shut(data: bytes) -> bytes:
-    """Small, as every byte that goes to the state store and back costs more than to compress it."""
-    if len(data) <= _SMALL:
+def _compress(data: bytes) -> bytes:
+    """Every byte to the state store and back costs more than compressing it."""
+    if len(data) <= _MIN_COMPRESSED:
         return b"\0" + data
     return b"\1" + len(data).to_bytes(8, "little") + bytes(_CODEC.compress(data, asbytes=True))
 
 
-def _opened(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     if data[:1] == b"\0":
         return data[1:]
     return bytes(_CODEC.decompress(data[9:], int.from_bytes(data[1:9], "little"), asbytes=True))
 
 
-class GroupParts(NamedTuple):
-    """The parts of one group."""
+class GroupEntries(NamedTuple):
+    """The entries of one group in a state store, compressed."""
 
-    store: Store
+    store: StateStore
     group: str | None
 
-    def book(self) -> Book | None:
+    def read_state(self) -> GroupState | None:
         data = self.store.get(self.group, 0)
-        return None if data is None else read_book(_opened(data))
+        return None if data is None else decode_group_state(_decompress(data))
 
-    def get(self, part: int) -> bytes:
-        data = self.store.get(self.group, part)
+    def write_state(self, state: GroupState, new: bool) -> None:
+        self.store.put(self.group, 0, _compress(msgspec.msgpack.encode(state)), new)
+
+    def get(self, number: int) -> bytes:
+        data = self.store.get(self.group, number)
         if data is None:
-            raise InputError(f"the checkpoint lacks part {part} of group {self.group}; it is damaged")
-        return _opened(data)
+            raise InputError(f"the checkpoint is damaged: segment {number} of group {self.group} is missing")
+        return _decompress(data)
 
-    def put(self, part: int, data: bytes, new: bool = True) -> None:
-        self.store.put(self.group, part, _shut(data), new)
+    def put(self, number: int, data: bytes) -> None:
+        self.store.put(self.group, number, _compress(data), new=True)
 
-    def drop(self, part: int) -> None:
-        self.store.drop(self.group, part)
+    def drop(self, number: int) -> None:
+        self.store.drop(self.group, number)
 
 
-class Group:
-    """A group while a batch is being looked at: its book, and all that it keeps, taken down."""
+class OpenGroup:
+    """A group during a micro-batch: its state, and its segments read."""
 
-    def __init__(self, store: Store, name: str | None, tail_bytes: int = TAIL_BYTES) -> None:
-        self.tail_bytes = tail_bytes
-        self.parts = GroupParts(store, name)
-        book = self.parts.book()
-        self._is_new = book is None
-        self.book = Book() if book is None else book
-        self.waiting = take_down(self.book.waiting, self.parts)
-        self.ids = take_down(self.book.ids, self.parts)
+    def __init__(self, store: StateStore, name: str | None, tail_bytes: int = TAIL_BYTES) -> None:
+        self._tail_bytes = tail_bytes
+        self._entries = GroupEntries(store, name)
+        stored = self._entries.read_state()
+        self._is_new = stored is None
+        self.state = GroupState() if stored is None else stored
+        self.held = open_segments(self.state.held, self._entries)
+        self.ids = open_segments(self.state.ids, self._entries)
 
-    def put_back(self, pieces: list[Piece], new: pa.Table) -> Shelf:
-        """A shelf of what is left of the pieces, and of what is new."""
-        shelf, self.book.next_part = put_back(pieces, new, self.parts, self.book.next_part, self.tail_bytes)
-        return shelf
+    def write_held(self, new: pa.Table) -> None:
+        """Write the held rows: those of `held` that are left, and new ones."""
+        self.state.held = self._compact(self.held, new)
 
-    def write(self) -> None:
-        self.parts.put(0, msgspec.msgpack.encode(self.book), new=self._is_new)
+    def write_ids(self, new: pa.Table) -> None:
+        """Write the recent ids: those of `ids` that are left, and new ones."""
+        self.state.ids = self._compact(self.ids, new)
+
+    def write_state(self) -> None:
+        self._entries.write_state(self.state, self._is_new)
+
+    def _compact(self, opened: list[OpenSegment], new: pa.Table) -> SegmentList:
+        listed, self.state.next_segment = compact(
+            opened, new, self._entries, self.state.next_segment, self._tail_bytes
+        )
+        return listed

@@ -1,8 +1,8 @@
-"""Rows in causal order: each after every row that it depends on. Batch and stream, the same call.
+"""`causal_order`: a DataFrame in causal order, batch or stream, by the same call.
 
-A batch is shuffled once by group and sorted there by the JVM; then whole groups pass through one compiled
-pass in a Python worker (`trace.ordering`). A worker holds one chunk of groups at a time, or one group if that
-is larger; of a group beyond half a gigabyte, rows lie in a file meanwhile. A stream is in `order_stream`.
+A batch is shuffled once by group and sorted there by the JVM; then whole groups go through one compiled pass
+in a Python worker (`batch`). A worker holds one chunk of groups at a time, or one group if that is larger;
+the rows of a group beyond half a gigabyte are in a file. Streams are in `stream_on_spark`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.batch import order_table
-from antecede.causal_order.columns import Prepared, added_columns, prepare, quoted, refuse_unreadable
+from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
+from antecede.causal_order.columns_on_spark import PreparedEvents, prepare, quoted, refuse_unreadable
 from antecede.causal_order.dependency_edges import Columns
-from antecede.causal_order.rules import OnMissing, Rules
-from antecede.causal_order.stream_on_spark import order_stream, settle_in
+from antecede.causal_order.rules import OnMissing, OrderRules
+from antecede.causal_order.stream_on_spark import freeze_garbage, order_stream
 from antecede.errors import InputError
 from antecede.units import parse_duration
 
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536
-_IN_MEMORY = 1 << 29
-"""Bytes of rows of one chunk beyond which they wait in a file."""
+_MAX_BYTES_IN_MEMORY = 1 << 29
+"""Rows of one chunk beyond this are in a file."""
+_TEXT_COLUMNS = ("status", "reason")
 
 
 def causal_order(
@@ -47,85 +49,86 @@ def causal_order(
 ) -> DataFrame:
     """The events, within each group each after every event that it depends on, exactly once.
 
-    Name the columns that tell what depends on what, in one of three forms:
+    Name the columns that state what depends on what, in one of three forms:
 
-    - `id` and `deps`: text or whole numbers; `deps` an array of ids, or one id, or null;
-    - `origin`, `seq` and `deps`: whose event it is and its number there; `deps` an array of (origin, seq),
-      or of text "origin:seq";
+    - `id` and `deps`: text or whole numbers; `deps` is an array of ids, or one id, or null;
+    - `origin`, `seq` and `deps`: the origin of an event and its sequence number there; `deps` is an array of
+      (origin, seq), or of text "origin:seq";
     - `origin` and `clock`: a vector clock that counts the event itself, as a map from origin to number, as an
       array (then an origin is a place in it, from 0), or as such a map in JSON text.
 
-    `group` is the column that parts events which have nothing to do with each other; without it all are one
-    group. Where causes leave a choice, the least of column `by` comes first, then the least number; for text
-    ids it is always the same, but no more can be said of it.
+    `group` is the column that separates independent sets of events; without it all events are one group.
+    Where dependencies leave a choice, the least value of column `by` comes first, then the least number; the
+    choice among text ids is arbitrary, but always the same.
 
     Added columns: `causal_index`, the place in the group's order; `status`; `reason`; in a stream `held_ms`.
     Status is `ordered`; `released`, if a cause is missing and `on_missing` is "release"; `held` (in a batch;
     a stream keeps such events), if it is "hold"; `quarantined`, if it is "quarantine", or if an event depends
     on itself, or on one that is quarantined, or cannot be read; `late`, if an effect was released before it.
-    What is held or quarantined has no index. Events with an id that was there are dropped.
+    Held and quarantined events have no index. Events with an id that was seen before are dropped.
 
-    A batch is looked through once before for events that cannot be read, and refused if there are any; with
-    `check=False` they are quarantined, as in a stream.
+    Before a batch runs, one pass looks for events that cannot be read, and refuses them; with `check=False`
+    they are quarantined, as in a stream.
 
-    In a stream, a cause is missing when its effect has waited for `timeout`. Ids that are text are forgotten
-    `horizon` after they came out: an effect must come within that time, and so must what comes twice. Numbers
-    are remembered for ever, as spans. Each batch's progress has an observation called `name`, which counts
-    rows and what became of them; `explain` tells what is held, and `accounts` counts over the whole stream.
-    The session's state store becomes RocksDB, as Spark needs it for this.
+    In a stream, a cause is missing when its effect has waited for `timeout`. Text ids are forgotten `horizon`
+    after they were emitted: effects and repetitions must arrive within that time. Numbers are remembered for
+    ever, as ranges. Each batch's progress has an observation called `name`, which counts rows by outcome;
+    `held` lists the rows that a stream holds, and `stream_counts` counts over the whole stream. The session's
+    state store becomes RocksDB, which Spark requires for this.
     """
-    said = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
-    policy = _policy(on_missing)
-    patience, memory = _duration("timeout", timeout), _duration("horizon", horizon)
-    added = added_columns(events.isStreaming)
-    prepared = prepare(events, said, added)
-    schema = T.StructType(
-        [*events.schema.fields, *(T.StructField(name, kind) for name, kind in added.items())]
-    )
+    roles = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
+    rule = _rule(on_missing)
+    timeout_ms, horizon_ms = _milliseconds("timeout", timeout), _milliseconds("horizon", horizon)
+    added = ADDED_BY_STREAM if events.isStreaming else ADDED
+    prepared = prepare(events, roles, added)
+    schema = T.StructType([*events.schema.fields, *map(_added_field, added)])
     if events.isStreaming:
-        rules = Rules(prepared.columns, policy, patience, memory)
+        rules = OrderRules(prepared.columns, rule, timeout_ms, horizon_ms)
         return order_stream(prepared, schema, rules, name)
     if check:
-        refuse_unreadable(prepared, said)
-    return _batch(prepared, schema, policy)
+        refuse_unreadable(prepared, roles)
+    return _order_batch(prepared, schema, rule)
 
 
-def _policy(on_missing: str) -> OnMissing:
+def _added_field(name: str) -> T.StructField:
+    return T.StructField(name, T.StringType() if name in _TEXT_COLUMNS else T.LongType())
+
+
+def _rule(on_missing: str) -> OnMissing:
     try:
         return OnMissing(on_missing)
     except ValueError:
         raise InputError(f"on_missing: {on_missing!r} is none of {', '.join(OnMissing)}") from None
 
 
-def _duration(role: str, text: str) -> int:
-    """Milliseconds."""
+def _milliseconds(role: str, text: str) -> int:
     try:
         return parse_duration(text) // 1_000_000
     except (InputError, AttributeError):
         raise InputError(f"{role}: {text!r} is not a duration; write one like 30s, 10m or 24h") from None
 
 
-def _batch(prepared: Prepared, schema: T.StructType, policy: OnMissing) -> DataFrame:
+def _order_batch(prepared: PreparedEvents, schema: T.StructType, on_missing: OnMissing) -> DataFrame:
     group = prepared.columns.group
     if group is None:
-        together = prepared.frame.repartition(1)
+        by_group = prepared.frame.repartition(1)
     else:
-        together = prepared.frame.repartition(F.col(quoted(group)))
+        by_group = prepared.frame.repartition(F.col(quoted(group)))
     keys = [group, *prepared.sorted_by] if group is not None else prepared.sorted_by
-    sorted_rows = together.sortWithinPartitions(*(F.col(quoted(key)).asc_nulls_last() for key in keys))
-    return sorted_rows.mapInArrow(_orderer(prepared.columns, policy, prepared.made), schema)
+    sorted_rows = by_group.sortWithinPartitions(*(F.col(quoted(key)).asc_nulls_last() for key in keys))
+    return sorted_rows.mapInArrow(_batch_task(prepared.columns, on_missing, prepared.internal), schema)
 
 
-def _orderer(
-    columns: Columns, policy: OnMissing, made: list[str]
+def _batch_task(
+    columns: Columns, on_missing: OnMissing, internal: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_garbage()
         for table in whole_groups(batches, columns.group):
-            rows, added = order_table(table, columns, policy)
-            kept = table.drop_columns(made)
+            rows, added = order_table(table, columns, on_missing)
+            own = table.drop_columns(internal)
             for begin in range(0, len(rows), _SLICE_ROWS):
-                part = kept.take(rows[begin : begin + _SLICE_ROWS])
+                part = own.take(rows[begin : begin + _SLICE_ROWS])
                 for name, values in added.items():
                     part = part.append_column(name, values[begin : begin + _SLICE_ROWS])
                 yield from part.combine_chunks().to_batches()
@@ -137,20 +140,20 @@ def whole_groups(
     batches: Iterator[pa.RecordBatch],
     group: str | None,
     enough: int = _CHUNK_ROWS,
-    in_memory: int = _IN_MEMORY,
+    max_bytes: int = _MAX_BYTES_IN_MEMORY,
 ) -> Iterator[pa.Table]:
     """Tables of whole groups, from rows sorted by group; each of about `enough` rows, or of one group."""
-    pile = _Pile(in_memory)
+    buffer = _GroupBuffer(max_bytes)
     for batch in batches:
-        end = _last_boundary(batch, group, pile.last) if pile.rows + batch.num_rows >= enough else None
+        end = _last_boundary(batch, group, buffer.last) if buffer.rows + batch.num_rows >= enough else None
         if end is not None:
-            pile.add(batch.slice(0, end), group)
-            if pile.rows:
-                yield pile.taken()
+            buffer.add(batch.slice(0, end), group)
+            if buffer.rows:
+                yield buffer.flush()
             batch = batch.slice(end)
-        pile.add(batch, group)
-    if pile.rows:
-        yield pile.taken()
+        buffer.add(batch, group)
+    if buffer.rows:
+        yield buffer.flush()
 
 
 def _last_boundary(batch: pa.RecordBatch, group: str | None, before: object) -> int | None:
@@ -158,8 +161,8 @@ def _last_boundary(batch: pa.RecordBatch, group: str | None, before: object) -> 
     if group is None or not batch.num_rows:
         return None
     names = batch.column(group)
-    runs = pa.compute.run_end_encode(names)
-    starts = [0, *runs.run_ends.to_pylist()[:-1]]
+    run_ends = pa.compute.run_end_encode(names).run_ends
+    starts = [0, *run_ends.to_pylist()[:-1]]
     if len(starts) > 1:
         return int(starts[-1])
     return 0 if before is not _NOTHING and names[0].as_py() != before else None
@@ -168,11 +171,11 @@ def _last_boundary(batch: pa.RecordBatch, group: str | None, before: object) -> 
 _NOTHING = object()
 
 
-class _Pile:
-    """Rows until their groups are whole: in memory, or in a file once they are too many for that."""
+class _GroupBuffer:
+    """Rows until their groups are complete: in memory, or in a file once they are too many."""
 
-    def __init__(self, in_memory: int) -> None:
-        self._in_memory = in_memory
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._clear()
 
     def _clear(self) -> None:
@@ -188,10 +191,10 @@ class _Pile:
         self._bytes += batch.nbytes
         self.last = batch.column(group)[-1].as_py() if group is not None else None
         self._batches.append(batch)
-        if self._bytes > self._in_memory:
-            self._write()
+        if self._bytes > self._max_bytes:
+            self._spill()
 
-    def _write(self) -> None:
+    def _spill(self) -> None:
         if self._writer is None:
             self._file = tempfile.NamedTemporaryFile(prefix="antecede-order-")  # noqa: SIM115
             self._writer = pa.ipc.new_file(self._file.name, self._batches[0].schema)
@@ -199,8 +202,8 @@ class _Pile:
             self._writer.write_batch(batch)
         self._batches = []
 
-    def taken(self) -> pa.Table:
-        """All that is there, which is then no longer here."""
+    def flush(self) -> pa.Table:
+        """All rows; the buffer is empty afterwards."""
         if self._writer is None:
             table = pa.Table.from_batches(self._batches)
         else:

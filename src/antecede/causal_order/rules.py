@@ -1,4 +1,4 @@
-"""How rows are to be ordered, and the account of it; without what does it, so that it is quick to import."""
+"""How rows are to be ordered, and how many of them had which outcome; quick to import."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.segments import TAIL_BYTES
 
 ARRIVED = "_antecede_arrived"
+"""A column that rows of a stream have besides their own: when they arrived, in milliseconds."""
 DIGEST = "_antecede_digest"
-"""Columns that rows of a stream have besides their own: when they came; what tells rows of one id apart."""
+"""A column that rows have besides their own: a hash of the row, which tells rows with the same id apart."""
 
 
 class OnMissing(StrEnum):
-    """What becomes of a row whose cause does not come."""
+    """What to do with a row whose cause does not arrive."""
 
     HOLD = "hold"
     RELEASE = "release"
     QUARANTINE = "quarantine"
 
 
-class Rules(NamedTuple):
-    """How to go about it."""
+class OrderRules(NamedTuple):
+    """How to order a stream."""
 
     columns: Columns
     on_missing: OnMissing
     timeout_ms: int
-    """How long a row waits before the rule for missing causes holds; of no account if rows are held."""
+    """How long a row waits for a missing cause until `on_missing` applies; unused if rows are held."""
     horizon_ms: int
-    """How long opaque ids that came out are remembered."""
-    made: tuple[str, ...] = (ARRIVED, DIGEST)
-    """Columns that do not come out."""
+    """How long opaque ids are remembered after their rows were emitted."""
+    internal_columns: tuple[str, ...] = (ARRIVED, DIGEST)
+    """Columns that are removed from the result."""
     tail_bytes: int = TAIL_BYTES
-    """How much of what is kept of a group is written anew each time."""
+    """How much of a group's rows is rewritten in every micro-batch."""
 
 
-class Counts(msgspec.Struct):
-    """What became of rows. Those that came in are all the others together; `held` is how many more wait."""
+class RowCounts(msgspec.Struct):
+    """Rows by outcome. `rows` is the number that came in, and the sum of all others."""
 
     rows: int = 0
     ordered: int = 0
@@ -48,3 +49,4 @@ class Counts(msgspec.Struct):
     quarantined: int = 0
     duplicates: int = 0
     held: int = 0
+    """In the counts of one micro-batch: how many more are held than before."""

@@ -1,8 +1,9 @@
-"""Rows of a group that are kept between batches, so that what is written grows with what changed.
+"""Rows of a group on disk between micro-batches: immutable segments and a tail, by size-tiered compaction.
 
-New rows go to a tail, which is written anew each time. When it is large it becomes a part, which is written
-once; of parts of like size one is made. So each row is written a number of times that grows with the
-logarithm of what is kept. Rows that are gone are only marked, until most of a part is gone.
+New rows go to the tail, which is part of the group's state and written anew each time. A tail that has grown
+large becomes a segment, which is written once; segments of similar size are merged into one. So each row is
+written a number of times that grows with the logarithm of what is held. Deleted rows are only marked in a
+bitmap, until more than half of their segment is gone.
 """
 
 from __future__ import annotations
@@ -16,105 +17,105 @@ import pyarrow as pa
 TAIL_BYTES = 1 << 16
 
 
-class Parts(Protocol):
-    """Where the parts of a group are."""
+class SegmentFiles(Protocol):
+    """The contents of a group's segments, by number."""
 
-    def get(self, part: int) -> bytes: ...
-    def put(self, part: int, data: bytes) -> None: ...
-    def drop(self, part: int) -> None: ...
+    def get(self, number: int) -> bytes: ...
+    def put(self, number: int, data: bytes) -> None: ...
+    def drop(self, number: int) -> None: ...
 
 
-class Entry(msgspec.Struct, array_like=True):
-    """A part, as the shelf knows it."""
+class Segment(msgspec.Struct, array_like=True):
+    """An immutable table of rows, as the segment list describes it."""
 
-    part: int
+    number: int
     rows: int
     size: int
-    gone: bytes = b""
-    """A bit for each row; nothing if none is gone."""
+    deleted: bytes = b""
+    """A bitmap with a bit for each row; empty if no row is deleted."""
 
 
-class Shelf(msgspec.Struct, array_like=True):
-    """A group's rows: parts from old to new, and the tail."""
+class SegmentList(msgspec.Struct, array_like=True):
+    """A group's rows: segments from old to new, and the tail."""
 
-    parts: list[Entry] = []
+    segments: list[Segment] = []
     tail: bytes = b""
 
     @property
     def empty(self) -> bool:
-        return not self.parts and not self.tail
+        return not self.segments and not self.tail
 
 
-class Piece:
-    """Rows of one part, or of the tail, while a batch is being looked at."""
+class OpenSegment:
+    """The rows of one segment, or of the tail, during a micro-batch."""
 
-    def __init__(self, entry: Entry | None, table: pa.Table) -> None:
-        self.entry = entry
+    def __init__(self, segment: Segment | None, table: pa.Table) -> None:
+        self.segment = segment
         self.table = table
-        gone = entry.gone if entry is not None else b""
-        bits = np.unpackbits(np.frombuffer(gone, np.uint8), count=table.num_rows).astype(bool)
-        self.left = ~bits if gone else np.ones(table.num_rows, bool)
-        """Which of the rows are there still."""
-        self.before = int(self.left.sum())
+        deleted = segment.deleted if segment is not None else b""
+        bits = np.unpackbits(np.frombuffer(deleted, np.uint8), count=table.num_rows).astype(bool)
+        self.present = ~bits if deleted else np.ones(table.num_rows, bool)
+        """Which rows are not deleted."""
+        self.rows_before = int(self.present.sum())
 
     def rows(self) -> pa.Table:
-        return self.table if self.left.all() else self.table.filter(pa.array(self.left))
+        return self.table if self.present.all() else self.table.filter(pa.array(self.present))
 
-    def leave(self, among: np.ndarray) -> None:
-        """Of those that are there, only these stay."""
-        self.left[np.flatnonzero(self.left)[~among]] = False
-
-
-def take_down(shelf: Shelf, parts: Parts) -> list[Piece]:
-    """All that is on the shelf."""
-    pieces = [Piece(entry, unpack(parts.get(entry.part))) for entry in shelf.parts]
-    return [*pieces, Piece(None, unpack(shelf.tail))] if shelf.tail else pieces
+    def retain(self, selected: np.ndarray) -> None:
+        """Delete all present rows except the selected ones."""
+        self.present[np.flatnonzero(self.present)[~selected]] = False
 
 
-def put_back(
-    pieces: list[Piece], new: pa.Table, parts: Parts, next_part: int, tail_bytes: int
-) -> tuple[Shelf, int]:
-    """The shelf with what is left of the pieces and what is new; and the next part's number."""
-    entries: list[tuple[Entry, Piece]] = []
+def open_segments(listed: SegmentList, files: SegmentFiles) -> list[OpenSegment]:
+    """Read all segments, and the tail last."""
+    opened = [OpenSegment(segment, unpack(files.get(segment.number))) for segment in listed.segments]
+    return [*opened, OpenSegment(None, unpack(listed.tail))] if listed.tail else opened
+
+
+def compact(
+    opened: list[OpenSegment], new: pa.Table, files: SegmentFiles, next_number: int, tail_bytes: int
+) -> tuple[SegmentList, int]:
+    """Write the rows that are left and the new ones; the new list, and the number of the next segment."""
+    stays: list[tuple[Segment, OpenSegment]] = []
     loose: list[pa.Table] = []
-    for piece in pieces:
-        left = int(piece.left.sum())
-        if piece.entry is None or 2 * left < piece.entry.rows:
-            if piece.entry is not None:
-                parts.drop(piece.entry.part)
+    for one in opened:
+        left = int(one.present.sum())
+        if one.segment is None or 2 * left < one.segment.rows:
+            if one.segment is not None:
+                files.drop(one.segment.number)
             if left:
-                loose.append(piece.rows())
+                loose.append(one.rows())
         else:
-            if left < piece.before:
-                piece.entry.gone = np.packbits(~piece.left).tobytes()
-            entries.append((piece.entry, piece))
+            if left < one.rows_before:
+                one.segment.deleted = np.packbits(~one.present).tobytes()
+            stays.append((one.segment, one))
     if new.num_rows:
         loose.append(new)
     if not loose:
-        return Shelf([entry for entry, _ in entries]), next_part
+        return SegmentList([segment for segment, _ in stays]), next_number
     rows = join(loose)
-    tail = pack(rows)
-    if len(tail) <= tail_bytes:
-        return Shelf([entry for entry, _ in entries], tail), next_part
-    while entries and entries[-1][0].size < 2 * len(tail):
-        entry, piece = entries.pop()
-        parts.drop(entry.part)
-        rows = join([piece.rows(), rows])
-        tail = pack(rows)
-    parts.put(next_part, tail)
-    made = Entry(next_part, rows.num_rows, len(tail))
-    return Shelf([*(entry for entry, _ in entries), made]), next_part + 1
+    packed = pack(rows)
+    if len(packed) <= tail_bytes:
+        return SegmentList([segment for segment, _ in stays], packed), next_number
+    while stays and stays[-1][0].size < 2 * len(packed):
+        segment, one = stays.pop()
+        files.drop(segment.number)
+        rows = join([one.rows(), rows])
+        packed = pack(rows)
+    files.put(next_number, packed)
+    written = Segment(next_number, rows.num_rows, len(packed))
+    return SegmentList([*(segment for segment, _ in stays), written]), next_number + 1
 
 
 def join(tables: list[pa.Table]) -> pa.Table:
-    """One table of all; a column that some lack is null there."""
+    """Concatenate tables; a column that one of them lacks is null there."""
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables, promote_options="default")
 
 
 def pack(table: pa.Table) -> bytes:
-    """A table as bytes that say what they are."""
+    """A table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -122,5 +123,6 @@ def pack(table: pa.Table) -> bytes:
 
 
 def unpack(data: bytes) -> pa.Table:
+    """The table of an Arrow IPC stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()

@@ -1,9 +1,10 @@
 """Causal order of a stream, on Spark's state store.
 
-Spark hands a stateful operator its rows key by key, and each key costs it more than the rows do. So groups
-share buckets, and a bucket's rows travel as parcels: one Arrow table each, packed before the shuffle and
-opened after it, which pass through Spark as bytes. A bucket is one key; its groups are entries of one map, so
-that of each group that a batch touches one book is read and one written (`trace.ordering.stream`).
+Spark calls a stateful operator key by key, and each call costs more than the rows. So groups share buckets,
+and a bucket's rows go through Spark as bytes: Arrow tables packed before the shuffle and unpacked after it. A
+bucket is one key. The state is two of its variables: the map `groups` has the entries of its groups
+(`group_state`), of which each batch reads and writes one for every group that it touches; the value `bucket`
+has a `Bucket`.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from antecede.causal_order.columns import Prepared, plain, quoted
+from antecede.causal_order.columns_on_spark import PreparedEvents, escape_name, quoted
 from antecede.causal_order.dependency_edges import Columns
-from antecede.causal_order.rules import ARRIVED, Counts, OnMissing, Rules
+from antecede.causal_order.micro_batch import order_micro_batch
+from antecede.causal_order.rules import ARRIVED, OnMissing, OrderRules, RowCounts
 from antecede.causal_order.segments import join, pack, unpack
-from antecede.causal_order.streaming import advance
 from antecede.errors import InputError
 
 _BUCKET = "_antecede_bucket"
-_COUNTS = Counts.__struct_fields__
+_COUNTS = RowCounts.__struct_fields__
 _PACKED_BYTES = 1 << 25
-"""How much is packed at once; the less, the smaller the parcels."""
+"""How much is packed at once; with less, the packed tables are smaller and more."""
 _BUCKETS = 64
-"""As many tasks can order a stream. It is part of what a checkpoint means, so it can never change."""
-_STORE = "spark.sql.streaming.stateStore.providerClass"
+"""The number of tasks that can order a stream. Checkpoints depend on it, so it can never change."""
+_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 GROUPS, BUCKET = "groups", "bucket"
@@ -44,16 +45,16 @@ GROUPS, BUCKET = "groups", "bucket"
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """What is kept of a bucket besides its groups."""
+    """The state of a bucket besides that of its groups."""
 
     columns: Columns
-    counts: Counts = msgspec.field(default_factory=Counts)
+    counts: RowCounts = msgspec.field(default_factory=RowCounts)
     entries: int = 0
-    """Of its groups, in the map."""
+    """How many entries its groups have in the map."""
     due: dict[str, int] = {}
-    """When to look at groups again in which rows wait for what is missing."""
+    """When the first row of a group will have waited long enough for a missing cause."""
     timer: int = 0
-    """When we asked to be woken; 0 if we did not."""
+    """When the next timer fires; 0 if there is none."""
 
 
 def group_key(name: str | None) -> str:
@@ -65,35 +66,34 @@ def group_name(key: str) -> str | None:
     return key[1:] or "" if key else None
 
 
-def order_stream(prepared: Prepared, schema: T.StructType, rules: Rules, name: str) -> DataFrame:
+def order_stream(prepared: PreparedEvents, schema: T.StructType, rules: OrderRules, name: str) -> DataFrame:
     """The stream with its rows in causal order."""
     frame = prepared.frame
-    _want_rocks_db(frame.sparkSession)
-    made = [*prepared.made, ARRIVED]
-    rules = rules._replace(made=tuple(made))
+    _use_rocks_db(frame.sparkSession)
+    rules = rules._replace(internal_columns=(*prepared.internal, ARRIVED))
     group = prepared.columns.group
-    shared = F.lit(0) if group is None else F.pmod(F.xxhash64(F.col(quoted(group))), F.lit(_BUCKETS))
-    coming = frame.withColumns({ARRIVED: F.unix_millis(F.current_timestamp()), _BUCKET: shared.cast("int")})
-    parcels = coming.mapInArrow(_packer(), "bucket int, parcel binary")
-    counted = ", ".join(f"{count} long" for count in _COUNTS)
-    ordered = parcels.groupBy("bucket").transformWithStateInPandas(
-        statefulProcessor=_Orderer(rules),
-        outputStructType=f"parcel binary, {counted}",
+    bucket = F.lit(0) if group is None else F.pmod(F.xxhash64(F.col(quoted(group))), F.lit(_BUCKETS))
+    arriving = frame.withColumns({ARRIVED: F.unix_millis(F.current_timestamp()), _BUCKET: bucket.cast("int")})
+    packed = arriving.mapInArrow(_pack_task(), "bucket int, parcel binary")
+    counts = ", ".join(f"{count} long" for count in _COUNTS)
+    ordered = packed.groupBy("bucket").transformWithStateInPandas(
+        statefulProcessor=_OrderProcessor(rules),
+        outputStructType=f"parcel binary, {counts}",
         outputMode="Append",
         timeMode="None" if rules.on_missing is OnMissing.HOLD else "ProcessingTime",
     )
-    # An empty batch has no sums; zero says more than null.
+    # The sums of an empty batch are null; zero says more.
     sums = [F.coalesce(F.sum(count), F.lit(0)).alias(count) for count in _COUNTS]
-    return ordered.observe(name, *sums).select("parcel").mapInArrow(_opener(schema), schema)
+    return ordered.observe(name, *sums).select("parcel").mapInArrow(_unpack_task(schema), schema)
 
 
-def _want_rocks_db(spark: SparkSession) -> None:
-    """Spark's stateful operator works on RocksDB only, which is not what it takes unless it is told."""
-    spark.conf.set(_STORE, _ROCKS_DB)
+def _use_rocks_db(spark: SparkSession) -> None:
+    """Spark's stateful operator requires RocksDB, which is not its default."""
+    spark.conf.set(_STORE_SETTING, _ROCKS_DB)
 
 
-def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def parcels(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _pack_task() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack_by_bucket(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         table = pa.Table.from_batches(batches)
         bucket = table.column(_BUCKET).to_numpy()
         order = np.argsort(bucket, kind="stable")
@@ -106,55 +106,55 @@ def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         )
 
     def pack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
-        pile: list[pa.RecordBatch] = []
+        freeze_garbage()
+        buffered: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
             if batch.num_rows:
-                pile.append(batch)
+                buffered.append(batch)
                 size += batch.nbytes
             if size >= _PACKED_BYTES:
-                yield parcels(pile)
-                pile, size = [], 0
-        if pile:
-            yield parcels(pile)
+                yield pack_by_bucket(buffered)
+                buffered, size = [], 0
+        if buffered:
+            yield pack_by_bucket(buffered)
 
     return pack_all
 
 
-def _opener(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    names = [plain(name) for name in schema.names]
+def _unpack_task(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    names = [escape_name(name) for name in schema.names]
 
-    def shaped(table: pa.Table) -> pa.Table:
-        """Rows that waited since before the query had other columns: with those that it has now."""
+    def with_all_columns(table: pa.Table) -> pa.Table:
+        """Rows held since before the query was changed lack the columns that were added."""
         if table.column_names == names:
             return table
-        there = set(table.column_names)
+        present = set(table.column_names)
         columns = [
-            table.column(name) if name in there else pa.nulls(len(table), to_arrow_type(field.dataType))
+            table.column(name) if name in present else pa.nulls(len(table), to_arrow_type(field.dataType))
             for name, field in zip(names, schema, strict=True)
         ]
         return pa.table(columns, names)
 
-    def open_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+    def unpack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_garbage()
         for batch in batches:
-            for parcel in batch.column("parcel"):
-                if parcel.is_valid:
-                    yield from shaped(unpack(parcel.as_buffer())).to_batches()
+            for packed in batch.column("parcel"):
+                if packed.is_valid:
+                    yield from with_all_columns(unpack(packed.as_buffer())).to_batches()
 
-    return open_all
+    return unpack_all
 
 
 @cache
-def settle_in() -> None:
-    """Spark's workers collect garbage after every task: let them not look at what stays for ever."""
+def freeze_garbage() -> None:
+    """Spark's workers collect garbage after every task: exclude what stays for ever."""
     gc.collect()
     gc.freeze()
 
 
-class _MapStore:
-    """Parts of groups in a bucket's map."""
+class _MapStateStore:
+    """The entries of a bucket's groups in a map of Spark's state store."""
 
     def __init__(self, state: Any, size: int) -> None:
         self._state = state
@@ -163,33 +163,33 @@ class _MapStore:
         """How many entries there are."""
 
     def read_all(self) -> None:
-        """Take all entries at once, which takes less time than asking for most of them one by one."""
+        """Read all entries at once, which is faster than asking for most of them one by one."""
         self._all = {tuple(key): value[0] for key, value in self._state.iterator()} if self.size else {}
 
-    def get(self, group: str | None, part: int) -> bytes | None:
-        key = group_key(group), part
+    def get(self, group: str | None, number: int) -> bytes | None:
+        key = group_key(group), number
         if self._all is not None:
             return self._all.get(key)
         value = self._state.getValue(key)
         return None if value is None else value[0]
 
-    def put(self, group: str | None, part: int, data: bytes, new: bool) -> None:
-        self._state.updateValue((group_key(group), part), (data,))
+    def put(self, group: str | None, number: int, data: bytes, new: bool) -> None:
+        self._state.updateValue((group_key(group), number), (data,))
         self.size += new
 
-    def drop(self, group: str | None, part: int) -> None:
-        self._state.removeKey((group_key(group), part))
+    def drop(self, group: str | None, number: int) -> None:
+        self._state.removeKey((group_key(group), number))
         self.size -= 1
 
 
-class _Orderer(StatefulProcessor):
-    """Spark's side of `advance`: a bucket's rows and state in, rows in order out."""
+class _OrderProcessor(StatefulProcessor):
+    """Spark's side of `order_micro_batch`: a bucket's rows and state in, rows in order out."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: OrderRules) -> None:
         self._rules = rules
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        settle_in()
+        freeze_garbage()
         self._handle = handle
         self._groups = handle.getMapState(GROUPS, "name string, part int", "data binary")
         self._bucket = handle.getValueState(BUCKET, "data binary")
@@ -200,8 +200,8 @@ class _Orderer(StatefulProcessor):
         rows: Any,
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        new = join([unpack(parcel) for frame in rows for parcel in frame["parcel"]])
-        yield from self._advanced(self._read_bucket(), new, int(new.column(ARRIVED)[0].as_py()))
+        new = join([unpack(packed) for frame in rows for packed in frame["parcel"]])
+        yield from self._order(self._read_bucket(), new, int(new.column(ARRIVED)[0].as_py()))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -211,25 +211,25 @@ class _Orderer(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         bucket = self._read_bucket()
         bucket.timer = 0
-        yield from self._advanced(bucket, None, timerValues.getCurrentProcessingTimeInMs())
+        yield from self._order(bucket, None, timerValues.getCurrentProcessingTimeInMs())
 
-    def _advanced(self, bucket: Bucket, new: pa.Table | None, now: int) -> Iterator[pd.DataFrame]:
+    def _order(self, bucket: Bucket, new: pa.Table | None, now: int) -> Iterator[pd.DataFrame]:
         overdue = [group_name(group) for group, when in bucket.due.items() if when <= now]
         if new is not None or overdue:
-            store = _MapStore(self._groups, bucket.entries)
+            store = _MapStateStore(self._groups, bucket.entries)
             if new is not None and bucket.entries < new.num_rows:
                 store.read_all()
-            outcome = advance(self._rules, store, new, now, overdue)
+            done = order_micro_batch(self._rules, store, new, now, overdue)
             bucket.entries = store.size
-            for group in outcome.groups:
+            for group in done.groups:
                 bucket.due.pop(group_key(group), None)
             if self._rules.on_missing is not OnMissing.HOLD:
-                bucket.due |= {group_key(group): when for group, when in outcome.due.items()}
+                bucket.due |= {group_key(group): when for group, when in done.due.items()}
             for name in _COUNTS:
-                setattr(bucket.counts, name, getattr(bucket.counts, name) + getattr(outcome.counts, name))
-            parcel = pack(outcome.rows) if outcome.rows.num_rows else None
+                setattr(bucket.counts, name, getattr(bucket.counts, name) + getattr(done.counts, name))
+            packed = pack(done.rows) if done.rows.num_rows else None
             yield pd.DataFrame(
-                [[parcel, *msgspec.structs.astuple(outcome.counts)]], columns=["parcel", *_COUNTS]
+                [[packed, *msgspec.structs.astuple(done.counts)]], columns=["parcel", *_COUNTS]
             )
         if bucket.due and (not bucket.timer or min(bucket.due.values()) < bucket.timer):
             bucket.timer = max(min(bucket.due.values()), now + 1)
@@ -240,18 +240,18 @@ class _Orderer(StatefulProcessor):
         value = self._bucket.get()
         if value is None:
             return Bucket(self._rules.columns)
-        bucket = read_bucket(bytes(value[0]))
+        bucket = decode_bucket(bytes(value[0]))
         before, now = bucket.columns, self._rules.columns
         if before.form is not now.form:
             raise InputError(
                 f"the checkpoint was made with {before.form} and the query has {now.form}: how rows name "
-                "their causes cannot change; take a new checkpoint, or go back"
+                "their causes cannot change; use a new checkpoint, or restore the query"
             )
         for role in ("group", "id", "deps", "origin", "seq", "clock"):
             if getattr(before, role) != getattr(now, role):
                 raise InputError(
-                    f"{role}: the checkpoint was made with another column, or one of another type: rows that "
-                    "wait have no other; take a new checkpoint, or go back"
+                    f"{role}: the checkpoint was made with another column, or one of another type, and its "
+                    "held rows have no other; use a new checkpoint, or restore the query"
                 )
         bucket.columns = now
         return bucket
@@ -260,8 +260,8 @@ class _Orderer(StatefulProcessor):
         pass
 
 
-def read_bucket(data: bytes) -> Bucket:
+def decode_bucket(data: bytes) -> Bucket:
     try:
         return msgspec.msgpack.decode(data, type=Bucket)
     except msgspec.DecodeError as error:
-        raise InputError(f"the checkpoint holds something else than Antecede's state: {error}") from error
+        raise InputError(f"the checkpoint does not hold Antecede's state: {error}") from error

@@ -1,4 +1,4 @@
-"""antecede order and held: rows each after every row that they depend on."""
+"""antecede order and held: files in causal order, and the rows that a stream holds."""
 
 from __future__ import annotations
 
@@ -11,95 +11,118 @@ from rich.markup import escape
 
 from antecede.cli import show
 from antecede.cli.options import Json, Master, folder
-from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.causal_order.rules import Counts
-    from antecede.causal_order.run import Example, Outcome
+    from antecede.causal_order.request import Example, OrderResult
+    from antecede.causal_order.rules import RowCounts
 
-_SHOWN = 20
-_MOST = 1000
-_LONGEST = 60
+_DEFAULT_LIMIT = 20
+_MAX_LIMIT = 1000
+_MAX_TEXT = 60
+
+Events = Annotated[
+    str,
+    typer.Argument(
+        metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
+    ),
+]
+Out = Annotated[
+    Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
+]
+Group = Annotated[str | None, typer.Option(help="The column that separates independent groups of rows.")]
+Id = Annotated[str | None, typer.Option("--id", help="The column with a row's id.")]
+Deps = Annotated[str | None, typer.Option(help="The column with the ids of its causes: an array, or one id.")]
+Origin = Annotated[
+    str | None, typer.Option(help="The column with a row's origin; with --seq, or with --clock.")
+]
+Seq = Annotated[str | None, typer.Option(help="The column with its sequence number at that origin.")]
+Clock = Annotated[
+    str | None, typer.Option(help="The column with a vector clock, instead of --id or --seq and --deps.")
+]
+By = Annotated[
+    str | None,
+    typer.Option(help="Where dependencies leave a choice, the least value of this column comes first."),
+]
+OnMissing = Annotated[
+    str,
+    typer.Option(
+        metavar="RULE", help="What to do with rows whose cause is missing: hold, release or quarantine them."
+    ),
+]
+Timeout = Annotated[
+    str, typer.Option(help="How long a row of a stream waits until its cause counts as missing: 30s, 10m.")
+]
+Horizon = Annotated[
+    str, typer.Option(help="How long a stream remembers text ids after it has emitted their rows.")
+]
+Split = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="The text between two ids, where --deps is one text.")
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check/--no-check", help="Refuse unreadable rows beforehand, or quarantine them."),
+]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
+]
+Once = Annotated[
+    bool, typer.Option("--once", help="With --stream: end when the files that are there are done.")
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."),
+]
+Engine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
+StreamFolder = Annotated[
+    Path, typer.Argument(parser=folder, metavar="OUT", help="A stream's folder, or its checkpoint.")
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=_MAX_LIMIT,
+        show_default=False,
+        help=f"How many rows to show; by default {_DEFAULT_LIMIT}, with --json {_MAX_LIMIT:,}.",
+    ),
+]
 
 
 def order(
-    events: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
-    ],
-    group: Annotated[
-        str | None, typer.Option(help="The column that parts rows which have nothing to do with each other.")
-    ] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="The column with a row's id.")] = None,
-    deps: Annotated[
-        str | None, typer.Option(help="The column with the ids of its causes: an array, or one id.")
-    ] = None,
-    origin: Annotated[
-        str | None, typer.Option(help="The column that says whose row it is; with --seq, or with --clock.")
-    ] = None,
-    seq: Annotated[str | None, typer.Option(help="The column with its number among those.")] = None,
-    clock: Annotated[
-        str | None, typer.Option(help="The column with a vector clock, instead of --id or --seq and --deps.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="Where causes leave a choice, the least of this column comes first.")
-    ] = None,
-    on_missing: Annotated[
-        str,
-        typer.Option(
-            metavar="RULE",
-            help="What becomes of rows whose cause is not there: hold, release or quarantine them.",
-        ),
-    ] = "hold",
-    timeout: Annotated[
-        str, typer.Option(help="How long a row of a stream waits before that is done; as in 30s, 10m.")
-    ] = "10m",
-    horizon: Annotated[
-        str, typer.Option(help="How long a stream remembers ids that are text, after they came out.")
-    ] = "24h",
-    split: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What is between ids, where --deps is one text.")
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check", help="Refuse rows that cannot be read beforehand, or quarantine them."
-        ),
-    ] = True,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Go on with files as they appear in IN, until Ctrl-C.")
-    ] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="Of a stream: end when the files that are there are done.")
-    ] = False,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."
-        ),
-    ] = None,
+    events: Events,
+    out: Out,
+    group: Group = None,
+    id_: Id = None,
+    deps: Deps = None,
+    origin: Origin = None,
+    seq: Seq = None,
+    clock: Clock = None,
+    by: By = None,
+    on_missing: OnMissing = "hold",
+    timeout: Timeout = "10m",
+    horizon: Horizon = "24h",
+    split: Split = None,
+    check: Check = True,
+    stream: Stream = False,
+    once: Once = False,
+    checkpoint: Checkpoint = None,
+    engine: Engine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Put rows into causal order: each after every row that it depends on, exactly once.
 
-    OUT/outcome=ordered has them by group and causal_index; held and quarantined rows lie beside it, each with
-    its reason. Say --id and --deps, or --origin, --seq and --deps, or --origin and --clock.
+    OUT/outcome=ordered has them by group and causal_index; held and quarantined rows are beside it, each with
+    its reason. Give --id and --deps, or --origin, --seq and --deps, or --origin and --clock.
 
-    The exit code is 0 also if rows are held or quarantined: they are counted and told, and --json has the
-    counts. A stream that is run again goes on where it was; Ctrl-C ends it with exit code 130.
+    The exit code is 0 also if rows are held or quarantined: they are counted and reported, and --json has the
+    counts. A stream that is run again continues where it stopped; Ctrl-C ends it with exit code 130.
 
-    See docs/how-to/order-a-stream.md; antecede held OUT shows what a stream holds.
+    See docs/how-to/order-a-stream.md; antecede held OUT shows the rows that a stream holds.
     """
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
-    require("antecede.spark", "spark")
-    from antecede.causal_order.run import CHECKPOINT, Asked, order_as_they_appear, order_files
+    from antecede.causal_order.request import CHECKPOINT, OrderRequest
+    from antecede.causal_order.run import order_files, order_stream_of_files
 
     columns = {
         "group": group,
@@ -110,44 +133,34 @@ def order(
         "clock": clock,
         "by": by,
     }
-    asked = Asked(columns, on_missing, timeout, horizon, split, check)
+    request = OrderRequest(columns | {"by": by}, on_missing, timeout, horizon, split, check)
     with show.progress() as progress:
         if stream:
-            outcome = order_as_they_appear(events, out, asked, once, checkpoint, master, progress)
+            result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
         else:
-            outcome = order_files(events, out, asked, master, progress)
-    kept = checkpoint or out / CHECKPOINT if stream else None
+            result = order_files(events, out, request, engine, master, progress)
     if as_json:
-        told = {"in": events, "out": str(out), "checkpoint": None if kept is None else str(kept)}
-        show.json(told | msgspec.to_builtins(outcome.counts) | {"examples": outcome.examples})
+        where = str(checkpoint or out / CHECKPOINT) if stream else None
+        head = {"in": events, "out": str(out), "checkpoint": where, "engine": result.engine}
+        show.json(head | msgspec.to_builtins(result.counts) | {"examples": result.examples})
     else:
-        _tell(outcome, out, stream)
-    if outcome.interrupted:
+        _show_result(result, out, stream)
+    if result.interrupted:
         raise typer.Exit(130)
 
 
-def held(
-    out: Annotated[
-        Path, typer.Argument(parser=folder, metavar="OUT", help="A stream's folder, or its checkpoint.")
-    ],
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=_MOST,
-            show_default=False,
-            help=f"How many rows to show; by default {_SHOWN}, with --json {_MOST:,}.",
-        ),
-    ] = None,
-    master: Master = None,
-    as_json: Json = False,
-) -> None:
-    """Show what a stream of antecede order holds, and what for, as of its last batch; it may be running."""
-    require("antecede.spark", "spark")
-    from antecede.causal_order.run import held_by
+def held(out: StreamFolder, limit: Limit = None, master: Master = None, as_json: Json = False) -> None:
+    """Show the rows that a stream of antecede order holds, and the causes they wait for, as of its last
+    batch.
+
+    The stream may be running.
+    """
+    from antecede.causal_order.run import held_by_stream
 
     with show.progress() as progress:
-        counts, rows = held_by(out, limit or (_MOST if as_json else _SHOWN), master, progress)
+        counts, rows = held_by_stream(
+            out, limit or (_MAX_LIMIT if as_json else _DEFAULT_LIMIT), master, progress
+        )
     if as_json:
         show.json({"out": str(out), **msgspec.to_builtins(counts), "held_rows": rows})
         return
@@ -156,48 +169,48 @@ def held(
         return
     cells = [
         [
-            escape(_brief(row.id)),
-            escape(_brief(row.group or "")),
-            escape(_listed(row.waits_for)),
-            escape(_listed(row.missing)),
+            escape(_shorten(row.id)),
+            escape(_shorten(row.group or "")),
+            escape(_list(row.waits_for)),
+            escape(_list(row.missing)),
             f"{row.since:%Y-%m-%d %H:%M:%S}",
         ]
         for row in rows
     ]
-    show.table(None, ["held", "group", "waits for", "of which never came", "since (UTC)"], cells, left=5)
+    show.table(None, ["held", "group", "waits for", "of which missing", "since (UTC)"], cells, left=5)
     if counts.held > len(rows):
-        show.out.print(f"[dim]and {counts.held - len(rows):,} more; --limit shows up to {_MOST:,}[/]")
+        show.out.print(f"[dim]and {counts.held - len(rows):,} more; --limit shows up to {_MAX_LIMIT:,}[/]")
 
 
-def _tell(outcome: Outcome, out: Path, stream: bool) -> None:
-    counts = outcome.counts
-    show.table(None, ["", "rows"], _account(counts))
-    for status, many in (("held", counts.held), ("quarantined", counts.quarantined)):
-        examples = [_line(row) for row in outcome.examples if row.status == status]
+def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
+    counts = result.counts
+    show.table(None, ["", "rows"], _count_rows(counts))
+    for status, count in (("held", counts.held), ("quarantined", counts.quarantined)):
+        examples = [_example_line(row) for row in result.examples if row.status == status]
         where = f"antecede held {out}" if stream and status == "held" else f"{out}/outcome={status}"
-        for line in [f"{status}: {where}", *examples] if many else []:
+        for line in [f"{status}: {where}", *examples] if count else []:
             show.out.print(line, soft_wrap=True, markup=False)
     show.out.print(f"ordered: {out}/outcome=ordered", soft_wrap=True, markup=False)
 
 
-def _line(row: Example) -> str:
-    group = f" of {_brief(row.group)}" if row.group is not None else ""
+def _example_line(row: Example) -> str:
+    group = f" of {_shorten(row.group)}" if row.group is not None else ""
     since = f", since {row.since:%Y-%m-%d %H:%M:%S} UTC" if row.since is not None else ""
-    return f"• {_brief(row.id)}{group}: {row.reason}{since}"
+    return f"• {_shorten(row.id)}{group}: {row.reason}{since}"
 
 
-def _account(counts: Counts) -> list[list[str]]:
-    """Rows that came in, and what they came to; together that is as many."""
-    whole = msgspec.to_builtins(counts)
-    rows = {"in": whole.pop("rows"), "ordered": whole.pop("ordered")}
-    rows |= {name: many for name, many in whole.items() if many}
-    return [[name, f"{many:,}"] for name, many in rows.items()]
+def _count_rows(counts: RowCounts) -> list[list[str]]:
+    """The rows that came in, and how many of them had which outcome."""
+    by_outcome = msgspec.to_builtins(counts)
+    rows = {"in": by_outcome.pop("rows"), "ordered": by_outcome.pop("ordered")}
+    rows |= {name: count for name, count in by_outcome.items() if count}
+    return [[name, f"{count:,}"] for name, count in rows.items()]
 
 
-def _brief(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
-def _listed(names: list[str], most: int = 3) -> str:
-    more = len(names) - most
-    return ", ".join(map(_brief, names[:most])) + (f" and {more:,} more" if more > 0 else "")
+def _list(names: list[str], limit: int = 3) -> str:
+    more = len(names) - limit
+    return ", ".join(map(_shorten, names[:limit])) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,233 @@
+"""Files of events into causal order on Spark: as a batch, or as a stream of the files that appear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
+from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unreadable
+from antecede.causal_order.event_files import EventFiles
+from antecede.causal_order.event_files_on_spark import follow_files, infer_schema, read_files
+from antecede.causal_order.inspect import held, stream_counts
+from antecede.causal_order.on_spark import causal_order
+from antecede.causal_order.request import (
+    MAX_EXAMPLES,
+    OUTCOME,
+    STATUSES,
+    Example,
+    HeldRow,
+    OrderRequest,
+    OrderResult,
+    Progress,
+    has_finished_batch,
+)
+from antecede.causal_order.rules import RowCounts
+from antecede.errors import InputError
+from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
+
+_MAX_OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters"
+_OBSERVATION = "causal_order"
+_POLL_SECONDS = 1
+_MAX_NAMED = 3
+
+
+def order_batch(
+    events: EventFiles, out: Path, request: OrderRequest, master: str | None, progress: Progress
+) -> OrderResult:
+    """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
+    with _session(events, out, master, progress) as spark:
+        progress("reading", 0, 0)
+        schema = infer_schema(spark, events, request.columns)
+        frame = read_files(spark, events, schema, request)
+        _refuse(frame, events, request, ADDED, progress)
+        progress("ordering", 0, 0)
+        read, written = Observation(), Observation()
+        ordered = _order(frame.observe(read, F.count(F.lit(1)).alias("rows")), request)
+        ordered = ordered.observe(written, *(F.count_if(F.col("status") == s).alias(s) for s in STATUSES))
+        with _unsorted_writes(spark):
+            _with_outcome(ordered).write.partitionBy(OUTCOME).mode("append").parquet(str(out.resolve()))
+        counts = RowCounts(**read.get, **written.get)
+        counts.duplicates = counts.rows - sum(getattr(counts, status) for status in STATUSES)
+        return OrderResult(counts, _examples(spark, out, request, counts), "spark")
+
+
+def order_stream(
+    events: EventFiles,
+    out: Path,
+    request: OrderRequest,
+    once: bool,
+    checkpoint: Path,
+    master: str | None,
+    progress: Progress,
+) -> OrderResult:
+    """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there."""
+    with _session(events, out, master, progress) as spark:
+        progress("reading", 0, 0)
+        schema = infer_schema(spark, events, request.columns)
+        present = read_files(spark, events, schema, request)
+        _refuse(present, events, request, ADDED_BY_STREAM, progress)
+        progress("starting", 0, 0)
+        stream = _with_outcome(_order(follow_files(spark, events, schema, request), request))
+        before = count_stream(spark, checkpoint)
+        writer = stream.writeStream.format("parquet").partitionBy(OUTCOME).queryName("antecede order")
+        writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
+        writer = writer.option("path", str(out.resolve()))
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
+        with _unsorted_writes(spark):
+            query = writer.start()
+        interrupted = _watch(query, before, progress)
+        progress("counting", 0, 0)
+        counts = count_stream(spark, checkpoint)
+        rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
+        examples = [Example(row.group, row.id, "held", _waits_for(row), row.since) for row in rows]
+        return OrderResult(counts, examples, "spark", interrupted)
+
+
+def inspect_stream(
+    checkpoint: Path, limit: int, master: str | None, progress: Progress
+) -> tuple[RowCounts, list[HeldRow]]:
+    """The counts of a stream, and the rows that it holds, longest first."""
+    progress("starting Spark", 0, 0)
+    with connect(master) as spark:
+        progress("reading", 0, 0)
+        counts = count_stream(spark, checkpoint)
+        return counts, held_rows(spark, checkpoint, limit) if counts.held else []
+
+
+def count_stream(spark: SparkSession, checkpoint: Path) -> RowCounts:
+    if not has_finished_batch(checkpoint):
+        return RowCounts()
+    (row,) = stream_counts(spark, str(checkpoint.resolve())).collect()
+    return RowCounts(**row.asDict())
+
+
+def held_rows(spark: SparkSession, checkpoint: Path, limit: int) -> list[HeldRow]:
+    """The rows that a stream holds, longest first."""
+    rows = held(spark, str(checkpoint.resolve())).orderBy("since", "group", "id").limit(limit).collect()
+    return [HeldRow(**row.asDict() | {"since": row.since.astimezone(UTC)}) for row in rows]
+
+
+@contextmanager
+def _session(events: EventFiles, out: Path, master: str | None, progress: Progress) -> Iterator[SparkSession]:
+    progress("starting Spark", 0, 0)
+    with connect(master) as spark:
+        refuse_unshared(spark, events.path, events.files[0])
+        out.mkdir(parents=True, exist_ok=True)
+        refuse_unshared(spark, out)
+        yield spark
+
+
+def _refuse(
+    frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
+) -> None:
+    """Refuse rows that cannot be ordered."""
+    prepared = prepare(frame, request.columns, [*added, OUTCOME])
+    if frame.isEmpty():
+        raise InputError(f"{events.path} holds no events: it has no rows")
+    if request.check:
+        progress("checking", 0, 0)
+        refuse_unreadable(prepared, request.columns)
+
+
+def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
+    return causal_order(
+        frame,
+        **request.columns,
+        on_missing=request.on_missing,
+        timeout=request.timeout,
+        horizon=request.horizon,
+        name=_OBSERVATION,
+        check=False,
+    )
+
+
+def _with_outcome(ordered: DataFrame) -> DataFrame:
+    status = F.col("status")
+    return ordered.withColumn(
+        OUTCOME, F.when(status.isin("held", "quarantined"), status).otherwise("ordered")
+    )
+
+
+@contextmanager
+def _unsorted_writes(spark: SparkSession) -> Iterator[None]:
+    """Let a task have a file open for each outcome.
+
+    Otherwise Spark sorts rows by outcome before it writes them, and they are no longer by group and index.
+    """
+    before = spark.conf.get(_MAX_OPEN_FILES, None)
+    spark.conf.set(_MAX_OPEN_FILES, "4")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_MAX_OPEN_FILES)
+        else:
+            spark.conf.set(_MAX_OPEN_FILES, before)
+
+
+def _examples(spark: SparkSession, out: Path, request: OrderRequest, counts: RowCounts) -> list[Example]:
+    """Some of the rows of a batch that were held or quarantined."""
+    group, names = request.columns["group"], [request.columns[role] for role in ("id", "origin", "seq")]
+    id_text = F.concat_ws(":", *(F.col(quoted(name)).cast("string") for name in names if name is not None))
+    examples: list[Example] = []
+    for status in ("held", "quarantined"):
+        if not getattr(counts, status):
+            continue
+        rows = spark.read.parquet(spark_path(out / f"{OUTCOME}={status}")).select(
+            (F.lit(None) if group is None else F.col(quoted(group))).cast("string").alias("group"),
+            id_text.alias("id"),
+            F.lit(status).alias("status"),
+            "reason",
+        )
+        examples += [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
+    return examples
+
+
+def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress) -> bool:
+    """Report the progress of a stream until it ends; True if Ctrl-C ended it."""
+    last_batch = -1
+    with uninterrupted() as interrupted:
+        try:
+            while query.isActive and not interrupted:
+                query.awaitTermination(_POLL_SECONDS)
+                for batch in query.recentProgress:
+                    observed = batch.observedMetrics.get(_OBSERVATION)
+                    if observed is not None and batch.batchId > last_batch:
+                        last_batch = batch.batchId
+                        for name in RowCounts.__struct_fields__:
+                            setattr(counts, name, getattr(counts, name) + observed[name])
+                emitted = counts.ordered + counts.released + counts.late
+                progress(f"ordering: {emitted:,} out, {counts.held:,} held", counts.rows, 0)
+        except PySparkException as error:
+            raise _stream_error(error) from error
+        finally:
+            query.stop()
+    failure = query.exception()
+    if failure is not None and not interrupted:
+        raise _stream_error(failure)
+    return bool(interrupted)
+
+
+def _stream_error(error: PySparkException) -> Exception:
+    """The error behind a failed stream: one that a task raised is not a failure of Spark."""
+    if "Cannot change timeMode" in str(error):
+        return InputError(
+            "--on-missing: with a checkpoint, hold cannot become release or quarantine, nor the reverse; "
+            "restore it, or start over with another OUT"
+        )
+    raised = re.search(r"antecede\.errors\.InputError: (.+)", str(error))
+    return InputError(raised[1]) if raised else error
+
+
+def _waits_for(row: HeldRow) -> str:
+    more = len(row.waits_for) - _MAX_NAMED
+    return f"waits for {', '.join(row.waits_for[:_MAX_NAMED])}" + (f" and {more:,} more" if more > 0 else "")

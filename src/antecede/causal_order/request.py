@@ -1,0 +1,83 @@
+"""What is asked of `run`, and what it returns: the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from antecede.causal_order.rules import OnMissing, RowCounts
+from antecede.errors import InputError
+from antecede.units import parse_duration
+
+CHECKPOINT = "_checkpoint"
+"""The checkpoint of a stream within its folder, unless it is given another."""
+OUTCOME = "outcome"
+"""The column by which results are partitioned into folders: ordered, held or quarantined."""
+STATUSES = ("ordered", "released", "held", "quarantined")
+MAX_EXAMPLES = 3
+
+Progress = Callable[[str, int, int], None]
+
+
+class OrderRequest(msgspec.Struct):
+    """How to order events: names of columns by their roles, and the rules, as for `causal_order`."""
+
+    columns: dict[str, str | None]
+    on_missing: str = "hold"
+    timeout: str = "10m"
+    horizon: str = "24h"
+    split: str | None = None
+    check: bool = True
+
+    def validate(self) -> None:
+        """Refuse impossible options before anything is read or started."""
+        if self.on_missing not in list(OnMissing):
+            raise InputError(f"--on-missing: {self.on_missing!r} is none of {', '.join(OnMissing)}")
+        for option, text in (("timeout", self.timeout), ("horizon", self.horizon)):
+            try:
+                parse_duration(text)
+            except InputError as error:
+                raise InputError(f"--{option}: {error}") from error
+        if self.split is not None and self.columns["deps"] is None:
+            raise InputError("--split is for --deps, the column that has several ids")
+        if self.split == "":
+            raise InputError("--split: give the text between two ids, as in --split ' '")
+
+
+class HeldRow(msgspec.Struct):
+    """A row that a stream holds: what it waits for, which of that has not even arrived, and since when."""
+
+    group: str | None
+    id: str
+    waits_for: list[str]
+    missing: list[str]
+    since: datetime
+
+
+class Example(msgspec.Struct):
+    """A row that was held or quarantined, and why."""
+
+    group: str | None
+    id: str
+    status: str
+    reason: str
+    since: datetime | None = None
+
+
+class OrderResult(msgspec.Struct):
+    """How many rows had which outcome."""
+
+    counts: RowCounts
+    examples: list[Example]
+    """Some of the rows that were held or quarantined."""
+    engine: str
+    """local or spark."""
+    interrupted: bool = False
+
+
+def has_finished_batch(checkpoint: Path) -> bool:
+    """Whether the stream of a checkpoint has finished a batch."""
+    return any(file.name.isdigit() for file in (checkpoint / "commits").glob("*"))
