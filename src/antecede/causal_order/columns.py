@@ -243,7 +243,7 @@ class _Planner:
         )
 
 
-class Fault(StrEnum):
+class ColumnFault(StrEnum):
     """What can be wrong with a column of a row, each with the words for it."""
 
     NO_ID = FAULTS[1]
@@ -255,25 +255,25 @@ class Fault(StrEnum):
     NO_NUMBER = FAULTS[7]
 
 
-def possible_faults(form: Form) -> list[tuple[str, Fault]]:
+def possible_faults(form: Form) -> list[tuple[str, ColumnFault]]:
     """The faults to look for, with the role of the column, in the order in which they are reported."""
     if form is Form.SEQUENCES:
         return [
-            ("origin", Fault.NO_ORIGIN),
-            ("seq", Fault.NO_NUMBER),
-            ("deps", Fault.NULL_DEPENDENCY),
+            ("origin", ColumnFault.NO_ORIGIN),
+            ("seq", ColumnFault.NO_NUMBER),
+            ("deps", ColumnFault.NULL_DEPENDENCY),
         ]
     if form is Form.CLOCKS:
         return [
-            ("origin", Fault.NO_ORIGIN),
-            ("clock", Fault.NO_CLOCK),
-            ("clock", Fault.BAD_ENTRY),
-            ("clock", Fault.NO_OWN_ENTRY),
+            ("origin", ColumnFault.NO_ORIGIN),
+            ("clock", ColumnFault.NO_CLOCK),
+            ("clock", ColumnFault.BAD_ENTRY),
+            ("clock", ColumnFault.NO_OWN_ENTRY),
         ]
-    return [("id", Fault.NO_ID), ("deps", Fault.NULL_DEPENDENCY)]
+    return [("id", ColumnFault.NO_ID), ("deps", ColumnFault.NULL_DEPENDENCY)]
 
 
-def unreadable(role: str, name: str | None, count: int, fault: Fault, example: str) -> InputError:
+def unreadable(role: str, name: str | None, count: int, fault: ColumnFault, example: str) -> InputError:
     """The refusal of rows that cannot be read."""
     brief = example if len(example) <= 200 else example[:197] + "..."
     return InputError(

@@ -12,9 +12,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.columns import (
     CLOCK_TYPE,
+    ColumnFault,
     Conversion,
     DerivedColumn,
-    Fault,
     Roles,
     plan_columns,
     possible_faults,
@@ -113,23 +113,23 @@ def refuse_unreadable(prepared: PreparedEvents, roles: Roles) -> None:
                 raise unreadable(role, roles[role], count, fault, str(example))
 
 
-def _has_fault(columns: Columns, fault: Fault) -> Column:
+def _has_fault(columns: Columns, fault: ColumnFault) -> Column:
     def column(name: str | None) -> Column:
         return F.col(quoted(str(name)))
 
-    if fault is Fault.NO_ID:
+    if fault is ColumnFault.NO_ID:
         return column(columns.id).isNull()
-    if fault is Fault.NO_ORIGIN:
+    if fault is ColumnFault.NO_ORIGIN:
         return column(columns.origin).isNull()
-    if fault is Fault.NO_NUMBER:
+    if fault is ColumnFault.NO_NUMBER:
         return F.coalesce(column(columns.seq), F.lit(-1)) < 0
-    if fault is Fault.NULL_DEPENDENCY:
+    if fault is ColumnFault.NULL_DEPENDENCY:
         broken = F.exists(column(columns.deps), _is_null if columns.seq is None else _lacks_a_part)
         return F.coalesce(broken, F.lit(False))
     clock = column(columns.clock)
-    if fault is Fault.NO_CLOCK:
+    if fault is ColumnFault.NO_CLOCK:
         return clock.isNull()
-    if fault is Fault.BAD_ENTRY:
+    if fault is ColumnFault.BAD_ENTRY:
         return F.exists(F.map_values(clock), lambda count: count.isNull() | (count < 0))
     return F.coalesce(F.element_at(clock, column(columns.origin)), F.lit(0)) <= 0
 
