@@ -16,7 +16,7 @@ from antecede.live.transport import frames
 from antecede.protocols.base import Protocol
 from antecede.protocols.flat import ClockPacket, DependencyPacket, MessageBatch, SequencePacket
 from antecede.protocols.flooding import FloodPacket
-from antecede.protocols.freescale_packets import (
+from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
     InternalAck,

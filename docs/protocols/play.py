@@ -42,8 +42,9 @@ class Names:
         return self._messages[MessageId(origin, seq)]
 
     def packet(self, packet: Packet) -> str:
-        carried = [self.message(*message) for message in packet.message_ids()]
-        return "+".join(carried) or type(packet).__name__.lower()
+        """Its messages; of a control packet, the first word of its type."""
+        messages = [self.message(*message) for message in packet.message_ids()]
+        return "+".join(messages) or re.findall("[A-Z][a-z]*", type(packet).__name__)[0].lower()
 
     def pairs(self, counts: dict[int, int]) -> str:
         """Like {ana:1, bo:2}."""

@@ -9,7 +9,7 @@ from play import Names, Story, waits
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
 from antecede.protocols.freescale import Freescale, FreescaleLayout
-from antecede.protocols.freescale_packets import (
+from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
     NumberAssignment,
@@ -201,7 +201,7 @@ STORIES: dict[str, Story] = {
         10 m2: sue > ed
         10 m2: sue > quin
         11 m2: sue > eve
-        11 echo: sue > pat
+        11 number: sue > pat
         13 m1: eve > ed
         """,
         _numbers,

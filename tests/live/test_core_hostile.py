@@ -20,7 +20,7 @@ from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import MessageBatch
 from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.freescale import Freescale
-from antecede.protocols.freescale_packets import ExternalPacket
+from antecede.protocols.freescale.packets import ExternalPacket
 from antecede.protocols.mbcp import Mbcp
 
 DEEP = b"\x91" * 3_000

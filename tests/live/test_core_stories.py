@@ -14,7 +14,7 @@ from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
 from antecede.protocols.freescale import Freescale
-from antecede.protocols.freescale_packets import DownlinkPacket, NumberAssignment
+from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment
 
 
 @pytest.fixture

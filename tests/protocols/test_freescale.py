@@ -15,14 +15,16 @@ from antecede.causality.bit_window import OffsetBitmap
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
 from antecede.protocols.freescale import Freescale, FreescaleLayout
-from antecede.protocols.freescale_packets import (
+from antecede.protocols.freescale.external import ExternalInbox, ExternalNumber, ExternalPeer
+from antecede.protocols.freescale.internal import InternalPeer
+from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
     InternalAck,
     NumberAssignment,
     UplinkPacket,
 )
-from antecede.protocols.freescale_roles import Entry, ExternalInbox, ExternalPeer, InternalPeer, SuperPeer
+from antecede.protocols.freescale.super_peer import SuperPeer
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, VerifyReport, random_scenario, verify
@@ -50,7 +52,7 @@ class Named:
         self.histories = Histories(given_scenario)
         self.members: Sequence[Any] = members or given_scenario.members()
         self.world = given_scenario.world(self.members, [self.histories])
-        self.message: dict[Entry, MessageId] = {}
+        self.message: dict[ExternalNumber, MessageId] = {}
         self.outside: dict[MessageId, tuple[int, ExternalPacket]] = {}
         self.up: dict[MessageId, UplinkPacket] = {}
         self.down: list[tuple[int, DownlinkPacket, frozenset[MessageId]]] = []
@@ -90,7 +92,7 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
         }
         assert named - {MessageId(message.origin, message.seq - 1)} == needed(message)
     for message, up in watched.up.items():
-        relay = watched.members[message.origin].peer.relay
+        relay = watched.members[message.origin].peer.super_peer
         assert {watched.message[relay, number] for number in up.causes.numbers()} == needed(message)
     for relay, down, had in watched.down:
         message = down.message_ids()[0]
@@ -104,10 +106,10 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
 
 
 class TakesOutNewerPairs(ExternalPeer):
-    def forget(self, packet: ExternalPacket) -> None:
-        super().forget(packet)
+    def drop_covered(self, packet: ExternalPacket) -> None:
+        super().drop_covered(packet)
         for peer in packet.peers:
-            self.peers.pop(peer, None)
+            self.peer_causes.pop(peer, None)
 
 
 class WithTakesOutNewerPairs(Freescale):
@@ -116,7 +118,7 @@ class WithTakesOutNewerPairs(Freescale):
 
 
 class WaitsForItself(ExternalInbox):
-    def is_delivered(self, entry: Entry) -> bool:
+    def is_delivered(self, entry: ExternalNumber) -> bool:
         return entry[0] != self.me and super().is_delivered(entry)
 
 
@@ -126,8 +128,8 @@ class WithWaitsForItself(Freescale):
 
 
 class LeavesAtTheFirstMatch(SuperPeer):
-    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
-        packet = super()._translate_out(down)
+    def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
+        packet = super()._translate_outwards(down)
         return msgspec.structs.replace(packet, peers=dict(list(packet.peers.items())[:1]))
 
 
@@ -137,9 +139,9 @@ class WithLeavesAtTheFirstMatch(Freescale):
 
 
 class ForgetsItsOwnNumbers(SuperPeer):
-    def _named_inside(self, packet: ExternalPacket) -> set[int]:
-        others = {peer: row for peer, row in packet.supers.items() if peer != self.outside.me}
-        return super()._named_inside(msgspec.structs.replace(packet, supers=others))
+    def _translate_causes(self, packet: ExternalPacket) -> set[int]:
+        others = {peer: row for peer, row in packet.supers.items() if peer != self.inbox.me}
+        return super()._translate_causes(msgspec.structs.replace(packet, supers=others))
 
 
 class WithForgetsItsOwnNumbers(Freescale):
@@ -148,8 +150,8 @@ class WithForgetsItsOwnNumbers(Freescale):
 
 
 class NoLastOutside(SuperPeer):
-    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
-        return super()._translate_out(msgspec.structs.replace(down, last=0))
+    def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
+        return super()._translate_outwards(msgspec.structs.replace(down, sender_previous=0))
 
 
 class WithNoLastOutside(Freescale):
@@ -158,8 +160,8 @@ class WithNoLastOutside(Freescale):
 
 
 class NoLastForExternalPeers(SuperPeer):
-    def _last_inside(self, sender: int, packet: ExternalPacket) -> int:
-        return 0 if sender >= self.outside.supers else super()._last_inside(sender, packet)
+    def _translate_previous(self, sender: int, packet: ExternalPacket) -> int:
+        return 0 if sender >= self.inbox.super_peers else super()._translate_previous(sender, packet)
 
 
 class WithNoLastForExternalPeers(Freescale):
@@ -168,7 +170,7 @@ class WithNoLastForExternalPeers(Freescale):
 
 
 class LastForSuperPeersToo(SuperPeer):
-    def _last_inside(self, sender: int, packet: ExternalPacket) -> int:
+    def _translate_previous(self, sender: int, packet: ExternalPacket) -> int:
         return max((number for number, (peer, _) in self.table.items() if peer == sender), default=0)
 
 
@@ -178,8 +180,8 @@ class WithLastForSuperPeersToo(Freescale):
 
 
 class NoFifoInside(InternalPeer):
-    def take(self, packet: DownlinkPacket) -> None:
-        super().take(msgspec.structs.replace(packet, last=0))
+    def accept(self, packet: DownlinkPacket) -> None:
+        super().accept(msgspec.structs.replace(packet, sender_previous=0))
 
 
 class WithNoFifoInside(Freescale):
@@ -261,28 +263,28 @@ def test_an_old_acknowledgement_does_not_undo_a_newer_one() -> None:
     for _ in range(3):
         site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
         site.s.deliver(0)
-    role: Any = site.s.peer
-    role.own.causes.clear()
+    peer: Any = site.s.peer
+    peer.application.causes.clear()
     site.s.receive(1, InternalAck(0, 3, row(2)), 0)
     site.s.receive(1, InternalAck(0, 1, NONE), 0)
-    role._forget()
-    assert set(role.table) == {2}
-    assert role.numbered == {(2, 2): 2}
+    peer._clean_up()
+    assert set(peer.table) == {2}
+    assert peer.assigned == {(2, 2): 2}
     site.s.receive(1, InternalAck(0, 3, NONE), 0)
-    role._forget()
-    assert role.table == role.numbered == {}
+    peer._clean_up()
+    assert peer.table == peer.assigned == {}
 
 
 def test_an_acknowledgement_out_of_turn_is_not_heard() -> None:
     site = Site()
     site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
     site.s.deliver(0)
-    role: Any = site.s.peer
+    peer: Any = site.s.peer
     site.s.receive(1, InternalAck(1, 1, NONE), 0)
-    assert role.words == {}
+    assert peer.progress == {}
     site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
     site.s.receive(1, InternalAck(0, 1, NONE), 0)
-    assert role.words[1].solid == 0
+    assert peer.progress[1].delivered_up_to == 0
 
 
 def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int]:
@@ -325,17 +327,17 @@ def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_w
         sizes[form] = s.paper_bytes(across), s.control_bytes(across)
         e.receive(0, across, 0)
         assert e.deliver(0) is not None
-        assert e.peer.outside.seen[0] == BitWindow(801)  # type: ignore[union-attr]
+        assert e.peer.inbox.delivered_numbers[0] == BitWindow(801)  # type: ignore[union-attr]
     assert sizes["paper"][0] == 100
     assert sizes["corrected"][0] == 0
     assert sizes["corrected"][1] < 20 < 100 < sizes["paper"][1]
 
 
 class WithoutLine10(SuperPeer):
-    def _translate_out(self, down: DownlinkPacket) -> ExternalPacket:
-        untold = set(self.untold)
+    def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
+        never_sent = set(self.never_sent)
         return msgspec.structs.replace(
-            super()._translate_out(down), translated=OffsetBitmap.from_numbers(untold)
+            super()._translate_outwards(down), translated=OffsetBitmap.from_numbers(never_sent)
         )
 
 
@@ -364,7 +366,7 @@ def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
     assert second.causes == OffsetBitmap()
     sends = site.s.receive(1, second, 0).sends
     (across,) = across_of(sends)
-    assert (across.last, across.supers) == (1, {})
+    assert (across.sender_previous, across.supers) == (1, {})
 
 
 # Bad input
@@ -500,17 +502,21 @@ def test_long_runs_with_a_forgetting_table() -> None:
         assert verdict.deliveries > 8_000
         assert not any(member.waiting() for member in members)
         for member in members:
-            assert [keeper.arrived for keeper in keepers(member)] == [set()] * len(keepers(member))
-            seen = [set(keeper.seen) for keeper in keepers(member) if isinstance(keeper, ExternalInbox)]
+            assert [keeper.undelivered for keeper in keepers(member)] == [set()] * len(keepers(member))
+            seen = [
+                set(keeper.delivered_numbers)
+                for keeper in keepers(member)
+                if isinstance(keeper, ExternalInbox)
+            ]
             assert all(those <= set(range(len(inside))) for those in seen)
 
 
 def keepers(member: Any) -> list[Any]:
     """The parts of a member that hold messages."""
-    role = member.peer
-    if isinstance(role, SuperPeer):
-        return [role.outside, role.own]
-    return [role.outside] if isinstance(role, ExternalPeer) else [role]
+    peer = member.peer
+    if isinstance(peer, SuperPeer):
+        return [peer.inbox, peer.application]
+    return [peer.inbox] if isinstance(peer, ExternalPeer) else [peer]
 
 
 def test_what_a_silent_peer_says_and_when() -> None:
@@ -588,7 +594,10 @@ def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
         s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0)
         (second,) = across_of(s.receive(1, sent[1], 0).sends)
         (third,) = across_of(s.receive(1, sent[2], 0).sends)
-        found = [(a.number, a.last, a.previous, a.supers, a.translated) for a in (first, second, third)]
+        found = [
+            (a.number, a.sender_previous, a.relay_previous, a.supers, a.translated)
+            for a in (first, second, third)
+        ]
         if form == "paper":
             assert found == [
                 (1, 0, 0, {}, NONE), (3, 0, 2, {0: row(1)}, row(2)), (4, 0, 3, {0: row(3)}, NONE)
@@ -600,8 +609,8 @@ def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
 def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -> None:
     members = Freescale.with_layout(4, FreescaleLayout([2]))
     s, p, q, e = members
-    role = s.peer
-    assert isinstance(role, SuperPeer)
+    relay = s.peer
+    assert isinstance(relay, SuperPeer)
     steps = []
     for _ in range(12):
         for send in s.receive(3, e.broadcast(b"", 0).sends[0].packet, 0).sends:
@@ -610,13 +619,13 @@ def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -
         for member in (s, p, q):
             while member.deliver(0):
                 pass
-        steps.append(role.steps)
+        steps.append(relay.steps)
     assert steps == [1, 2, 0] * 4
-    assert len(role.table) == 12
+    assert len(relay.table) == 12
     # What those inside say is enough to forget all that nobody names again.
     for peer, member in ((1, p), (2, q), (1, p), (2, q)):
         s.receive(peer, member.broadcast(b"", 0).sends[0].packet, 0)
-    assert (set(role.table), role.floor) == (set(role.table) & role.own.causes, 12)
+    assert (set(relay.table), relay.cleaned_up_to) == (set(relay.table) & relay.application.causes, 12)
 
 
 def test_the_first_external_peer_is_no_super_peer() -> None:

@@ -15,7 +15,7 @@ import pytest
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale import Freescale, FreescaleLayout
-from antecede.protocols.freescale_packets import (
+from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
     NumberAssignment,
@@ -64,8 +64,8 @@ class Scene:
     def clock(self, peer: int) -> tuple[str | int, int, int]:
         """VTx: of the super peer an integer at itself and bits elsewhere; integers of the external peers."""
         role = self.role(peer)
-        counts = role.outside.counts
-        mine = role.number if peer == SP1 else solid(role.outside.seen.get(SP1, BitWindow()))
+        counts = role.inbox.delivered_counts
+        mine = role.number if peer == SP1 else solid(role.inbox.delivered_numbers.get(SP1, BitWindow()))
         own = {PE2: self.role(PE2).sent, PE3: self.role(PE3).sent}
         return (mine, *(own[e] if e == peer else counts.get(e, 0) for e in (PE2, PE3)))
 
@@ -84,7 +84,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert scene.clock(SP1) == (2, 1, 1)
     assert scene.table(PE2) == [(1, 2)]
     assert scene.table(PE3) == [(1, 1)]
-    assert bits(role(SP1).untold) == "11"
+    assert bits(role(SP1).never_sent) == "11"
 
     # Diffusion of m3 at P(i)2: m3 = (2, 1, 0, 01, Data), and DV is cleared.
     m3: UplinkPacket = send(PI2)
@@ -95,9 +95,9 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     down, echo, to_externals = give(SP1, PI2, m3).sends
     m3_inside = down.packet
     assert isinstance(m3_inside, DownlinkPacket)
-    assert (m3_inside.number, m3_inside.last, bits(m3_inside.causes.numbers())) == (3, 0, "01")
+    assert (m3_inside.number, m3_inside.sender_previous, bits(m3_inside.causes.numbers())) == (3, 0, "01")
     assert scene.clock(SP1) == (3, 1, 1)
-    assert role(SP1).heard[PI2] == (1, 3)
+    assert role(SP1).last_internal[PI2] == (1, 3)
     assert {to for send in (down, echo) for to in send.to} == {PI1, PI2}
 
     # Transformation: I_m = 11, I is emptied, m(e)3 = (1, 3, <2, 1>, 11, Data).
@@ -105,7 +105,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert isinstance(m3_outside, ExternalPacket)
     assert (m3_outside.number, m3_outside.peers, m3_outside.supers) == (3, {PE2: 1}, {})
     assert bits(m3_outside.translated.numbers()) == "11"
-    assert role(SP1).untold == set()
+    assert role(SP1).never_sent == set()
     assert set(to_externals.to) == {PE2, PE3}
 
     # Reception of m(e)3 at P(e)3: the clock takes I, VTx = (11, 0, 1); <2, 1> is not there: held.
@@ -120,8 +120,8 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     give(PE3, PE2, scene.m2)
     assert scene.delivered == [MessageId(PE2, 1), MessageId(PI2, 1)]
     assert scene.clock(PE3) == ("111", 1, 1)
-    assert role(PE3).peers == {}
-    assert bits(role(PE3).supers[SP1]) == "001"
+    assert role(PE3).peer_causes == {}
+    assert bits(role(PE3).super_causes[SP1]) == "001"
 
     # Diffusion of m4 at P(e)2, which has delivered m(e)3: VTx = (111, 2, 1), m4 = (2, 2, <1, 001>, {}, Data).
     give(PE2, SP1, m3_outside)
@@ -130,22 +130,22 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert (m4.origin, m4.number, m4.peers) == (PE2, 2, {})
     assert {peer: bits(row.numbers()) for peer, row in m4.supers.items()} == {SP1: "001"}
     assert bits(m4.translated.numbers()) == ""
-    assert (role(PE2).peers, role(PE2).supers) == ({}, {})
+    assert (role(PE2).peer_causes, role(PE2).super_causes) == ({}, {})
 
     # Reception of m4 at P(e)3: delivered; VTx = (111, 2, 1), CI = <2, 2>.
     give(PE3, PE2, m4)
     assert scene.delivered == [MessageId(PE2, 2)]
     assert scene.clock(PE3) == ("111", 2, 1)
-    assert (role(PE3).peers, bits(role(PE3).supers[SP1])) == ({PE2: 2}, "")
+    assert (role(PE3).peer_causes, bits(role(PE3).super_causes[SP1])) == ({PE2: 2}, "")
 
     # Reception of m4 at Sp1: VTx = (4, 2, 1); m(i)4 = (0, 4, 2, 001, Data).
     (down,) = give(SP1, PE2, m4).sends
     m4_inside = down.packet
     assert isinstance(m4_inside, DownlinkPacket)
     assert scene.clock(SP1) == (4, 2, 1)
-    assert (m4_inside.number, m4_inside.last, bits(m4_inside.causes.numbers())) == (4, 2, "001")
+    assert (m4_inside.number, m4_inside.sender_previous, bits(m4_inside.causes.numbers())) == (4, 2, "001")
     assert scene.table(PE2) == [(1, 2), (2, 4)]
-    assert bits(role(SP1).untold) == "0001"
+    assert bits(role(SP1).never_sent) == "0001"
 
     # Reception of m(i)4 at P(i)2, which has its own m3 back: RV = 1111, DV = 0001.
     assert isinstance(echo.packet, NumberAssignment)
@@ -179,7 +179,7 @@ def test_the_corrected_form_says_the_same_without_the_bits() -> None:
     _, _, to_externals = scene.give(SP1, PI2, scene.send(PI2)).sends
     m3_outside = to_externals.packet
     assert isinstance(m3_outside, ExternalPacket)
-    assert (m3_outside.number, m3_outside.previous, m3_outside.peers) == (3, 0, {PE2: 1})
+    assert (m3_outside.number, m3_outside.relay_previous, m3_outside.peers) == (3, 0, {PE2: 1})
     assert m3_outside.translated.span == 0
     scene.give(PE3, SP1, m3_outside)
     assert scene.clock(PE3) == ("11", 0, 1)
