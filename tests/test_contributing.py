@@ -1,0 +1,47 @@
+"""The newcomer's map in CONTRIBUTING.md is right: packages, files and symbols exist where it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CHANGES = re.findall(r"^\| (.+?) \| `(src/\S+)` \| `(\w+)` \|$", TEXT, re.MULTILINE)
+
+PENDING = {
+    "change when a live message is stable",
+    "change repair of missing messages",
+    "change the loop that writes, sends and delivers",
+}
+
+
+def definitions(file: Path) -> set[str]:
+    """Names that a module defines at its top level."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def test_there_are_typical_changes() -> None:
+    assert len(CHANGES) >= 15
+
+
+@pytest.mark.parametrize(("change", "path", "symbol"), CHANGES, ids=[change for change, _, _ in CHANGES])
+def test_a_change_leads_to_its_place(change: str, path: str, symbol: str) -> None:
+    if change in PENDING:
+        pytest.skip("being moved")
+    assert symbol in definitions(ROOT / path)
+
+
+def test_every_package_is_on_the_map() -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "antecede").glob("*/__init__.py")}
+    named = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", TEXT, re.MULTILINE)
+    assert sorted(named) == sorted(packages)
