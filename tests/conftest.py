@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles, one Spark for all, and where real traces lie."""
+"""Shared by all tests: Hypothesis profiles, one Spark session, and where real traces are found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Tests start many Javas that live for seconds: to optimise for hours would take two fifths of their time.
+# Tests start many short-lived JVMs; full optimisation would take two fifths of their time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
@@ -30,38 +30,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    """Whether expected outputs are to be regenerated; look at the difference before you commit it."""
+    """Whether to regenerate expected outputs; review the difference before you commit it."""
     return bool(request.config.getoption("--rewrite"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the one Spark run on one worker."""
+    """Run the tests that share the Spark session on one worker."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes are not part of a test's name: what was packed by the clock differs from worker to worker."""
+    """Keep bytes out of test names: values packed with a timestamp differ between workers."""
     return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A real Spark, embedded, with the Java that comes in a wheel."""
+    """A real embedded Spark, with the Java that is installed from a wheel."""
     from antecede.spark.session import connect
 
-    # Workers load the tests' own protocols by name, and Antecede from where the tests do.
-    mine = str(Path(__file__).parent / "sweep")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (mine, os.environ.get("PYTHONPATH"))))
+    # Workers import the tests' own protocols, and Antecede from the same place as the tests.
+    protocols = str(Path(__file__).parent / "sweep")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (protocols, os.environ.get("PYTHONPATH"))))
     with connect() as session:
         yield session
 
 
 @pytest.fixture(scope="session")
 def real_traces() -> Path:
-    """Traces that nobody here wrote."""
+    """A folder of real-world traces."""
     folder = os.environ.get("ANTECEDE_TRACES")
     if not folder:
         pytest.skip("ANTECEDE_TRACES names no folder of real traces")

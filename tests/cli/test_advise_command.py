@@ -17,12 +17,12 @@ from antecede.sim.scenario import scenario
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
 
-def antecede(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, timeout=300)
+def antecede(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, timeout=300)
 
 
-def document(*words: str) -> Any:
-    done = antecede("advise", *words, "--json")
+def document(*arguments: str) -> Any:
+    done = antecede("advise", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -47,8 +47,16 @@ def test_a_table_and_a_sentence(trace: Path) -> None:
 def test_json_and_options(trace: Path, tmp_path: Path) -> None:
     behind = tmp_path / "behind.txt"
     behind.write_text("p1\np2\n\n")
-    words = (str(trace), "--protocols", "mbcp, freescale", "--internal", str(behind), "--deliveries", "100")
-    found = document(*words)
+    arguments = (
+        str(trace),
+        "--protocols",
+        "mbcp, freescale",
+        "--internal",
+        str(behind),
+        "--deliveries",
+        "100",
+    )
+    found = document(*arguments)
     assert (found["trace"], found["engine"]) == (str(trace), "local")
     (run,) = found["runs"]
     assert [cost["protocol"] for cost in run["costs"]] == ["mbcp", "freescale"]
@@ -82,7 +90,7 @@ def test_clocks_alone_are_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist"),
         (["{trace}", "--protocols", "hcg"], "no advice on 'hcg'; there is on timestamp"),
@@ -93,8 +101,8 @@ def test_clocks_alone_are_enough(tmp_path: Path) -> None:
         (["{trace}", "--slower", "-1"], "--slower"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(trace: Path, words: list[str], message: str) -> None:
-    done = antecede("advise", *(word.format(trace=trace) for word in words))
+def test_bad_input_is_one_line_and_exit_code_2(trace: Path, arguments: list[str], message: str) -> None:
+    done = antecede("advise", *(word.format(trace=trace) for word in arguments))
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -110,8 +118,8 @@ def test_several_groups_cannot_be_advised(tmp_path: Path) -> None:
 
 
 def test_real_logs(real_traces: Path) -> None:
-    words = (str(real_traces / "clownschool.events.parquet"), "--map", "index=idx,message=msg")
-    (run,) = document(*words, "--deliveries", "2000")["runs"]
+    arguments = (str(real_traces / "clownschool.events.parquet"), "--map", "index=idx,message=msg")
+    (run,) = document(*arguments, "--deliveries", "2000")["runs"]
     assert (run["processes"], run["messages"]) == (3, 23_136)
     from_log = {cost["protocol"]: cost["control_bytes_mean"] for cost in run["costs"]}
     (table,) = document(str(real_traces / "clownschool.dag.csv"), "--deliveries", "2000")["runs"]

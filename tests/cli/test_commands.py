@@ -1,4 +1,4 @@
-"""The commands as a person types them: real processes, real exit codes, one line for an error."""
+"""The commands as users run them: real processes, exit codes, one line per error."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from antecede.trace.explain import RunEvents
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
 
-def antecede(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=cwd, timeout=300)
+def antecede(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
-def document(*words: str, code: int = 0) -> Any:
-    done = antecede(*words, "--json")
+def document(*arguments: str, code: int = 0) -> Any:
+    done = antecede(*arguments, "--json")
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
@@ -66,15 +66,17 @@ def test_help_lists_the_commands() -> None:
 
 
 def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
-    words = ["simulate", "--protocol", "mbcp", "--peers", "6", "--seconds", "1", "--seed", "7"]
-    shown = document(*words, "--out", str(tmp_path / "a"))
+    arguments = ["simulate", "--protocol", "mbcp", "--peers", "6", "--seconds", "1", "--seed", "7"]
+    shown = document(*arguments, "--out", str(tmp_path / "a"))
     assert shown["deliveries"] == 5 * shown["messages"] > 0
     assert {"cpu_seconds", "deliveries_per_second", "control_bytes_mean", "paper_bytes_mean"} <= shown.keys()
     assert shown["stuck"] == 0
-    assert antecede(*words, "--out", str(tmp_path / "b")).returncode == 0
+    assert antecede(*arguments, "--out", str(tmp_path / "b")).returncode == 0
     for name in ("meta.json", "part-00000.parquet"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert document(*words, "--metrics-only", "--out", str(tmp_path / "c"))["messages"] == shown["messages"]
+    assert (
+        document(*arguments, "--metrics-only", "--out", str(tmp_path / "c"))["messages"] == shown["messages"]
+    )
     assert not (tmp_path / "c").exists()
 
 
@@ -90,7 +92,7 @@ def test_audit_of_a_clean_trace(trace: Path) -> None:
     assert "clean" in antecede("audit", str(trace)).stdout
 
 
-def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: Path) -> None:
+def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> None:
     """Two adjacent deliveries of one process, the second immediately dependent on the first."""
     table = pq.read_table(trace / "part-00000.parquet")
     whole = execution(table, {})
@@ -126,17 +128,17 @@ def test_audit_says_exactly_the_pair_that_was_exchanged(trace: Path, tmp_path: P
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "--violation 2: the audit tells of 1 violation" in refused.stderr
     assert (tmp_path / "local.html").read_text() == (tmp_path / "spark.html").read_text()
-    told = antecede("audit", str(swapped), "--html", str(page))
-    assert told.returncode == 1
-    assert "before its cause" in told.stdout
-    assert told.stdout.splitlines()[-1] == f"Page: {page}"
+    done = antecede("audit", str(swapped), "--html", str(page))
+    assert done.returncode == 1
+    assert "before its cause" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"Page: {page}"
 
 
-def test_graph_writes_the_oracle_s_edges_here_and_on_spark(trace: Path, tmp_path: Path) -> None:
+def test_graph_writes_the_oracle_s_edges_in_process_and_on_spark(trace: Path, tmp_path: Path) -> None:
     order = CausalOrder(execution(pq.read_table(trace / "part-00000.parquet"), {}))
     show = order.execution.show
     expected = {(show(c), show(e)) for e, causes in order.dependency_graph().items() for c in causes}
-    told = {}
+    runs = {}
     for engine in ("local", "spark"):
         shown = document("graph", str(trace), "--out", str(tmp_path / "graph"), "--engine", engine)
         assert shown["engine"] == engine
@@ -144,9 +146,9 @@ def test_graph_writes_the_oracle_s_edges_here_and_on_spark(trace: Path, tmp_path
         assert {(row["cause"], row["effect"]) for row in rows} == expected
         assert len(rows) == len(expected)
         assert json.loads((tmp_path / "graph" / "summary.json").read_text())["runs"] == shown["runs"]
-        told[engine] = shown["runs"]
-    (found,) = told["local"]
-    assert told["spark"] == told["local"]
+        runs[engine] = shown["runs"]
+    (found,) = runs["local"]
+    assert runs["spark"] == runs["local"]
     assert (found["messages"], found["dependencies"]) == (len(order.messages), len(expected))
     assert "largest antichain" in antecede("graph", str(trace)).stdout
 
@@ -168,7 +170,7 @@ def test_graph_of_a_table_of_dependencies(tmp_path: Path) -> None:
     assert "a cycle of 2 nodes" in wrong.stderr
 
 
-def test_graphs_of_several_runs_are_a_row_each(tmp_path: Path) -> None:
+def test_graphs_of_several_runs_are_one_row_each(tmp_path: Path) -> None:
     for seed in (1, 2):
         simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3, seconds=0.5, seed=seed))
     shown = document("graph", str(tmp_path))
@@ -183,13 +185,13 @@ def _id(row: dict[str, Any], names: Any) -> Any:
     return MessageId(list(names).index(row["origin"]), row["seq"])
 
 
-def test_verify_prints_a_row_a_protocol() -> None:
+def test_verify_prints_one_row_per_protocol() -> None:
     shown = document("verify", "all", "--runs", "20", "--seed", "1")
     assert [each["protocol"] for each in shown["protocols"]] == list(PROTOCOLS)
     assert shown["passed"] is True
 
 
-def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
+def test_verify_checks_a_user_defined_protocol(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from antecede.protocols.mbcp import Mbcp\n"
         "class Hasty(Mbcp):\n"
@@ -203,7 +205,7 @@ def test_verify_judges_a_protocol_of_ones_own(tmp_path: Path) -> None:
     assert "before its cause" in done.stdout
 
 
-def test_doctor_finds_what_is_here() -> None:
+def test_doctor_finds_the_installed_components() -> None:
     found = {each["what"]: each for each in document("doctor")}
     assert found["java"]["found"]
     assert "pyspark 4" in found["[spark]"]["detail"]
@@ -226,7 +228,7 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "expected"),
     [
         (["audit", "nowhere"], "nowhere does not exist"),
         (["graph", "nowhere"], "nowhere does not exist"),
@@ -264,17 +266,17 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["simulate", "--colour", "red"], "colour"),
     ],
 )
-def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
-    done = antecede(*words, cwd=tmp_path)
+def test_an_error_is_one_line_and_exit_code_2(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    done = antecede(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: ")
-    assert says in done.stderr
+    assert expected in done.stderr
 
 
 def test_importing_is_cheap_and_the_core_needs_no_extra() -> None:
-    """What an extra brings is imported by the command that needs it, not before."""
+    """The packages of an extra are imported by the command that needs them, not before."""
     heavy = "{'pyspark', 'pyarrow', 'pandas', 'numpy', 'websockets'}"
     script = f"import sys, antecede.cli.main, antecede.sim.verify; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
@@ -290,7 +292,7 @@ def test_a_missing_extra_says_how_to_get_it(tmp_path: Path) -> None:
     assert "pip install 'antecede[sim]'" in done.stderr
 
 
-def test_a_cluster_that_is_not_there_is_said_so_at_once(trace: Path) -> None:
+def test_an_unreachable_cluster_is_reported_at_once(trace: Path) -> None:
     for address in ("sc://127.0.0.1:1", "spark://127.0.0.1:1"):
         done = antecede("audit", str(trace), "--master", address)
         assert (done.returncode, done.stderr) == (
@@ -300,8 +302,8 @@ def test_a_cluster_that_is_not_there_is_said_so_at_once(trace: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, running: bool) -> None:
-    """Whether Spark is starting or running: one line, code 130, no Java left behind, and soon."""
+def test_ctrl_c_stops_everything_and_reports_it(tmp_path: Path, running: bool) -> None:
+    """Whether Spark is starting or running: one line, exit code 130, soon, and no JVM left behind."""
     (tmp_path / "grid.toml").write_text(
         f'[run]\nseconds = 5\n[grid]\nprotocol = ["mbcp"]\npeers = [30]\nseed = {list(range(100))}\n'
     )
@@ -315,9 +317,9 @@ def test_ctrl_c_stops_everything_and_says_so(tmp_path: Path, running: bool) -> N
     )
     _wait_until(lambda: list(tmp_path.glob("out/runs/*/run.json")) if running else _java(mark))
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "stopped; finished work is kept"
+    assert errors.splitlines()[-1] == "stopped; finished work is kept"
     assert len(list(tmp_path.glob("out/runs/*/run.json"))) < 50
     _wait_until(lambda: not _running(mark))
 
@@ -337,7 +339,7 @@ def _java(mark: str) -> list[str]:
 
 
 def _running(mark: str) -> list[str]:
-    """Processes that carry a mark in their environment."""
+    """Processes with a mark in their environment."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -346,13 +348,13 @@ def _running(mark: str) -> list[str]:
     return found
 
 
-def test_alone_it_shows_its_help() -> None:
+def test_without_a_command_it_shows_its_help() -> None:
     done = antecede()
     assert (done.returncode, done.stderr) == (0, "")
     assert "demo" in done.stdout
 
 
-def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
+def test_an_internal_error_is_not_a_verdict(trace: Path) -> None:
     script = (
         "import sys, antecede.audit.core as judge; judge.find_violations = None; "
         f"sys.argv = ['antecede', 'audit', {str(trace)!r}]; from antecede.cli.main import main; main()"
@@ -363,7 +365,7 @@ def test_a_bug_of_ours_is_not_taken_for_a_verdict(trace: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_protocols_are_listed_with_what_they_need() -> None:
+def test_protocols_are_listed_with_their_requirements() -> None:
     shown = document("protocols")
     assert [each["name"] for each in shown] == list(PROTOCOLS)
     assert [each["name"] for each in shown if each["links"]["fifo"]] == ["flooding", "pc"]
@@ -372,7 +374,7 @@ def test_protocols_are_listed_with_what_they_need() -> None:
         assert line in antecede("protocols").stdout
 
 
-def test_explain_says_where_a_message_was_held_and_for_what(trace: Path) -> None:
+def test_explain_shows_where_a_message_was_held_and_for_what(trace: Path) -> None:
     table = pq.read_table(trace / "part-00000.parquet")
     whole = execution(table, {})
     order = CausalOrder(whole)
@@ -384,20 +386,20 @@ def test_explain_says_where_a_message_was_held_and_for_what(trace: Path) -> None
     assert (there["held_ns"], there["held_for"]) == (wait.delivered - wait.arrived, wait.cause)
     assert "depends immediately on" in antecede("explain", str(trace), "--message", wait.message).stdout
     bad = {"no process sends p0:999": ["p0:999"], "no run x": ["p0:1", "--run", "x"]}
-    for says, words in bad.items():
-        done = antecede("explain", str(trace), "--message", *words)
+    for expected, arguments in bad.items():
+        done = antecede("explain", str(trace), "--message", *arguments)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert says in done.stderr
+        assert expected in done.stderr
 
 
-def test_exported_runs_are_judged_again_from_their_traces_alone(tmp_path: Path) -> None:
+def test_exported_runs_are_audited_from_their_traces_alone(tmp_path: Path) -> None:
     done = document("verify", "vcube-agg", "--runs", "4", "--peers", "5", "--export", str(tmp_path / "runs"))
     again = document("audit", str(tmp_path / "runs"))
     assert again["clean"]
     assert again["deliveries"] == done["protocols"][0]["deliveries"]
 
 
-def test_reproduce_scores_a_paper_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_reproduce_scores_a_paper_and_resumes(tmp_path: Path) -> None:
     done = antecede("reproduce", "001", "--out", "here", "--markdown", "board.md", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)

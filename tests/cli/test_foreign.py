@@ -16,8 +16,8 @@ ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 LOG = 'a {"a": 1}\nhello\nb {"a": 1, "b": 1}\nheard\nnothing of note\n'
 
 
-def antecede(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=folder, timeout=300)
+def antecede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=folder, timeout=300)
 
 
 def test_help_teaches_the_formats(tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_import_shows_what_it_found_and_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "it.log").write_text(LOG)
     done = antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out")
     assert done.returncode == 0, done.stderr
-    for words in (
+    for text in (
         "2 of 2 processes",
         "1 of another process",
         "lines without a clock, left out: 1",
         "nothing of note",
     ):
-        assert words in done.stdout
+        assert text in done.stdout
     shown = json.loads(antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out", "--json").stdout)
     assert (shown["rows"], shown["parents_of_others"], shown["bad_rows"]) == (2, 1, 1)
     assert json.loads((tmp_path / "out" / "dependencies.json").read_text())["schema_version"] == 1
@@ -63,7 +63,7 @@ def test_export_and_import_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
     (tmp_path / "it.csv").write_text("who,what,msg\na,PUB,7\nb,SUB,7\nb,SUB,8\n")
-    words = [
+    arguments = [
         "audit",
         "it.csv",
         "--map",
@@ -71,14 +71,14 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         "--map",
         "kind.send=PUB,kind.deliver=SUB",
     ]
-    done = antecede(tmp_path, *words, "--engine", engine, "--json")
+    done = antecede(tmp_path, *arguments, "--engine", engine, "--json")
     assert done.returncode == 1, done.stderr
     shown = json.loads(done.stdout)
     assert (shown["trace"], shown["orphans"], shown["messages"], shown["engine"]) == ("it.csv", 1, 1, engine)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "expected"),
     [
         (["import", "yaml", "it.log", "--out", "out"], "no format 'yaml'"),
         (["import", "shiviz", "nowhere", "--out", "out"], "nowhere does not exist"),
@@ -92,13 +92,13 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         (["audit", "s3a://bucket/t", "--map", "process=who"], "--map is for local files"),
     ],
 )
-def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+def test_an_error_is_one_line_and_exit_code_2(arguments: list[str], expected: str, tmp_path: Path) -> None:
     (tmp_path / "it.log").write_text(LOG)
     (tmp_path / "it.csv").write_text("who,msg\na,7\n")
-    done = antecede(tmp_path, *words)
+    done = antecede(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert says in done.stderr
+    assert expected in done.stderr
 
 
 def test_bad_rows_are_shown_or_refused(tmp_path: Path) -> None:
@@ -106,17 +106,17 @@ def test_bad_rows_are_shown_or_refused(tmp_path: Path) -> None:
     (tmp_path / "deps.csv").write_text("node,process,parents\na,p,\nb,p,a zz\n")
     named = ["it.csv", "--map", "process=who,kind=what,message=msg"]
     example = "row 3, field who (process): it is empty"
-    for words, wrong in (
+    for arguments, wrong in (
         (["audit", *named], example),
         (["graph", *named], example),
         (["export", "shiviz", *named, "--out", "it.log"], example),
         (["graph", "deps.csv"], "row 2: parent zz of node b is no node of the table"),
     ):
-        done = antecede(tmp_path, *words)
+        done = antecede(tmp_path, *arguments)
         assert (done.returncode, done.stderr) == (0, "")
         assert f"  {wrong}\n" in done.stdout
-        assert json.loads(antecede(tmp_path, *words, "--json").stdout)["bad_rows"] == 1
-        refused = antecede(tmp_path, *words, "--strict")
+        assert json.loads(antecede(tmp_path, *arguments, "--json").stdout)["bad_rows"] == 1
+        refused = antecede(tmp_path, *arguments, "--strict")
         assert (refused.returncode, refused.stdout) == (2, "")
         assert wrong in refused.stderr
 

@@ -1,4 +1,4 @@
-"""antecede node and cluster as a person types them: real processes that talk to each other."""
+"""antecede node and cluster as users run them: real processes that talk to each other."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from antecede.cli.main import main
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
 
-def antecede(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, timeout=120)
+def antecede(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "freescale"])
-def test_a_cluster_that_is_treated_badly_loses_nothing(protocol: str) -> None:
-    words = [
+def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
+    arguments = [
         "4", "--messages", "60", "--seconds", "2s", "--kill-every", "1s", "--delay", "0-20ms", "--no-sync",
         "--json",
     ]  # fmt: skip
-    done = antecede("cluster", *words, "--protocol", protocol)
+    done = antecede("cluster", *arguments, "--protocol", protocol)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = json.loads(done.stdout)
     assert shown["ok"]
@@ -45,7 +45,7 @@ def test_a_cluster_that_is_treated_badly_loses_nothing(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "expected"),
     [
         (["cluster"], "N"),
         (["cluster", "1"], "N"),
@@ -72,23 +72,23 @@ def test_a_cluster_that_is_treated_badly_loses_nothing(protocol: str) -> None:
         (["chat", "--me", "ana", "--protocol", "hcg"], "hcg"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(
-    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["antecede", *words])
+    monkeypatch.setattr("sys.argv", ["antecede", *arguments])
     began = time.monotonic()
     with pytest.raises(SystemExit) as ended:
         main()
-    assert time.monotonic() - began < 15, "it was found out before anything was started"
+    assert time.monotonic() - began < 15, "it must fail before anything is started"
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (2, "")
     assert err.startswith("error: ")
     assert len(err.splitlines()) == 1, err
-    assert said in err
+    assert expected in err
 
 
 class Node:
-    """A process whose lines come by as they are printed."""
+    """A process whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -105,27 +105,27 @@ class Node:
         threading.Thread(target=read, daemon=True).start()
         return lines
 
-    def says(self, line: str) -> None:
+    def write(self, line: str) -> None:
         pipe = self.process.stdin
         assert pipe is not None
 
-        def write() -> None:
+        def write_line() -> None:
             with suppress(BrokenPipeError):
                 pipe.write(line + "\n")
                 pipe.flush()
 
-        writing = threading.Thread(target=write, daemon=True)
+        writing = threading.Thread(target=write_line, daemon=True)
         writing.start()
         writing.join(30)
 
-    def hears(self) -> Any:
+    def read_message(self) -> Any:
         return json.loads(self.out.get(timeout=30))
 
 
 @contextmanager
-def node(*words: str, stdin: Any = subprocess.PIPE) -> Iterator[Node]:
+def node(*arguments: str, stdin: Any = subprocess.PIPE) -> Iterator[Node]:
     process = subprocess.Popen(
-        [*ANTECEDE, "node", *words, "--say", "--json", "--no-log"],
+        [*ANTECEDE, "node", *arguments, "--say", "--json", "--no-log"],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -140,7 +140,7 @@ def node(*words: str, stdin: Any = subprocess.PIPE) -> Iterator[Node]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """The settings of Ana and Bo, at two free ports."""
+    """Configuration files of two members, ana and bo, at free ports."""
     with socket.socket() as one, socket.socket() as other:
         for each in (one, other):
             each.bind(("127.0.0.1", 0))
@@ -167,8 +167,8 @@ def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Pa
         node(str(files[0]), "--keys", str(keys / "ana"), *options) as ana,
         node(str(files[1]), "--keys", str(keys / "bo")) as bo,
     ):
-        ana.says("behind locked doors")
-        assert bo.hears() == message("ana", 1, "behind locked doors")
+        ana.write("behind locked doors")
+        assert bo.read_message() == message("ana", 1, "behind locked doors")
     with node(str(files[0]), "--secret", str(tmp_path / "none")) as ana:
         assert "secret" in ana.err.get(timeout=30)
         assert ana.process.wait(30) == 2
@@ -177,33 +177,33 @@ def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Pa
 def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
     with node(str(files[0])) as ana, node(str(files[1]), "--trace", str(tmp_path / "trace")) as bo:
         assert ana.err.get(timeout=30).startswith("ana of room at 127.0.0.1:")
-        ana.says("shall we?")
-        assert bo.hears() == message("ana", 1, "shall we?")
-        bo.says("yes! — gladly")
-        assert ana.hears() == message("bo", 1, "yes! — gladly", "ana:1")
-        # A line longer than any buffer, and one after it.
-        ana.says("x" * 200_000)
-        ana.says("")
-        assert bo.hears() == message("ana", 2, "x" * 200_000, "bo:1")
-        assert bo.hears() == message("ana", 3, "", "ana:2")
+        ana.write("shall we?")
+        assert bo.read_message() == message("ana", 1, "shall we?")
+        bo.write("yes! — gladly")
+        assert ana.read_message() == message("bo", 1, "yes! — gladly", "ana:1")
+        # A line longer than any buffer, and another after it.
+        ana.write("x" * 200_000)
+        ana.write("")
+        assert bo.read_message() == message("ana", 2, "x" * 200_000, "bo:1")
+        assert bo.read_message() == message("ana", 3, "", "ana:2")
         for each in (ana, bo):
             each.process.send_signal(signal.SIGTERM)
             assert each.process.wait(30) == 0
     assert (tmp_path / "ana.db").exists()
     with node(str(files[0])) as ana, node(str(files[1])) as bo:
-        bo.says("after a night")
-        assert ana.hears() == message("bo", 2, "after a night", "ana:3")
+        bo.write("after a night")
+        assert ana.read_message() == message("bo", 2, "after a night", "ana:3")
 
 
-def test_a_node_says_the_lines_of_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_node_broadcasts_the_lines_of_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("one\ntwo\nthree without an end")
     with (tmp_path / "lines").open() as file, node(str(files[0]), stdin=file), node(str(files[1])) as bo:
-        assert [bo.hears()["body"] for _ in range(3)] == ["one", "two", "three without an end"]
+        assert [bo.read_message()["body"] for _ in range(3)] == ["one", "two", "three without an end"]
 
 
-def test_a_line_that_cannot_be_said_ends_the_node_with_the_reason(files: tuple[Path, Path]) -> None:
+def test_a_line_that_is_too_long_ends_the_node_with_the_reason(files: tuple[Path, Path]) -> None:
     with node(str(files[0])) as ana:
-        ana.says("x" * 9_000_000)
+        ana.write("x" * 9_000_000)
         assert ana.process.wait(30) == 2
-        said = [ana.err.get(timeout=10) for _ in range(2)]
-        assert said[1].startswith("error: body: 9,000,000 bytes; a message has ")
+        lines = [ana.err.get(timeout=10) for _ in range(2)]
+        assert lines[1].startswith("error: body: 9,000,000 bytes; a message has ")

@@ -1,1 +1,1 @@
-"""The command line: thin commands over the rooms of the house."""
+"""The command line: thin commands over the other packages, registered in `main.COMMANDS`."""

@@ -1,0 +1,59 @@
+"""How commands are registered, grouped and given shared options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from antecede.cli.live_options import MemberOptions
+from antecede.cli.main import COMMANDS, app
+from antecede.cli.options import expand_options
+
+REGISTERED = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_every_command_is_in_one_panel() -> None:
+    names = [name for panel in COMMANDS.values() for name in panel]
+    assert sorted(names) == sorted(REGISTERED)
+    assert list(COMMANDS) == ["Live groups", "Logs and streams", "Research", "This installation"]
+    assert {name: command.rich_help_panel for name, command in REGISTERED.items()} == {
+        name: panel for panel, commands in COMMANDS.items() for name in commands
+    }
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_every_command_and_option_has_a_help_text(name: str) -> None:
+    command = REGISTERED[name]
+    summary = command.help.strip().splitlines()[0]
+    assert len(summary) <= 110
+    for parameter in command.params:
+        assert parameter.help, parameter.name
+
+
+def test_node_and_chat_share_their_options() -> None:
+    shared = [field.name for field in fields(MemberOptions)]
+    for name in ("node", "chat"):
+        assert [parameter.name for parameter in REGISTERED[name].params][: len(shared)] == shared
+
+
+@dataclass(frozen=True)
+class Size:
+    width: Annotated[int, typer.Argument(help="Width.")]
+    height: Annotated[int, typer.Option("--tall", help="Height.")] = 2
+
+
+def test_a_dataclass_parameter_is_expanded_into_options() -> None:
+    def area(size: Size, unit: Annotated[str, typer.Option(help="Unit.")] = "m") -> None:
+        print(size.width * size.height, unit)
+
+    area.__annotations__ = {"size": Size, "unit": Annotated[str, typer.Option(help="Unit.")], "return": None}
+    small = typer.Typer()
+    small.command()(expand_options(area))
+    runner = CliRunner()
+    assert runner.invoke(small, ["3"]).output == "6 m\n"
+    assert runner.invoke(small, ["3", "--tall", "5", "--unit", "km"]).output == "15 km\n"
+    assert runner.invoke(small, []).exit_code == 2
