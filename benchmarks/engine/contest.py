@@ -20,7 +20,8 @@ from results import C_BARE, C_CAUSAL, C_RECURRENCE, EVENT, RECURRENCE, SIMPY, SI
 from rivals import Totals, heapq_bare, heapq_causal, in_c, sends, simpy_bare, simpy_cables, totals_of
 
 from antecede.errors import InputError
-from antecede.papers import p000, p004_runs
+from antecede.papers import paper_000
+from antecede.papers.paper_004 import runs as paper_004_runs
 from antecede.sim.engines import Engine, choose, simulate
 from antecede.sim.scenario import Scenario
 
@@ -136,9 +137,9 @@ def other_protocols(sizes: Sequence[int], deliveries: int) -> list[Scenario]:
         msgspec.structs.replace(workload("periodic", peers, deliveries), protocol="flooding")
         for peers in sizes
     ]
-    largest = next(run for run in p000.grid("full") if run.protocol == "freescale" and run.peers == 901)
+    largest = next(run for run in paper_000.grid("full") if run.protocol == "freescale" and run.peers == 901)
     freescale = msgspec.structs.replace(largest, seconds=largest.seconds / 5, warmup=0.0)
-    return [*flooding, freescale, p004_runs.run("vcube-agg", 1024, seed=1)]
+    return [*flooding, freescale, paper_004_runs.run("vcube-agg", 1024, seed=1)]
 
 
 def measure_others(those: Sequence[Scenario], repeats: int, say: Say) -> list[Timed]:

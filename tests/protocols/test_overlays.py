@@ -14,7 +14,7 @@ from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories, VerifyReport, verify
 
-PRINTED = "antecede.papers.as_printed"
+PRINTED = "antecede.papers.paper_002.flooding_variants"
 
 
 class Arrivals:

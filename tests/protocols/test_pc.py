@@ -10,7 +10,7 @@ from pc_stories import LINE, PATIENCE, Room
 
 from antecede.causality import MessageId, judge
 from antecede.causality.execution import Execution
-from antecede.papers.as_printed import FloodingWithMovingLinks
+from antecede.papers.paper_002.flooding_variants import FloodingWithMovingLinks
 from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol, Send
 from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.pc import Pc, Ping, Pong

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antecede.causality import Verdict
-from antecede.papers import contest, p000
-from antecede.papers.board import Done, Runs
-from antecede.papers.scoreboard import Part, Reproduction, document
+from antecede.papers import contest, paper_000
+from antecede.papers.paper import FinishedRun, Runs
+from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
 from antecede.sim.engines import simulate
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -81,15 +81,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a reproduction, from small real runs of one paper."""
-    small = [made for made in p000.grid("quick") if p000.size(made) == 10 and made.seed == 1]
+    small = [made for made in paper_000.grid("quick") if paper_000.size(made) == 10 and made.seed == 1]
     main, beyond, compared = (
-        Runs([Done(made, simulate(made).metrics) for made in those])
-        for those in (small, p000.open_grid("quick")[:2], contest.grid("quick")[:3])
+        Runs([FinishedRun(made, simulate(made).metrics) for made in those])
+        for those in (small, paper_000.open_grid("quick")[:2], contest.grid("quick")[:3])
     )
-    part = Part.of(p000.STUDY, main, beyond)
+    part = PaperResult.score(paper_000.STUDY, main, beyond)
     found = Reproduction(part.rows, contest.table(compared), "Nothing was audited.")
     page = tmp_path_factory.mktemp("reproduction") / "report.html"
-    page.write_text(document([part], found), encoding="utf-8")
+    page.write_text(report_page([part], found), encoding="utf-8")
     return page
 
 

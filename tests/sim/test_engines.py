@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.papers import p004_runs
+from antecede.papers.paper_004 import runs as paper_004
 from antecede.protocols import catalog
 from antecede.protocols.pc import Pc
 from antecede.sim import counter_rng
@@ -196,7 +196,7 @@ def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
     assert here.events == there.events
 
 
-@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg", p004_runs.AGG, p004_runs.SINGLE])
+@pytest.mark.parametrize("protocol", ["vcube", "vcube-agg", paper_004.AGG, paper_004.SINGLE])
 @for_all(some.integers(0, 1 << 60))
 def test_the_event_kernels_measure_paper_004_as_the_reference_does(protocol: str, seed: int) -> None:
     made = paper_scenario(random.Random(seed), protocol)

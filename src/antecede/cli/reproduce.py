@@ -13,7 +13,7 @@ from antecede.cli.options import Json, Master, ResultFolder, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.papers.scoreboard import Reproduction
+    from antecede.papers.scoreboard_page import Reproduction
     from antecede.sweep.run import SweepResult
 
 
@@ -70,7 +70,7 @@ def _reproduce(
     require("antecede.spark", "spark")
     from antecede.cli.doctor import describe_machine
     from antecede.papers import reproduce as study
-    from antecede.papers.scoreboard import markdown as as_markdown
+    from antecede.papers.scoreboard_page import markdown as as_markdown
     from antecede.sweep.run import REPORT
 
     with show.progress() as progress:
@@ -87,7 +87,7 @@ def _reproduce(
 
 
 def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: Path) -> None:
-    from antecede.papers.scoreboard import HEADER, cells, tally
+    from antecede.papers.scoreboard_page import HEADER, cells, tally
 
     for paper in dict.fromkeys(row.paper for row in reproduction.scoreboard):
         rows = [cells(row)[:6] for row in reproduction.scoreboard if row.paper == paper]

@@ -1,10 +1,10 @@
-"""All protocols against each other, on the networks of all papers: who is cheapest where."""
+"""Every protocol on the networks of all papers: which one is cheapest where."""
 
 from __future__ import annotations
 
 from statistics import fmean
 
-from antecede.papers.board import Runs, Scale
+from antecede.papers.paper import Runs, Scale
 from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.scenario import Scenario, scenario
 
@@ -19,7 +19,7 @@ MEASURES = {
     "packets": ("packets", 1.0, ""),
     "control bytes": ("link_bytes", 1.0, "B"),
 }
-"""What is compared; packets and bytes on links are taken for each delivery."""
+"""What is compared; packets and bytes are per delivery."""
 
 
 def grid(scale: Scale) -> list[Scenario]:
@@ -36,8 +36,7 @@ def grid(scale: Scale) -> list[Scenario]:
 
 
 def _can_run(protocol: str, fields: dict[str, object]) -> bool:
-    """Nodes that take time do not keep order on a link; clocks that wait need a bound that only plain
-    delays have."""
+    """Queued nodes do not keep order on a link, and only direct links bound delays."""
     links = PROTOCOLS[protocol].links
     if "network" not in fields:
         return True
@@ -45,7 +44,7 @@ def _can_run(protocol: str, fields: dict[str, object]) -> bool:
 
 
 def table(runs: Runs) -> list[dict[str, str]]:
-    """A row for each measure and protocol, with its mean on every network; the cheapest have a star."""
+    """A row for each measure and protocol with its mean on every network; a star marks the cheapest."""
     rows = []
     for measure, (figure, factor, unit) in MEASURES.items():
         columns: dict[str, dict[str, str]] = {}
@@ -62,10 +61,11 @@ def _column(runs: Runs, figure: str, factor: float) -> dict[str, str]:
     """Every protocol's mean on one network."""
     means = {}
     for protocol in PROTOCOLS:
-        done = runs.where(protocol=protocol).done
-        if done:
-            each = (1 if figure == "latency_mean_ns" else run.metrics.deliveries for run in done)
-            pairs = zip(done, each, strict=True)
-            means[protocol] = fmean(factor * run.value(figure) / many for run, many in pairs)
+        values = [
+            factor * run.value(figure) / (1 if figure == "latency_mean_ns" else run.metrics.deliveries)
+            for run in runs.where(protocol=protocol).finished
+        ]
+        if values:
+            means[protocol] = fmean(values)
     least = min(means.values(), default=0.0)
     return {name: f"{mean:.3g}{' ★' if mean <= least * 1.01 else ''}" for name, mean in means.items()}

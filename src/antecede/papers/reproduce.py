@@ -1,4 +1,4 @@
-"""The five papers again: their experiments as one sweep on Spark, beside what they print."""
+"""Reproduce the five papers: their experiments as one sweep on Spark, scored against what they print."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from antecede.errors import InputError
-from antecede.papers import contest, p000, p001, p002, p003, p004
-from antecede.papers.board import Done, Paper, Runs, Scale
-from antecede.papers.scoreboard import Part, Reproduction, document
+from antecede.papers import contest, paper_000, paper_001, paper_002, paper_003, paper_004
+from antecede.papers.paper import FinishedRun, Paper, Runs, Scale
+from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
 from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
 from antecede.sweep.page import lead
@@ -18,10 +18,12 @@ from antecede.sweep.results import write_results
 from antecede.sweep.run import REPORT, Progress, SweepResult, run_study
 from antecede.trace.writer import write_whole
 
-PAPERS: dict[str, Paper] = {each.STUDY.name: each.STUDY for each in (p000, p001, p002, p003, p004)}
+PAPERS: dict[str, Paper] = {
+    each.STUDY.name: each.STUDY for each in (paper_000, paper_001, paper_002, paper_003, paper_004)
+}
 BOARD = "scoreboard.json"
 _SMALL = 500_000
-"""Deliveries of a run: beyond that only the first seed of each point leaves a trace, which is audited."""
+"""Deliveries in a run. Of larger runs only those with the first seed leave a trace and are audited."""
 
 
 def reproduce(
@@ -32,37 +34,37 @@ def reproduce(
     finished_only: bool = False,
     progress: Progress = lambda *_: None,
 ) -> tuple[Reproduction, SweepResult]:
-    """Run, audit, score and draw; whatever is done already is not done again.
+    """Run, audit, score and draw. Finished runs are not repeated.
 
-    With `finished_only` nothing is run: what there is, is scored.
+    With `finished_only` nothing is run, and the runs in `folder` are scored.
     """
     unknown = [name for name in names if name not in PAPERS]
     if unknown:
         raise InputError(f"no paper '{unknown[0]}'; there are {', '.join(PAPERS)}")
     papers = [PAPERS[name] for name in names or PAPERS]
     grids = {paper.name: (paper.grid(scale), paper.open_grid(scale)) for paper in papers}
-    contested = contest.grid(scale) if not names else []
-    every = {made.key(): made for pair in grids.values() for part in pair for made in part}
-    every |= {made.key(): made for made in contested}
-    sweep = Sweep(folder, list(every.values()))
+    contest_grid = contest.grid(scale) if not names else []
+    scenarios = [setting for pair in grids.values() for grid in pair for setting in grid] + contest_grid
+    sweep = Sweep(folder, scenarios)
     if finished_only:
         outcome = SweepResult(write_results(sweep), {}, 0)
     else:
-        outcome = run_study(folder, list(every.values()), master=master, traced=_traced, progress=progress)
-    finished = {key: Done(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
+        unique = list(sweep.scenarios.values())
+        outcome = run_study(folder, unique, master=master, traced=_is_traced, progress=progress)
+    finished = {key: FinishedRun(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
 
-    def runs(scenarios: Sequence[Scenario]) -> Runs:
-        keys = [made.key() for made in scenarios]
+    def runs(grid: Sequence[Scenario]) -> Runs:
+        keys = [setting.key() for setting in grid]
         return Runs([finished[key] for key in keys if key in finished])
 
-    parts = [Part.of(paper, *(runs(part) for part in grids[paper.name])) for paper in papers]
-    compared = contest.table(runs(contested)) if contested else []
-    rows = [row for part in parts for row in part.rows]
-    found = Reproduction(rows, compared, lead(outcome.summary, len(outcome.failed)))
-    write_whole(folder / BOARD, msgspec.json.encode(found))
-    write_whole(folder / REPORT, document(parts, found).encode())
-    return found, outcome
+    results = [PaperResult.score(paper, *(runs(grid) for grid in grids[paper.name])) for paper in papers]
+    compared = contest.table(runs(contest_grid)) if contest_grid else []
+    rows = [row for result in results for row in result.rows]
+    reproduction = Reproduction(rows, compared, lead(outcome.summary, len(outcome.failed)))
+    write_whole(folder / BOARD, msgspec.json.encode(reproduction))
+    write_whole(folder / REPORT, report_page(results, reproduction).encode())
+    return reproduction, outcome
 
 
-def _traced(made: Scenario) -> bool:
-    return made.seed == 1 or made.expected_messages() * made.peers <= _SMALL
+def _is_traced(setting: Scenario) -> bool:
+    return setting.seed == 1 or setting.expected_messages() * setting.peers <= _SMALL

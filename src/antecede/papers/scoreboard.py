@@ -1,160 +1,104 @@
-"""How a reproduction is shown: the scoreboard as text, and the report as a page."""
+"""The scoreboard: every number and claim that a paper prints, beside what was measured here.
+
+A number *matches* if it lies in the 95 % confidence interval of ours or within 10 % of our mean. A number, a
+claim or a series has the *same shape* if sign and order agree and the ratio is between a half and two.
+Otherwise it *differs*. What has not been run is *pending*. Nothing else decides; nothing is rounded to fit.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
 
 import msgspec
 
-from antecede import __version__
-from antecede.papers.board import Figure, Paper, Row, Runs
-from antecede.report.charts import Series, line_chart
-from antecede.report.page import Section, figure, page, table
-
-TITLE = "Five papers on causal order, reproduced"
-VERDICTS = ("matches", "same shape", "differs", "pending")
+Agreement = Literal["matches", "same shape", "differs", "pending"]
 
 
-class Reproduction(msgspec.Struct, frozen=True):
-    """What a reproduction found."""
+class ScoreRow(msgspec.Struct, frozen=True):
+    """One number or claim. `published` and `measured` are words for a claim."""
 
-    scoreboard: list[Row]
-    contest: list[dict[str, str]]
-    audited: str
-    """How much was audited, and what was found, in words."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One paper's runs and the rows that they make."""
-
-    paper: Paper
-    main: Runs
-    beyond: Runs
-    rows: list[Row]
-
-    @classmethod
-    def of(cls, paper: Paper, main: Runs, beyond: Runs) -> Part:
-        return cls(paper, main, beyond, [*paper.score(main), *paper.open_score(beyond)])
+    paper: str
+    quantity: str
+    published: float | str | None
+    measured: float | str | None
+    low: float | None
+    high: float | None
+    runs: int
+    ratio: float | None
+    verdict: Agreement
+    why: str
 
 
-def document(parts: Sequence[Part], found: Reproduction) -> str:
-    """The whole report."""
-    sections = [section for part in parts for section in _sections(part)]
-    every = [_overview(found.scoreboard), *sections, *_contest(found.contest)]
-    return page(TITLE, found.audited, every, f"Antecede {__version__}")
+def number(paper: str, quantity: str, published: float, samples: Sequence[float], why: str = "") -> ScoreRow:
+    """A row for a printed number, with one sample for each run; pending without samples.
 
-
-def tally(rows: Sequence[Row]) -> str:
-    """How many rows came out how, in words."""
-    counts = [f"{sum(row.verdict == verdict for row in rows):,} {verdict}" for verdict in VERDICTS]
-    return f"{len(rows):,} numbers and claims: {', '.join(counts)}."
-
-
-def cells(row: Row) -> list[str]:
-    """A row of the scoreboard as people read it."""
-    if isinstance(row.measured, str):  # what a claim rests on is too long for its column
-        ours = "holds" if row.verdict == "same shape" else "does not"
-        note = f"{row.measured}. {row.why}".removesuffix(". ")
-    else:
-        ours, note = ("–", "") if row.measured is None else (_shown(row.measured), row.why)
-    if row.low is not None and row.high is not None and row.high > row.low:
-        ours += f" ± {_shown((row.high - row.low) / 2)}"
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return [row.quantity, _shown(row.published), ours, f"{row.runs}", ratio, row.verdict, note]
-
-
-HEADER = ["quantity", "published", "ours", "runs", "ratio", "verdict", "why"]
-
-
-def _shown(value: float | str | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def markdown(found: Reproduction, machine: str) -> str:
-    """The scoreboard as a page of the documentation."""
-    lines = ["# Scoreboard", "", f"{tally(found.scoreboard)} {found.audited}", "", machine, ""]
-    lines += [
-        "*Matches*: the published value lies in the 95 % interval of ours, or within 10 %. *Same shape*: a",
-        "claim that holds, or the same sign and a ratio between a half and two. *Pending*: not run at that",
-        "size yet.",
-    ]
-    for name in dict.fromkeys(row.paper for row in found.scoreboard):
-        lines += ["", f"## Paper {name}", "", "| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-        mine = (row for row in found.scoreboard if row.paper == name)
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in mine]
-    if found.contest:
-        header = list(dict.fromkeys(key for row in found.contest for key in row))
-        lines += [
-            "",
-            "## Who is cheapest where",
-            "",
-            "| " + " | ".join(header) + " |",
-            "|---" * len(header) + "|",
-        ]
-        lines += ["| " + " | ".join(row.get(key, "") for key in header) + " |" for row in found.contest]
-    return "\n".join(lines) + "\n"
-
-
-def _overview(rows: Sequence[Row]) -> Section:
-    papers = list(dict.fromkeys(row.paper for row in rows))
-    counted = [
-        [f"paper {name}", *(str(sum(r.paper == name and r.verdict == v for r in rows)) for v in VERDICTS)]
-        for name in papers
-    ]
-    return Section("The scoreboard in short", tally(rows), table(["", *VERDICTS], counted))
-
-
-def _sections(part: Part) -> list[Section]:
-    paper, rows = part.paper, part.rows
-    text = "Lines are ours; rings are what the paper prints, where our sizes come near its own."
-    shown = [cells(row) for row in rows]
-    readings = [[reading.what, reading.taken, reading.why] for reading in paper.readings]
-    made = [
-        Section(f"Paper {paper.name}: {paper.title}", text, _panels(paper.figures(part.main))),
-        Section(
-            f"Paper {paper.name}: every number and claim", tally(rows),
-            table(HEADER[:6], [row[:6] for row in shown], (0,), [row[6] for row in shown]),
-        ),
-        Section(
-            f"Paper {paper.name}: how it was read",
-            "Where the paper leaves something open, this is what was taken.",
-            table(["what", "taken", "why"], readings, words=(0, 1, 2)),
-        ),
-    ]  # fmt: skip
-    if paper.open_question:
-        title = f"Paper {paper.name}: what it left open"
-        made.append(Section(title, paper.open_question, _panels(paper.open_figures(part.beyond))))
-    return made
-
-
-def _panels(figures: Sequence[Figure]) -> str:
-    return (
-        f'<div class="panels">{"".join(_picture(each) for each in figures if any(each.lines.values()))}</div>'
-    )
-
-
-def _picture(drawn: Figure) -> str:
-    series = [Series(name, points) for name, points in drawn.lines.items()]
-    furthest = max(x for points in drawn.lines.values() for x, _ in points)
-    near = {
-        name: [(x, y) for x, y in points if x <= 2 * furthest] for name, points in drawn.published.items()
-    }
-    rings = [Series(name, points) for name, points in near.items() if points]
-    title = f"Figure {drawn.number}: {drawn.title}"
-    chart = line_chart(series, drawn.x_label, drawn.y_label, title, rings)
-    return figure(chart, f"{title}. {drawn.note}".strip())
-
-
-def _contest(rows: Sequence[dict[str, str]]) -> list[Section]:
-    made = []
-    for measure in dict.fromkeys(row["measure"] for row in rows):
-        those = [list(row.values())[1:] for row in rows if row["measure"] == measure]
-        text = "On every network that a protocol can run on; the cheapest have a star, within 1 %. " + (
-            "From send to delivery." if measure.startswith("delay") else "For each delivery, over all links."
+    `why` is what we believe the reason to be, and appears only if the number does not match.
+    """
+    if not samples:
+        return ScoreRow(
+            paper, quantity, published, None, None, None, 0, None, "pending", "not run at this size yet"
         )
-        made.append(Section(f"Who is cheapest where: {measure}", text, table(list(rows[0])[1:], those)))
-    return made
+    mean, low, high = interval(samples)
+    verdict = judge(published, mean, low, high)
+    ratio = mean / published if published else None
+    return ScoreRow(
+        paper, quantity, published, mean, low, high, len(samples), ratio, verdict,
+        "" if verdict == "matches" else why,
+    )  # fmt: skip
+
+
+def judge(published: float, mean: float, low: float, high: float) -> Agreement:
+    """How a measured mean and its interval agree with a printed number.
+
+    >>> judge(100, 108, 107, 109), judge(100, 120, 90, 150), judge(100, 60, 59, 61), judge(1, -1, -1, -1)
+    ('matches', 'matches', 'same shape', 'differs')
+    """
+    if low <= published <= high or abs(mean - published) <= 0.1 * abs(published):
+        return "matches"
+    if published and 0.5 <= mean / published <= 2:
+        return "same shape"
+    return "differs"
+
+
+def claim(
+    paper: str, statement: str, holds: bool | None, measured: str, runs: int, why: str = ""
+) -> ScoreRow:
+    """A row for a claim in words; pending if `holds` is None."""
+    verdict: Agreement = "pending" if holds is None else "same shape" if holds else "differs"
+    shown = None if holds is None else measured
+    return ScoreRow(paper, statement, "holds", shown, None, None, runs, None, verdict, "" if holds else why)
+
+
+_STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+            2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+            2.045, 2.042)  # fmt: skip
+"""Student's 97.5 % quantile for 1, 2, ... 30 degrees of freedom."""
+
+
+def interval(samples: Sequence[float]) -> tuple[float, float, float]:
+    """The mean and the bounds of its 95 % confidence interval; a single sample is its own interval.
+
+    >>> interval([1.0, 2.0, 3.0])[0], interval([5.0])
+    (2.0, (5.0, 5.0, 5.0))
+    """
+    mean = fmean(samples)
+    if len(samples) < 2:
+        return mean, mean, mean
+    freedom = len(samples) - 1
+    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96
+    half = student * stdev(samples) / math.sqrt(len(samples))
+    return mean, mean - half, mean + half
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of the least-squares line.
+
+    >>> slope([(0, 1), (1, 3), (2, 5)])
+    2.0
+    """
+    middle_x, middle_y = fmean(x for x, _ in points), fmean(y for _, y in points)
+    spread = sum((x - middle_x) ** 2 for x, _ in points)
+    return sum((x - middle_x) * (y - middle_y) for x, y in points) / spread

@@ -8,8 +8,11 @@ import msgspec
 import pytest
 
 from antecede.causality import MessageId
-from antecede.papers import p004, p004_open, p004_runs, p004_scores
-from antecede.papers.board import Done, Row, Runs, Scale
+from antecede.papers import paper_004
+from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.paper_004 import open_question, scores
+from antecede.papers.paper_004 import runs as paper_runs
+from antecede.papers.scoreboard import ScoreRow
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.vcube import Bundle, Vcube, VcubeAgg
 from antecede.protocols.vcube_variants import VcubeAggPaperSizes, VcubeAggSingleTree
@@ -24,33 +27,33 @@ MS = 1_000_000
 @cache
 def tiny() -> Runs:
     """The quick study's runs with 8 and 16 nodes, and 16 nodes with small messages."""
-    made = [each for each in p004_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
-    made += [p004_runs.run(p004_runs.AGG, 16, 1, p004_runs.SMALL_MESSAGE)]
+    made = [each for each in paper_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
+    made += [paper_runs.run(paper_runs.AGG, 16, 1, paper_runs.SMALL_MESSAGE)]
     return done(made)
 
 
 def done(scenarios: list[Scenario]) -> Runs:
-    return Runs([Done(each, simulate(each).metrics) for each in scenarios])
+    return Runs([FinishedRun(each, simulate(each).metrics) for each in scenarios])
 
 
-def row(rows: list[Row], quantity: str) -> Row:
+def row(rows: list[ScoreRow], quantity: str) -> ScoreRow:
     (found,) = (each for each in rows if each.quantity == quantity)
     return found
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_run_of_both_grids_is_another_one(scale: Scale) -> None:
-    for grid in (p004_runs.grid, p004_open.open_grid):
+    for grid in (paper_runs.grid, open_question.open_grid):
         made = grid(scale)
         assert made
         assert len({each.key() for each in made}) == len(made)
-        assert {each.protocol for each in made} <= set(p004_runs.NAMES)
-    assert {each.peers for each in p004_runs.grid(scale)} == set(p004_runs.SIZES[scale])
-    assert set(p004_open.ODD_SIZES[scale]) < {each.peers for each in p004_open.open_grid(scale)}
+        assert {each.protocol for each in made} <= set(paper_runs.NAMES)
+    assert {each.peers for each in paper_runs.grid(scale)} == set(paper_runs.SIZES[scale])
+    assert set(open_question.ODD_SIZES[scale]) < {each.peers for each in open_question.open_grid(scale)}
 
 
 def test_what_was_run_has_a_verdict_and_what_was_not_is_pending() -> None:
-    rows = p004_scores.score(tiny())
+    rows = scores.score(tiny())
     assert len({each.quantity for each in rows}) == len(rows) > 80
     pending = {each.quantity for each in rows if each.verdict == "pending"}
     tables = [each.quantity for each in rows if each.quantity.startswith("Table 1, ")]
@@ -62,17 +65,19 @@ def test_what_was_run_has_a_verdict_and_what_was_not_is_pending() -> None:
             assert each.quantity not in pending
     plain = row(rows, "Table 1, 16 nodes: packets without aggregation")
     assert (plain.published, plain.measured, plain.runs, plain.verdict) == (240, 240, 3, "matches")
-    assert {each.verdict for each in p004_scores.score(Runs([]))} == {"pending"}
-    assert len(p004_scores.score(Runs([]))) == len(rows)
+    assert {each.verdict for each in scores.score(Runs([]))} == {"pending"}
+    assert len(scores.score(Runs([]))) == len(rows)
 
 
 def test_a_parameter_moves_a_row() -> None:
     """Slower and faster links let more messages overtake each other; links all alike fewer."""
-    usual = [each for each in p004_runs.grid("quick") if each.protocol == p004_runs.AGG and each.peers == 16]
+    usual = [
+        each for each in paper_runs.grid("quick") if each.protocol == paper_runs.AGG and each.peers == 16
+    ]
 
     def saved(propagation: str) -> float:
         network = NodesModel(propagation=propagation)
-        rows = p004_scores.score(done([msgspec.structs.replace(each, network=network) for each in usual[:3]]))
+        rows = scores.score(done([msgspec.structs.replace(each, network=network) for each in usual[:3]]))
         measured = row(rows, "Table 1, 16 nodes: % fewer packets").measured
         assert isinstance(measured, float)
         return measured
@@ -81,23 +86,23 @@ def test_a_parameter_moves_a_row() -> None:
 
 
 def test_every_figure_is_drawn_from_what_was_run() -> None:
-    drawn = {figure.number: figure for figure in p004.figures(tiny())}
+    drawn = {figure.number: figure for figure in paper_004.STUDY.figures(tiny())}
     assert set(drawn) == {"1a", "1b", "T1", "T2", "T3", "6", "7", "8", "9", "10", "11", "bytes"}
     for figure in drawn.values():
         assert all(figure.lines.values()), figure.number
     for shares in (drawn["T2"], drawn["T3"], drawn["6"], drawn["9"], drawn["10"]):
         for line in shares.lines.values():
             assert sum(y for _, y in line) == pytest.approx(100), shares.number
-    assert p004.figures(Runs([])) == []
+    assert paper_004.STUDY.figures(Runs([])) == []
 
 
 def test_any_number_of_nodes() -> None:
-    made = [each for each in p004_open.open_grid("quick") if each.peers <= 16 and each.seed == 1]
+    made = [each for each in open_question.open_grid("quick") if each.peers <= 16 and each.seed == 1]
     runs = done(made)
-    rows = p004_open.open_score(runs)
+    rows = open_question.open_score(runs)
     assert "pending" not in {each.verdict for each in rows}
     assert row(rows, "beyond: any number of nodes gets each message by N − 1 packets").measured == "12: 132"
-    assert [figure.number for figure in p004_open.open_figures(runs)] == ["open a", "open b", "open c"]
+    assert [figure.number for figure in open_question.open_figures(runs)] == ["open a", "open b", "open c"]
 
 
 def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
@@ -189,7 +194,7 @@ def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None
 
 
 def test_one_tree_delivers_everything_to_everybody() -> None:
-    runs = tiny().where(protocol=p004_runs.SINGLE, peers=16)
-    for run in runs.done:
+    runs = tiny().where(protocol=paper_runs.SINGLE, peers=16)
+    for run in runs.finished:
         assert (run.metrics.deliveries, run.metrics.stuck) == (16 * 15, 0)
         assert 200 < run.metrics.packets <= 15 + 15 * 16

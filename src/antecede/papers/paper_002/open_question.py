@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from antecede.errors import InputError
-from antecede.papers.board import Figure, Row, Runs, Scale, claim
-from antecede.papers.p002_overlays import PRINTED, TRIALS, broken, in_words
-from antecede.papers.p002_runs import MS, PAPER
+from antecede.papers.paper import Figure, Runs, Scale
+from antecede.papers.paper_002.overlays import PRINTED, TRIALS, broken, in_words
+from antecede.papers.paper_002.runs import MS, PAPER
+from antecede.papers.scoreboard import ScoreRow, claim
 from antecede.sim.scenario import Scenario, scenario
 
 OPEN_QUESTION = (
@@ -35,14 +36,14 @@ def open_grid(scale: Scale) -> list[Scenario]:
 
 
 def _per_delivery(runs: Runs, figure: str) -> float:
-    return fmean(run.value(figure) / run.metrics.deliveries for run in runs.done)
+    return fmean(run.value(figure) / run.metrics.deliveries for run in runs.finished)
 
 
-def open_score(runs: Runs) -> list[Row]:
+def open_score(runs: Runs) -> list[ScoreRow]:
     return [*_moving_rows(), *_cost_rows(runs)]
 
 
-def _moving_rows() -> list[Row]:
+def _moving_rows() -> list[ScoreRow]:
     try:
         scenario(protocol="flooding", churn=20)
         refused = False
@@ -50,27 +51,27 @@ def _moving_rows() -> list[Row]:
         refused = True
     naive, ours = broken(f"{PRINTED}:FloodingWithMovingLinks", churn=50.0), broken("pc", churn=50.0)
     shown = f"{'refused' if refused else 'let run'}; using new links at once, {in_words(*naive)}"
-    says = "flooding cannot run while links change"
-    fixed = claim(PAPER, says, refused and naive[0] > 0, shown, TRIALS)
-    says = "open: causal order by flooding while links change (pc)"
-    return [fixed, claim(PAPER, says, ours == (0, 0), in_words(*ours), TRIALS)]
+    statement = "flooding cannot run while links change"
+    fixed = claim(PAPER, statement, refused and naive[0] > 0, shown, TRIALS)
+    statement = "open: causal order by flooding while links change (pc)"
+    return [fixed, claim(PAPER, statement, ours == (0, 0), in_words(*ours), TRIALS)]
 
 
-def _cost_rows(runs: Runs) -> list[Row]:
+def _cost_rows(runs: Runs) -> list[ScoreRow]:
     """What changes cost at the largest size, against flooding an overlay that stays."""
-    largest = max((run.scenario.peers for run in runs.done), default=0)
+    largest = max((run.scenario.peers for run in runs.finished), default=0)
     there = runs.where(peers=largest)
     parts = [there.where(protocol="flooding")]
     parts += [there.where(protocol="pc", churn=float(churn)) for churn in CHURN]
     known = all(len(part) for part in parts)
 
-    def row(says: str, values: list[float], unit: str, holds: bool) -> Row:
+    def row(statement: str, values: list[float], unit: str, holds: bool) -> ScoreRow:
         pairs = zip(CHURN, values[1:], strict=False)
         moving = ", ".join(f"{value:.3g} with {churn}" for churn, value in pairs)
         shown = (
             f"flooding {values[0]:.3g}{unit}; pc {moving} changes a second, n = {largest}" if known else ""
         )
-        return claim(PAPER, says, holds if known else None, shown, len(there) if known else 0)
+        return claim(PAPER, statement, holds if known else None, shown, len(there) if known else 0)
 
     parts = parts if known else []
     delays = [fmean(part.values("latency_mean_ns")) / MS for part in parts]
@@ -99,7 +100,7 @@ def _rises(values: Sequence[float]) -> bool:
 
 
 def open_figures(runs: Runs) -> list[Figure]:
-    made = []
+    results = []
     for place, (figure, title, unit, scale) in enumerate(
         (("latency_mean_ns", "Mean delay", "ms", MS), ("packets", "Packets a delivery", "packets", 0.0),
          ("link_bytes", "Control bytes a delivery", "bytes", 0.0)), 1,
@@ -113,5 +114,5 @@ def open_figures(runs: Runs) -> list[Figure]:
                     for churn, each in by_churn.items()
                 ]
                 lines[f"{name}, {peers} nodes"] = points
-        made.append(Figure(f"beyond {place}", title, "link changes a second", unit, lines))
-    return made
+        results.append(Figure(f"beyond {place}", title, "link changes a second", unit, lines))
+    return results

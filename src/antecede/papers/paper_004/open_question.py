@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from antecede.papers.board import Figure, Row, Runs, Scale
-from antecede.papers.p004_runs import (
+from antecede.papers.paper import Figure, Runs, Scale
+from antecede.papers.paper_004.runs import (
     AGG,
     NONE,
     UNIT,
     Figured,
     claim_row,
     line_of,
-    of,
     per_run,
     percent_saved,
     run,
+    select,
     sizes_run,
     value_of,
 )
+from antecede.papers.scoreboard import ScoreRow
 from antecede.sim.scenario import Scenario
 
 ODD_SIZES: dict[Scale, list[int]] = {"quick": [12, 20, 48], "full": [12, 20, 48, 100, 200]}
@@ -46,10 +47,10 @@ def _is_power(nodes: int) -> bool:
     return nodes & (nodes - 1) == 0
 
 
-def open_score(runs: Runs) -> list[Row]:
+def open_score(runs: Runs) -> list[ScoreRow]:
     rows = []
     odd = [nodes for nodes in sizes_run(runs) if not _is_power(nodes)]
-    plain = {nodes: set(of(runs, NONE, nodes).values("packets")) for nodes in odd}
+    plain = {nodes: set(select(runs, NONE, nodes).values("packets")) for nodes in odd}
     one_each = all(found == {nodes * (nodes - 1)} for nodes, found in plain.items()) if odd else None
     shown = ", ".join(f"{nodes}: {max(found, default=0):,.0f}" for nodes, found in plain.items())
     rows.append(
@@ -61,23 +62,27 @@ def open_score(runs: Runs) -> list[Row]:
         (value_of("latency_mean_ns"), "delivery latency"),
     ):
         scale = 1 if figure is percent_saved else UNIT
-        means = {n: fmean(per_run(of(runs, AGG, n), figure)) / scale for n in sizes_run(runs)}
+        means = {n: fmean(per_run(select(runs, AGG, n), figure)) / scale for n in sizes_run(runs)}
         for nodes in odd:
             low, high = (means.get(each) for each in _neighbours(nodes))
             holds = None if low is None or high is None else low <= means[nodes] <= high
             between = " and ".join(str(each) for each in _neighbours(nodes))
             shown = f"{low or 0:.4g}, {means[nodes]:.4g}, {high or 0:.4g}"
-            says = f"beyond: {what} with {nodes} nodes is between that with {between}"
+            statement = f"beyond: {what} with {nodes} nodes is between that with {between}"
             why = "an incomplete cube has other trees"
-            rows.append(claim_row(says, holds, shown, of(runs, AGG, nodes), why))
+            rows.append(claim_row(statement, holds, shown, select(runs, AGG, nodes), why))
     return rows
 
 
 def open_figures(runs: Runs) -> list[Figure]:
     def lines(figure: Figured) -> dict[str, list[tuple[float, float]]]:
         return {
-            "powers of two": line_of(of(runs, AGG).where(lambda made: _is_power(made.peers)), figure),
-            "other sizes": line_of(of(runs, AGG).where(lambda made: not _is_power(made.peers)), figure),
+            "powers of two": line_of(
+                select(runs, AGG).where(lambda setting: _is_power(setting.peers)), figure
+            ),
+            "other sizes": line_of(
+                select(runs, AGG).where(lambda setting: not _is_power(setting.peers)), figure
+            ),
         }
 
     late = "A message for a rank that nobody has goes to the nearest that somebody has: VCube's own rule."

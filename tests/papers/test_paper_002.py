@@ -7,59 +7,62 @@ import math
 import pytest
 
 from antecede.causality import MessageId
-from antecede.papers import p002, p002_open, p002_overlays, p002_runs, p002_scores
-from antecede.papers.board import Done, Row, Runs, Scale
+from antecede.papers import paper_002
+from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.paper_002 import open_question, overlays, scores
+from antecede.papers.paper_002 import runs as paper_runs
+from antecede.papers.scoreboard import ScoreRow
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.engines import simulate
 from antecede.sim.probes import Queues
 from antecede.sim.scenario import Scenario
 
 SIZES: dict[Scale, list[int]] = {"quick": [8, 16], "full": [8, 16]}
-PER_SIZE = len(p002_runs.PROTOCOLS) * len(p002_runs.DATA)
+PER_SIZE = len(paper_runs.PROTOCOLS) * len(paper_runs.DATA)
 """Runs of one topology; at the largest size one more of each protocol."""
 
 
 def done(scenarios: list[Scenario]) -> Runs:
-    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
+    return Runs([FinishedRun(made, simulate(made).metrics) for made in scenarios])
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few nodes and rounds, as if the paper had them."""
-    monkeypatch.setattr(p002_runs, "SIZES", SIZES)
-    monkeypatch.setattr(p002_runs, "ROUNDS", 3)
+    monkeypatch.setattr(paper_runs, "SIZES", SIZES)
+    monkeypatch.setattr(paper_runs, "ROUNDS", 3)
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Runs:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(p002_runs, "SIZES", SIZES)
-        patch.setattr(p002_runs, "ROUNDS", 3)
-        return done(p002_runs.grid("quick"))
+        patch.setattr(paper_runs, "SIZES", SIZES)
+        patch.setattr(paper_runs, "ROUNDS", 3)
+        return done(paper_runs.grid("quick"))
 
 
-def row(rows: list[Row], start: str) -> Row:
+def row(rows: list[ScoreRow], start: str) -> ScoreRow:
     (found,) = (each for each in rows if each.quantity.startswith(start))
     return found
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_run_of_the_grids_is_there_once(scale: Scale) -> None:
-    runs = [*p002_runs.grid(scale), *p002_open.open_grid(scale)]
+    runs = [*paper_runs.grid(scale), *open_question.open_grid(scale)]
     assert len({made.key() for made in runs}) == len(runs)
-    main = p002_runs.grid(scale)
+    main = paper_runs.grid(scale)
     assert {made.payload for made in main} == {0, 100, 1000}
     assert {made.peers for made in main} == {
-        size for size in p002_runs.SIZES[scale] if size <= p002_runs.LARGEST
+        size for size in paper_runs.SIZES[scale] if size <= paper_runs.LARGEST
     }
     assert {(made.senders, made.burst, made.count) for made in main} == {(10, 10, "paper")}
     assert {round(made.seconds * made.rate) for made in main if made.rate == 1000} == {10}
-    assert len(main) == len({made.peers for made in main}) * PER_SIZE * len(p002_runs.SEEDS[scale]) + 3
+    assert len(main) == len({made.peers for made in main}) * PER_SIZE * len(paper_runs.SEEDS[scale]) + 3
 
 
 def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
     assert len(tiny) == len(SIZES["quick"]) * PER_SIZE + 3
-    for run in tiny.done:
+    for run in tiny.finished:
         made, metrics = run.scenario, run.metrics
         assert metrics.messages == (made.senders or 0) * 10 * 3
         assert (metrics.deliveries, metrics.stuck) == (metrics.messages * (made.peers - 1), 0)
@@ -68,9 +71,10 @@ def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
 def test_bytes_and_messages_are_as_worked_out(tiny: Runs) -> None:
     """16 nodes have 4 neighbours each: 64 ways, and 15 nodes do not send back, so 49 copies of 36 bytes and
     the data; 15 copies of 32 + 64 bytes and the data."""
-    for data in p002_runs.DATA:
+    for data in paper_runs.DATA:
         overlay, tree, each = (
-            p002_runs.of(tiny, name, data).where(peers=16).done[0].metrics for name in p002_runs.PROTOCOLS
+            paper_runs.select(tiny, name, data).where(peers=16).finished[0].metrics
+            for name in paper_runs.PROTOCOLS
         )
         assert overlay.measured["fragments"] == overlay.messages * 49
         assert overlay.measured["sent_bytes"] == overlay.messages * 49 * (36 + data)
@@ -82,22 +86,22 @@ def test_bytes_and_messages_are_as_worked_out(tiny: Runs) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_every_number_and_claim_is_scored_where_it_was_run_and_pending_where_not(tiny: Runs) -> None:
-    rows, empty = p002_scores.score(tiny), p002_scores.score(Runs([]))
+    rows, empty = scores.score(tiny), scores.score(Runs([]))
     assert [each.quantity for each in rows] == [each.quantity for each in empty]
     assert len({each.quantity for each in rows}) == len(rows)
     assert [each.quantity for each in rows if each.verdict == "pending"] == []
     assert all(each.why for each in rows if each.verdict == "differs")
     assert all(each.measured for each in rows)
-    about_shape = p002_overlays.shape_rows() + p002_overlays.order_rows()
+    about_shape = overlays.shape_rows() + overlays.order_rows()
     assert [each for each in empty if each.verdict != "pending"] == about_shape
-    lone = p002_scores.score(tiny.where(peers=16))
+    lone = scores.score(tiny.where(peers=16))
     grows = [each.quantity for each in lone if each.verdict == "pending"]
     assert grows
     assert all("with n" in what or "O(" in what or "n = 8" in what for what in grows)
 
 
 def test_larger_sizes_are_pending() -> None:
-    rows = p002_scores.score(Runs([]))
+    rows = scores.score(Runs([]))
     for size in (100, 600):
         assert row(rows, f"Overlay sends a message log n times as often as Timestamp, n = {size}").runs == 0
 
@@ -108,30 +112,30 @@ def test_the_crossover_follows_the_header(tiny: Runs, monkeypatch: pytest.Monkey
     4 + d against 7 of 32 + d, so d = (224 - 68) / 10."""
     what = "Overlay needs fewer bytes while data is less than n/(log n − 1) bytes, n = 8"
     fewer = "Overlay sends fewer bytes at 0 bytes"
-    with_header = p002_scores.score(tiny)
+    with_header = scores.score(tiny)
     assert row(with_header, what).measured == pytest.approx(-16.4)
     assert row(with_header, what).published == 4
     assert row(with_header, fewer).verdict == "differs"
-    assert p002_scores.crossover(8) == pytest.approx(-16.4)
-    for part in (p002_runs, p002_scores):
+    assert scores.crossover(8) == pytest.approx(-16.4)
+    for part in (paper_runs, scores):
         monkeypatch.setattr(part, "HEADER", 0)
-    without = p002_scores.score(done(p002_runs.grid("quick")))
+    without = scores.score(done(paper_runs.grid("quick")))
     assert row(without, what).measured == pytest.approx(15.6)
     assert row(without, fewer).verdict == "same shape"
-    assert p002_scores.crossover(8) == pytest.approx(15.6)
+    assert scores.crossover(8) == pytest.approx(15.6)
 
 
 def test_the_crossovers_of_the_paper_s_sizes() -> None:
-    assert [round(p002_scores.crossover(size)) for size in (100, 200, 300, 600)] == [40, 93, 141, 274]
-    assert p002_scores.crossover(213) < 100 < p002_scores.crossover(220)
+    assert [round(scores.crossover(size)) for size in (100, 200, 300, 600)] == [40, 93, 141, 274]
+    assert scores.crossover(213) < 100 < scores.crossover(220)
 
 
 @pytest.mark.usefixtures("small")
 def test_more_data_takes_longer_and_the_rows_say_so(tiny: Runs) -> None:
-    rows = p002_scores.score(tiny)
+    rows = scores.score(tiny)
     delays = [
-        p002_runs.of(tiny, "Overlay", data).where(peers=16).values("latency_mean_ns")[0]
-        for data in p002_runs.DATA
+        paper_runs.select(tiny, "Overlay", data).where(peers=16).values("latency_mean_ns")[0]
+        for data in paper_runs.DATA
     ]
     assert delays == sorted(delays)
     said = row(rows, "Overlay is more influenced by data size than Timestamp, mean")
@@ -141,7 +145,7 @@ def test_more_data_takes_longer_and_the_rows_say_so(tiny: Runs) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
-    *drawn, wire = p002.figures(tiny)
+    *drawn, wire = paper_002.figures(tiny)
     assert wire.number == "bytes"
     assert {int(figure.number.rstrip("ab")) for figure in drawn} == set(range(3, 18))
     for figure in drawn:
@@ -180,7 +184,7 @@ def test_what_came_before_the_warm_up_counts_from_its_end() -> None:
 
 def test_waiting_is_what_the_meter_has_too(tiny: Runs) -> None:
     waited = 0
-    for run in tiny.where(rate=p002_runs.RATE).done:
+    for run in tiny.where(rate=paper_runs.RATE).finished:
         metrics, peers = run.metrics, run.scenario.peers
         expected = metrics.held * metrics.hold_mean_ns / (peers * metrics.simulated_ns)
         assert metrics.measured["delivery_queue_mean"] == pytest.approx(expected)
@@ -190,44 +194,49 @@ def test_waiting_is_what_the_meter_has_too(tiny: Runs) -> None:
 
 
 def test_hypercubes_endure_one_failure_less_than_the_paper_says() -> None:
-    assert [p002_overlays.endured(size) for size in (4, 8, 16)] == [1, 2, 3]
-    assert p002_overlays.survives(8, 2)
-    assert not p002_overlays.survives(8, 3)
-    assert [p002_overlays.diameter(size) for size in (8, 64)] == [3, 6]
-    rows = p002_overlays.shape_rows()
+    assert [overlays.endured(size) for size in (4, 8, 16)] == [1, 2, 3]
+    assert overlays.survives(8, 2)
+    assert not overlays.survives(8, 3)
+    assert [overlays.diameter(size) for size in (8, 64)] == [3, 6]
+    rows = overlays.shape_rows()
     assert row(rows, "a hypercube overcomes log n failures").verdict == "differs"
 
 
 def test_what_the_oracle_says_of_flooding_as_printed_and_of_links_that_change() -> None:
-    late, lost = p002_overlays.broken("antecede.papers.as_printed:FloodingThatDeliversFirst")
+    late, lost = overlays.broken("antecede.papers.paper_002.flooding_variants:FloodingThatDeliversFirst")
     assert late > 0
     assert lost == 0
     assert (
-        p002_overlays.broken("flooding")
-        == p002_overlays.broken("antecede.papers.as_printed:FloodingThatCounts")
+        overlays.broken("flooding")
+        == overlays.broken("antecede.papers.paper_002.flooding_variants:FloodingThatCounts")
         == (0, 0)
     )
-    assert p002_overlays.broken("flooding", fifo=False)[0] > 0
-    assert p002_overlays.broken("antecede.papers.as_printed:FloodingThatCounts", fifo=False)[1] > 0
-    assert p002_overlays.broken("antecede.papers.as_printed:FloodingWithMovingLinks", churn=50.0)[0] > 0
-    assert p002_overlays.broken("pc", churn=50.0) == (0, 0)
+    assert overlays.broken("flooding", fifo=False)[0] > 0
+    assert (
+        overlays.broken("antecede.papers.paper_002.flooding_variants:FloodingThatCounts", fifo=False)[1] > 0
+    )
+    assert (
+        overlays.broken("antecede.papers.paper_002.flooding_variants:FloodingWithMovingLinks", churn=50.0)[0]
+        > 0
+    )
+    assert overlays.broken("pc", churn=50.0) == (0, 0)
 
 
 def test_links_that_change_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(p002_open, "OPEN_SIZES", {"quick": [8], "full": [8]})
-    runs = done(p002_open.open_grid("quick"))
-    rows = p002_open.open_score(runs)
+    monkeypatch.setattr(open_question, "OPEN_SIZES", {"quick": [8], "full": [8]})
+    runs = done(open_question.open_grid("quick"))
+    rows = open_question.open_score(runs)
     assert {each.verdict for each in rows} == {"same shape"}
-    assert {each.verdict for each in p002_open.open_score(Runs([]))} == {"same shape", "pending"}
+    assert {each.verdict for each in open_question.open_score(Runs([]))} == {"same shape", "pending"}
     packets = row(rows, "open: packets a delivery")
     # 8 nodes have 3 neighbours each: 24 ways less 7 that go not back, for 7 deliveries.
     assert str(packets.measured).startswith(f"flooding {17 / 7:.3g}; pc {17 / 7:.3g} with 0, ")
-    for figure in p002_open.open_figures(runs):
+    for figure in open_question.open_figures(runs):
         assert [x for x, _ in figure.lines["pc, 8 nodes"]] == [0, 20, 100]
         assert figure.lines["flooding, 8 nodes"][0] == figure.lines["pc, 8 nodes"][0]
 
 
 def test_lines_cross_where_they_cross() -> None:
-    assert p002_scores.crossing([(0, -10), (100, -5), (1000, 4)]) == pytest.approx(600)
-    assert p002_scores.crossing([(0, -10), (100, -5)]) == pytest.approx(200)
-    assert math.isnan(p002_scores._ratio([]))
+    assert scores.crossing([(0, -10), (100, -5), (1000, 4)]) == pytest.approx(600)
+    assert scores.crossing([(0, -10), (100, -5)]) == pytest.approx(200)
+    assert math.isnan(scores._ratio([]))

@@ -10,10 +10,10 @@ The runs are in `p002_runs`, the rows in `p002_scores` and `p002_overlays`, what
 
 from __future__ import annotations
 
-from antecede.papers.board import Figure, Paper, Reading, Runs, wire_figure
-from antecede.papers.p002_open import OPEN_QUESTION, open_figures, open_grid, open_score
-from antecede.papers.p002_runs import DATA, MB, MS, PAPER, grid, of
-from antecede.papers.p002_scores import score
+from antecede.papers.paper import Figure, Paper, Reading, Runs, wire_figure
+from antecede.papers.paper_002.open_question import OPEN_QUESTION, open_figures, open_grid, open_score
+from antecede.papers.paper_002.runs import DATA, MB, MS, PAPER, grid, select
+from antecede.papers.paper_002.scores import score
 
 _FIGURES = (
     # the first of three numbers, one for each size of data; (part, figure, title, unit, scale)
@@ -32,21 +32,21 @@ _LINES = {"Overlay": "Overlay", "Timestamp": "Timestamp", "unicast": "Timestamp,
 
 def figures(runs: Runs) -> list[Figure]:
     """The paper's Figures 3 to 17; it prints no numbers."""
-    made = []
+    results = []
     for first, parts in _FIGURES:
         for place, data in enumerate(DATA):
             for part, figure, title, unit, scale in parts:
                 lines = {
-                    shown: [(x, y / scale) for x, y in of(runs, name, data).line(figure)]
+                    shown: [(x, y / scale) for x, y in select(runs, name, data).line(figure)]
                     for name, shown in _LINES.items()
                 }
                 title = f"{title}, {data} bytes of data"
-                made.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
+                results.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
     both = {}
     for name in ("Overlay", "Timestamp"):
-        there = of(runs, name, 0)
+        there = select(runs, name, 0)
         both[name] = there.line("paper_bytes_mean"), there.line("control_bytes_mean")
-    return made + wire_figure(both, "nodes")
+    return results + wire_figure(both, "nodes")
 
 
 READINGS = [

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from antecede.papers.board import Figure, Paper, Reading, Row, Runs, Scale, claim, number, wire_figure
+from antecede.papers.paper import Figure, Paper, Reading, Runs, Scale, wire_figure
+from antecede.papers.scoreboard import ScoreRow, claim, number
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "001"
@@ -77,8 +78,8 @@ def serial() -> Scenario:
     )  # fmt: skip
 
 
-def load_of(made: Scenario) -> float:
-    return round(made.rate * _DELAY_MS / 1000, 6)
+def load_of(setting: Scenario) -> float:
+    return round(setting.rate * _DELAY_MS / 1000, 6)
 
 
 def grid(scale: Scale) -> list[Scenario]:
@@ -95,7 +96,7 @@ def grid(scale: Scale) -> list[Scenario]:
 def _at(runs: Runs, size: int, load: float | None = None, delay: str = DELAY) -> Runs:
     """The runs with random sends; at every load if none is said."""
     return runs.where(
-        lambda made: load is None or load_of(made) == load, workload="poisson", peers=size, delay=delay
+        lambda setting: load is None or load_of(setting) == load, workload="poisson", peers=size, delay=delay
     )
 
 
@@ -120,7 +121,7 @@ def _read(line: Sequence[tuple[float, float]], where: float) -> float | None:
     return reached([(y, x) for x, y in line], where)
 
 
-def score(runs: Runs) -> list[Row]:
+def score(runs: Runs) -> list[ScoreRow]:
     here, varied = _at(runs, SIZE, LOAD), _at(runs, SIZE, LOAD, VARIED)
     what = f"likelihood of the worst case, n = {SIZE}, at a load of {LOAD:g}"
     return [
@@ -137,20 +138,20 @@ def score(runs: Runs) -> list[Row]:
     ]  # fmt: skip
 
 
-def _where(runs: Runs) -> Row:
-    says = f"the worst case has likelihood {PUBLISHED} for n = {SIZE}, at some load"
+def _where(runs: Runs) -> ScoreRow:
+    statement = f"the worst case has likelihood {PUBLISHED} for n = {SIZE}, at some load"
     line = _line(runs, SIZE)
     if len(line) < 2:
-        return claim(PAPER, says, None, "", 0)
+        return claim(PAPER, statement, None, "", 0)
     where = reached(line, PUBLISHED)
     heights = [y for _, y in line]
     shown = f"{min(heights):.3f} to {max(heights):.3f} over loads of {line[0][0]:g} to {line[-1][0]:g}"
     if where is not None:
         shown = f"at a load of {where:.2f}; {shown}"
-    return claim(PAPER, says, where is not None, shown, len(_at(runs, SIZE)), "at no load that was run")
+    return claim(PAPER, statement, where is not None, shown, len(_at(runs, SIZE)), "at no load that was run")
 
 
-def _negligible(runs: Runs) -> list[Row]:
+def _negligible(runs: Runs) -> list[ScoreRow]:
     """At the load that was chosen, and at the one where the printed number appears."""
     small = SIZE + 1
     lines = _line(runs, SIZE), _line(runs, small)
@@ -160,17 +161,19 @@ def _negligible(runs: Runs) -> list[Row]:
         (f"at a load of {LOAD:g}", LOAD),
         (f"at the load where n = {SIZE} has {PUBLISHED}", where),
     ):
-        says = f"for n > {SIZE} the worst case is negligible (n = {small} below 1 %), {named}"
+        statement = f"for n > {SIZE} the worst case is negligible (n = {small} below 1 %), {named}"
         value = None if load is None or len(lines[1]) < 2 else _read(lines[1], load)
         shown = "" if value is None else f"{value:.4f} for n = {small}"
         holds = None if value is None else value < NEGLIGIBLE
         rows.append(
-            claim(PAPER, says, holds, shown, len(_at(runs, small)), "rarer than for three, not negligible")
+            claim(
+                PAPER, statement, holds, shown, len(_at(runs, small)), "rarer than for three, not negligible"
+            )
         )
     return rows
 
 
-def _falls(runs: Runs) -> list[Row]:
+def _falls(runs: Runs) -> list[ScoreRow]:
     means = {size: fmean(those) for size in SIZES if (those := _at(runs, size, LOAD).values(_WORST))}
     means = {size: mean for size, mean in means.items() if size >= SIZE}
     values = list(means.values())
@@ -192,11 +195,11 @@ def _falls(runs: Runs) -> list[Row]:
     ]  # fmt: skip
 
 
-def _cases(runs: Runs) -> list[Row]:
+def _cases(runs: Runs) -> list[ScoreRow]:
     rounds, turns = runs.where(workload="rounds"), runs.where(workload="periodic")
     everyone = runs.where(workload="poisson")
     worst, one = rounds.values(_WORST), turns.values("immediate_mean")
-    over = [run.value("immediate_most") - run.scenario.peers for run in everyone.done]
+    over = [run.value("immediate_most") - run.scenario.peers for run in everyone.finished]
     full, more = sum(each == 0 for each in over), sum(each > 0 for each in over)
     return [
         claim(
@@ -220,7 +223,7 @@ def figures(runs: Runs) -> list[Figure]:
     loads[f"n = {SIZE}, all others named"] = _line(runs, SIZE, _NAMED)
     loads["each of 3 sends once"] = [(load, each_once(SIZE, load)) for load, _ in loads[f"n = {SIZE}"]]
     where = reached(loads[f"n = {SIZE}"], PUBLISHED) if len(loads[f"n = {SIZE}"]) > 1 else None
-    at_load = runs.where(lambda made: load_of(made) == LOAD, workload="poisson", delay=DELAY)
+    at_load = runs.where(lambda setting: load_of(setting) == LOAD, workload="poisson", delay=DELAY)
     sizes = {
         "n predecessors": at_load.line(_WORST),
         "n − 1 named": at_load.line(_NAMED),

@@ -7,33 +7,34 @@ from collections.abc import Sequence
 import pytest
 
 from antecede.causality import MessageId
-from antecede.papers import p001
-from antecede.papers.board import Done, Runs, Scale, interval
-from antecede.papers.p001 import each_once, figure_5, reached, run, serial
+from antecede.papers import paper_001
+from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.paper_001 import each_once, figure_5, reached, run, serial
+from antecede.papers.scoreboard import interval
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
 
 
 def done(*scenarios: Scenario) -> Runs:
-    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
+    return Runs([FinishedRun(made, simulate(made).metrics) for made in scenarios])
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Runs:
     """Every point of the quick grid, few messages each, two seeds."""
-    random = [made for made in p001.grid("quick") if made.workload == "poisson"]
-    points = dict.fromkeys((made.peers, p001.load_of(made), made.delay) for made in random)
+    random = [made for made in paper_001.grid("quick") if made.workload == "poisson"]
+    points = dict.fromkeys((made.peers, paper_001.load_of(made), made.delay) for made in random)
     runs = [run(size, load, 150, seed, delay) for size, load, delay in points for seed in (1, 2)]
     return done(*runs, figure_5(), serial())
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
-    runs = p001.grid(scale)
+    runs = paper_001.grid(scale)
     assert len({made.key() for made in runs}) == len(runs)
     random = [made for made in runs if made.workload == "poisson"]
-    assert {p001.load_of(made) for made in random} == set(p001.LOADS)
-    assert {made.peers for made in random} == set(p001.SIZES)
+    assert {paper_001.load_of(made) for made in random} == set(paper_001.LOADS)
+    assert {made.peers for made in random} == set(paper_001.SIZES)
 
 
 class Histories:
@@ -62,7 +63,7 @@ class Histories:
 
 
 @pytest.mark.parametrize("load", [0.2, 1.0, 3.0])
-@pytest.mark.parametrize("delay", [p001.DELAY, p001.VARIED])
+@pytest.mark.parametrize("delay", [paper_001.DELAY, paper_001.VARIED])
 def test_immediate_predecessors_are_those_of_the_definition(load: float, delay: str) -> None:
     made = scenario(
         protocol="mbcp", peers=3, workload="poisson", rate=100 * load, delay=delay, seconds=0.5 / load,
@@ -114,25 +115,25 @@ def test_the_load_decides_and_not_the_rate() -> None:
 
 
 def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
-    rows = p001.score(tiny)
-    assert [row.quantity for row in rows] == [row.quantity for row in p001.score(Runs([]))]
+    rows = paper_001.score(tiny)
+    assert [row.quantity for row in rows] == [row.quantity for row in paper_001.score(Runs([]))]
     assert len({row.quantity for row in rows}) == len(rows) == 11
     assert {row.paper for row in rows} == {"001"}
     assert all(row.verdict != "pending" and row.runs for row in rows)
-    assert all(row.verdict == "pending" and row.measured is None for row in p001.score(Runs([])))
+    assert all(row.verdict == "pending" and row.measured is None for row in paper_001.score(Runs([])))
     assert all(row.verdict == "same shape" for row in rows if "|CI|" in row.quantity)
     assert rows[0].published == 0.0497
 
 
 def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: Runs) -> None:
-    of_load, of_size, _ = p001.figures(tiny)
+    of_load, of_size, _ = paper_001.figures(tiny)
     line = dict(of_load.lines["n = 3"])
     assert line[0.1] < line[0.5] < line[1.0] < line[4.0]
     assert all(line[load] <= named for load, named in of_load.lines["n = 3, all others named"])
     sizes = dict(of_size.lines["n predecessors"])
     assert sizes[2] > sizes[3] > sizes[5] > sizes[10]
     assert of_size.published == {"n predecessors": [(3.0, 0.0497)]}
-    assert all(not any(figure.lines.values()) for figure in p001.figures(Runs([])))
+    assert all(not any(figure.lines.values()) for figure in paper_001.figures(Runs([])))
 
 
 def test_where_a_line_passes_a_value() -> None:

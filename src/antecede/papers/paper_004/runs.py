@@ -1,11 +1,12 @@
-"""Paper 004's runs and printed tables: which are made, how they are asked and compared. See `p004`."""
+"""Paper 004's runs and printed tables: which are setting, how they are asked and compared. See `p004`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from antecede.papers.board import Done, Row, Runs, Scale, claim, number
+from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.scoreboard import ScoreRow, claim, number
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "004"
@@ -64,7 +65,12 @@ DETAILED = 256
 """Tables 2 and 3 and Figure 6 are of this size; Figures 9 and 10 of 1024."""
 HUGE = 1024
 
-Figured = Callable[[Done], float]
+WHY_ORDER = (
+    "with σ = 25 and starts over 500 units fewer messages overtake each other than in the paper's runs; its "
+    "steps from size to size are larger than the spread of our runs, so some of its rows may be single runs"
+)
+
+Figured = Callable[[FinishedRun], float]
 """What a run has of something."""
 
 
@@ -86,22 +92,24 @@ def grid(scale: Scale) -> list[Scenario]:
     return runs + [run(AGG, sizes[-1], seed, SMALL_MESSAGE) for seed in range(1, SMALL_SEEDS[scale] + 1)]
 
 
-def of(runs: Runs, protocol: str, peers: int | None = None, payload: int = MESSAGE) -> Runs:
-    return runs.where(lambda made: peers is None or made.peers == peers, protocol=protocol, payload=payload)
+def select(runs: Runs, protocol: str, peers: int | None = None, payload: int = MESSAGE) -> Runs:
+    return runs.where(
+        lambda setting: peers is None or setting.peers == peers, protocol=protocol, payload=payload
+    )
 
 
 def sizes_run(runs: Runs, protocol: str = AGG) -> list[int]:
     """Those that were run."""
-    return sorted({run.scenario.peers for run in of(runs, protocol).done})
+    return sorted({run.scenario.peers for run in select(runs, protocol).finished})
 
 
 def per_run(runs: Runs, figure: Figured) -> list[float]:
-    return [figure(run) for run in runs.done]
+    return [figure(run) for run in runs.finished]
 
 
 def line_of(runs: Runs, figure: Figured) -> list[tuple[float, float]]:
     """A figure's mean at each size: points to draw."""
-    by_size = runs.by(lambda made: made.peers)
+    by_size = runs.by(lambda setting: setting.peers)
     return [(float(nodes), fmean(per_run(those, figure))) for nodes, those in by_size.items()]
 
 
@@ -118,28 +126,30 @@ def percent(name: str, of: str = "packets_sized") -> Figured:
     return lambda run: 100 * run.value(name) / run.value(of)
 
 
-def aggregated(run: Done) -> float:
+def aggregated(run: FinishedRun) -> float:
     """Packets with more than one message."""
     return run.value("packets_sized") - run.value("packets_of_to_1")
 
 
-def packets_of(run: Done, name: str) -> float:
+def packets_of(run: FinishedRun, name: str) -> float:
     """How many packets have so many messages, by a row of Table 2."""
     if name:
         return run.value(name)
     return run.value("packets_sized") - sum(run.value(each) for each, _, _ in TABLE_2.values() if each)
 
 
-def percent_saved(run: Done) -> float:
+def percent_saved(run: FinishedRun) -> float:
     """% fewer packets than a tree for each message has."""
     nodes = run.scenario.peers
     return 100 - 100 * run.value("packets") / (nodes * (nodes - 1))
 
 
-def _pairs(runs: Runs, peers: int, one: str = AGG, other: str = NONE) -> Iterator[tuple[Done, Done]]:
+def _pairs(
+    runs: Runs, peers: int, one: str = AGG, other: str = NONE
+) -> Iterator[tuple[FinishedRun, FinishedRun]]:
     """Runs of two protocols with the same seed."""
-    seeds = {run.scenario.seed: run for run in of(runs, other, peers).done}
-    for run in of(runs, one, peers).done:
+    seeds = {run.scenario.seed: run for run in select(runs, other, peers).finished}
+    for run in select(runs, one, peers).finished:
         if run.scenario.seed in seeds:
             yield run, seeds[run.scenario.seed]
 
@@ -175,14 +185,14 @@ def changes(
     return {nodes: fmean(samples) for nodes, samples in found.items() if samples}
 
 
-def number_row(quantity: str, published: float, samples: Sequence[float], why: str = "") -> Row:
+def number_row(quantity: str, published: float, samples: Sequence[float], why: str = "") -> ScoreRow:
     return number(PAPER, quantity, published, samples, why)
 
 
 def claim_row(
-    says: str, holds: bool | None, measured: str, runs: Runs | Sequence[object], why: str = ""
-) -> Row:
-    return claim(PAPER, says, holds, measured, len(runs), why)
+    statement: str, holds: bool | None, measured: str, runs: Runs | Sequence[object], why: str = ""
+) -> ScoreRow:
+    return claim(PAPER, statement, holds, measured, len(runs), why)
 
 
 def listed(values: dict[int, float]) -> str:

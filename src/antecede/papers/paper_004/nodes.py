@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from antecede.papers.board import Done, Row, Runs
-from antecede.papers.p004_runs import (
+from antecede.papers.paper import FinishedRun, Runs
+from antecede.papers.paper_004.runs import (
     AGG,
     HUGE,
     MESSAGE,
@@ -20,11 +20,12 @@ from antecede.papers.p004_runs import (
     mean_of,
     more,
     number_row,
-    of,
     per_run,
+    select,
     sizes_run,
     value_of,
 )
+from antecede.papers.scoreboard import ScoreRow
 
 _WHY_PAIR = (
     "peers wait less for company here, as fewer messages overtake each other; and the comparison is within "
@@ -33,8 +34,8 @@ _WHY_PAIR = (
 _WHY_MARGIN = "how a message gets to the root of the one tree is not printed (see readings)"
 
 
-def pair_rows(runs: Runs) -> list[Row]:
-    eight = of(runs, AGG, 8)
+def pair_rows(runs: Runs) -> list[ScoreRow]:
+    eight = select(runs, AGG, 8)
     several = sum(per_run(eight, aggregated))
     shown = f"{several:.0f} of {sum(eight.values('packets_sized')):.0f} packets"
     rows = [
@@ -55,25 +56,25 @@ def pair_rows(runs: Runs) -> list[Row]:
     return rows
 
 
-def _later(run: Done) -> float:
+def _later(run: FinishedRun) -> float:
     """Of messages that came two in a packet: how much later, in %, than if nobody had waited."""
     late = run.value("pair_late_mean_ns")
     return 100 * late / (run.value("pair_reception_mean_ns") - late)
 
 
-def _sooner(run: Done) -> float:
+def _sooner(run: FinishedRun) -> float:
     """Of the same: how much less they were then held."""
     late = run.value("pair_late_mean_ns")
     return 100 * late / max(1.0, run.value("pair_held_mean_ns") + late)
 
 
-def _with_pairs(runs: Runs, peers: int) -> list[Done]:
-    return [run for run in of(runs, AGG, peers).done if run.value("pair_messages")]
+def _with_pairs(runs: Runs, peers: int) -> list[FinishedRun]:
+    return [run for run in select(runs, AGG, peers).finished if run.value("pair_messages")]
 
 
-def node_rows(runs: Runs) -> list[Row]:
+def node_rows(runs: Runs) -> list[ScoreRow]:
     rows = []
-    agg, plain = of(runs, AGG, HUGE), of(runs, NONE, HUGE)
+    agg, plain = select(runs, AGG, HUGE), select(runs, NONE, HUGE)
     at = f"Figure 9, {HUGE} nodes: nodes that hold"
     rows += [
         number_row(f"{at} at most 50 messages, aggregation", 569, agg.values("nodes_holding_to_50")),
@@ -87,7 +88,7 @@ def node_rows(runs: Runs) -> list[Row]:
             f"{at} more than 250 messages, no aggregation", 212, plain.values("nodes_holding_over_250"),
         ),
     ]  # fmt: skip
-    small = of(runs, AGG, HUGE, SMALL_MESSAGE)
+    small = select(runs, AGG, HUGE, SMALL_MESSAGE)
     at = f"Figure 10, {HUGE} nodes"
     rows += [
         number_row(
@@ -117,46 +118,46 @@ def node_rows(runs: Runs) -> list[Row]:
     one_peak = counts[: peak + 1] == sorted(counts[: peak + 1]) and counts[peak:] == sorted(
         counts[peak:], reverse=True
     )
-    says = f"{at}: the fullest packets of nodes are spread like a normal distribution (about one peak)"
-    rows.append(claim_row(says, one_peak if len(agg) else None, f"peak at {peak + 1} messages", agg))
-    sizes = [nodes for nodes in sizes_run(runs) if len(of(runs, AGG, nodes, SMALL_MESSAGE))]
+    statement = f"{at}: the fullest packets of nodes are spread like a normal distribution (about one peak)"
+    rows.append(claim_row(statement, one_peak if len(agg) else None, f"peak at {peak + 1} messages", agg))
+    sizes = [nodes for nodes in sizes_run(runs) if len(select(runs, AGG, nodes, SMALL_MESSAGE))]
     means = {
-        payload: fmean(per_run(of(runs, AGG, sizes[-1], payload), _mean_packing))
+        payload: fmean(per_run(select(runs, AGG, sizes[-1], payload), _mean_packing))
         for payload in (SMALL_MESSAGE, MESSAGE)
         if sizes
     }
     holds = means[SMALL_MESSAGE] > means[MESSAGE] if means else None
     shown = " and ".join(f"{mean:.2f} for {payload} bytes" for payload, mean in means.items())
-    says = "Figure 10: smaller messages, fuller fullest packets (largest size run)"
+    statement = "Figure 10: smaller messages, fuller fullest packets (largest size run)"
     why = "packets that full are rare below 256 nodes, so that the MTU does not yet matter"
-    return [*rows, claim_row(says, holds, shown, runs, why)]
+    return [*rows, claim_row(statement, holds, shown, runs, why)]
 
 
-def _packing(run: Done, low: int, high: int) -> float:
+def _packing(run: FinishedRun, low: int, high: int) -> float:
     """% of nodes whose fullest packet has so many messages."""
     those = sum(run.value(f"nodes_packing_to_{messages}") for messages in range(low, high + 1))
     return 100 * those / run.scenario.peers
 
 
-def _mean_packing(run: Done) -> float:
+def _mean_packing(run: FinishedRun) -> float:
     counted = sum(messages * run.value(f"nodes_packing_to_{messages}") for messages in range(1, 21))
     return (counted + 21 * run.value("nodes_packing_over_20")) / run.scenario.peers
 
 
-def tree_rows(runs: Runs) -> list[Row]:
+def tree_rows(runs: Runs) -> list[ScoreRow]:
     rows = []
     sizes = [nodes for nodes in sizes_run(runs, SINGLE) if nodes > 8]
     for figure, what, nodes, printed in (
         (aggregated, "aggregations", 32, 86), (value_of("held"), "delayed messages", 128, 84),
     ):  # fmt: skip
-        says = f"Figure 11: % fewer {what} with one tree for all"
+        statement = f"Figure 11: % fewer {what} with one tree for all"
         samples = [-change for change in more(runs, nodes, figure, SINGLE, AGG)]
-        rows.append(number_row(f"{says}, {nodes} nodes", printed, samples, _WHY_MARGIN))
+        rows.append(number_row(f"{statement}, {nodes} nodes", printed, samples, _WHY_MARGIN))
         fewer = {size: -change for size, change in changes(runs, figure, sizes, SINGLE, AGG).items()}
         least = min(fewer.values()) >= printed if fewer else None
         why = "not with the fewest nodes: one tree then loses less than the paper says, with more nodes more"
-        rows.append(claim_row(f"{says}: at least {printed}", least, f"{listed(fewer)} %", runs, why))
-    before, after = (per_run(of(runs, SINGLE, nodes), aggregated) for nodes in (HUGE // 2, HUGE))
+        rows.append(claim_row(f"{statement}: at least {printed}", least, f"{listed(fewer)} %", runs, why))
+    before, after = (per_run(select(runs, SINGLE, nodes), aggregated) for nodes in (HUGE // 2, HUGE))
     known = before and after
     rows.append(
         claim_row(
@@ -175,7 +176,7 @@ def tree_rows(runs: Runs) -> list[Row]:
     )  # fmt: skip
     largest = max((nodes for nodes in sizes if nodes >= 128), default=0)
     first, last = (
-        [mean_of(of(runs, protocol, largest).values(f"reception_ns_sent_in_{part}")) / UNIT
+        [mean_of(select(runs, protocol, largest).values(f"reception_ns_sent_in_{part}")) / UNIT
          for protocol in (SINGLE, AGG)]
         for part in (0, 9)
     )  # fmt: skip
@@ -185,7 +186,7 @@ def tree_rows(runs: Runs) -> list[Row]:
             "(128 nodes and more; with fewer the root keeps up)",
             last[0] > 1.5 * first[0] and last[1] < 1.1 * first[1] if largest else None,
             f"from {first[0]:.0f} to {last[0]:.0f} units; from {first[1]:.0f} to {last[1]:.0f}",
-            of(runs, SINGLE, largest),
+            select(runs, SINGLE, largest),
         )
     )  # fmt: skip
     return rows

@@ -7,9 +7,12 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from antecede.papers import p003
-from antecede.papers.board import Done, Runs, Scale, interval
-from antecede.papers.p003 import closed_form, closed_form_basic, run
+from antecede.papers import paper_003
+from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.paper_003 import runs as paper_runs
+from antecede.papers.paper_003 import scores
+from antecede.papers.paper_003.runs import closed_form, closed_form_basic, run
+from antecede.papers.scoreboard import interval
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.workload import OncePerWindow
@@ -18,7 +21,7 @@ SHARE = "p1_after_p2"
 
 
 def done(*scenarios: Scenario) -> Runs:
-    return Runs([Done(made, simulate(made).metrics) for made in scenarios])
+    return Runs([FinishedRun(setting, simulate(setting).metrics) for setting in scenarios])
 
 
 def share(protocol: str, lam: int, delay: int, windows: int = 300) -> float:
@@ -29,8 +32,13 @@ def share(protocol: str, lam: int, delay: int, windows: int = 300) -> float:
 def tiny() -> Runs:
     """Every point of the quick grid, few windows each, two seeds."""
     points = dict.fromkeys(
-        (made.protocol, round(p003.lam_of(made)), round(p003.delay_of(made)), made.silent == (2,))
-        for made in p003.grid("quick")
+        (
+            setting.protocol,
+            round(paper_runs.window_of(setting)),
+            round(paper_runs.delay_of(setting)),
+            setting.silent == (2,),
+        )
+        for setting in paper_runs.grid("quick")
     )
     return done(
         *(
@@ -50,23 +58,23 @@ def test_windows_hold_one_send_of_every_peer() -> None:
     assert min(late) < 10
     assert max(late) > 90
     assert fmean(late) == pytest.approx(50, abs=7)
-    made = scenario(protocol="mbcp", peers=2, workload="windows", rate=10, jitter=0.1, seconds=1)
-    assert simulate(made).metrics.messages == 20
+    setting = scenario(protocol="mbcp", peers=2, workload="windows", rate=10, jitter=0.1, seconds=1)
+    assert simulate(setting).metrics.messages == 20
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
-    runs = p003.grid(scale)
-    assert len({made.key() for made in runs}) == len(runs)
-    assert {p003.lam_of(made) for made in runs} == set(p003.LAMBDAS)
-    assert {p003.delay_of(made) for made in runs} == set(p003.FIGURE_8_DELAYS[scale])
-    assert {made.protocol for made in runs} == {"hcg", "basic"}
+    runs = paper_runs.grid(scale)
+    assert len({setting.key() for setting in runs}) == len(runs)
+    assert {paper_runs.window_of(setting) for setting in runs} == set(paper_runs.LAMBDAS)
+    assert {paper_runs.delay_of(setting) for setting in runs} == set(paper_runs.FIGURE_8_DELAYS[scale])
+    assert {setting.protocol for setting in runs} == {"hcg", "basic"}
 
 
 def test_windows_do_not_meet() -> None:
     """A window is over, forwarded and delivered, before the next begins."""
-    for made in p003.grid("full"):
-        assert 1e6 / made.rate > p003.lam_of(made) + 2 * p003.delay_of(made) + 1
+    for setting in paper_runs.grid("full"):
+        assert 1e6 / setting.rate > paper_runs.window_of(setting) + 2 * paper_runs.delay_of(setting) + 1
 
 
 def test_shares_are_those_of_the_closed_form() -> None:
@@ -81,17 +89,17 @@ def test_shares_are_those_of_the_closed_form() -> None:
 def test_each_pair_is_ordered_as_the_rules_say() -> None:
     """Window by window, from the times alone: HCG if b is later by more than δl, B if a is there by then."""
     lam, delay, windows = 3000, 1000, 300
-    made = run("hcg", lam, delay, windows, seed=5)
-    load = made.build_workload()
+    setting = run("hcg", lam, delay, windows, seed=5)
+    load = setting.build_workload()
     later = [load.next_send(1, window, 0) - load.next_send(2, window, 0) for window in range(windows)]
     expected = {
         "hcg": sum(gap > 1000 * delay for gap in later),
         "basic": sum(gap >= -1000 * delay - 1 for gap in later),
     }
     for protocol, count in expected.items():
-        run_here = done(msgspec.structs.replace(made, protocol=protocol))
+        run_here = done(msgspec.structs.replace(setting, protocol=protocol))
         assert run_here.values(SHARE) == [count / windows]
-        assert run_here.done[0].metrics.stuck == 0
+        assert run_here.finished[0].metrics.stuck == 0
 
 
 def test_a_longer_delay_leaves_hcg_less_to_order_and_basic_more() -> None:
@@ -107,12 +115,12 @@ def test_what_comes_within_the_delay_is_never_ordered_by_hcg_and_always_by_basic
 
 
 def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
-    rows = p003.score(tiny)
-    assert [row.quantity for row in rows] == [row.quantity for row in p003.score(Runs([]))]
+    rows = scores.score(tiny)
+    assert [row.quantity for row in rows] == [row.quantity for row in scores.score(Runs([]))]
     assert len({row.quantity for row in rows}) == len(rows) == 17
     assert {row.paper for row in rows} == {"003"}
     assert all(row.verdict != "pending" and row.runs for row in rows)
-    assert all(row.verdict == "pending" and row.measured is None for row in p003.score(Runs([])))
+    assert all(row.verdict == "pending" and row.measured is None for row in scores.score(Runs([])))
     by_name = {row.quantity: row for row in rows}
     assert by_name["HCG: a precedes b only if b.LT − a.LT > δj"].verdict == "same shape"
     assert (
@@ -124,9 +132,12 @@ def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
 
 
 def test_numbers_of_rows_are_those_of_runs(tiny: Runs) -> None:
-    rows = {row.quantity: row for row in p003.score(tiny)}
+    rows = {row.quantity: row for row in scores.score(tiny)}
     at = "at λ = 30,000 µs, δl = 1,000 µs, %"
-    here = tiny.where(lambda made: (p003.lam_of(made), p003.delay_of(made)) == (30_000, 1000), silent=(0,))
+    here = tiny.where(
+        lambda setting: (paper_runs.window_of(setting), paper_runs.delay_of(setting)) == (30_000, 1000),
+        silent=(0,),
+    )
     hcg, basic = (here.where(protocol=protocol).values(SHARE) for protocol in ("hcg", "basic"))
     assert rows[f"Figure 7: pairs ordered {at}"].measured == pytest.approx(100 * fmean(hcg))
     ratios = [100 * one / other for one, other in zip(hcg, basic, strict=True)]
@@ -135,12 +146,12 @@ def test_numbers_of_rows_are_those_of_runs(tiny: Runs) -> None:
 
 
 def test_figures_have_the_closed_form_beside_what_was_measured(tiny: Runs) -> None:
-    drawn = {figure.number: figure for figure in p003.figures(tiny)}
+    drawn = {figure.number: figure for figure in paper_003.STUDY.figures(tiny)}
     assert list(drawn) == ["7", "7, second reading", "8", "8, second reading"]
     for figure in drawn.values():
         assert set(figure.published) <= set(figure.lines)
         assert all(figure.lines.values())
     eight = drawn["8"]
     assert dict(eight.lines["HCG, closed form"])[1000] == pytest.approx(46.72, abs=0.01)
-    assert [x for x, _ in eight.lines["HCG"]] == list(p003.FIGURE_8_DELAYS["quick"])
-    assert all(not any(figure.lines.values()) for figure in p003.figures(Runs([])))
+    assert [x for x, _ in eight.lines["HCG"]] == list(paper_runs.FIGURE_8_DELAYS["quick"])
+    assert all(not any(figure.lines.values()) for figure in paper_003.STUDY.figures(Runs([])))

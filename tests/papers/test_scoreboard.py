@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antecede.papers import contest, p000
-from antecede.papers.board import Done, Row, Runs, claim, interval, judge, number, slope, wire_figure
-from antecede.papers.scoreboard import Reproduction, cells, markdown, tally
+from antecede.papers import contest, paper_000
+from antecede.papers.paper import FinishedRun, Runs, wire_figure
+from antecede.papers.scoreboard import ScoreRow, claim, interval, judge, number, slope
+from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
 from antecede.sim.engines import simulate
 
 
@@ -48,14 +49,14 @@ def test_the_slope_of_least_squares() -> None:
 
 def small(**changes: object) -> Runs:
     runs = [
-        p000._run(protocol, peers, delay, seed, "quick")
-        for protocol in p000.PROTOCOLS
+        paper_000._run(protocol, peers, delay, seed, "quick")
+        for protocol in paper_000.PROTOCOLS
         for peers in (4, 8)
-        for delay in p000.DELAYS
+        for delay in paper_000.DELAYS
         for seed in (1, 2)
     ]
     made = [msgspec.structs.replace(run, seconds=run.warmup + 0.4, **changes) for run in runs]
-    return Runs([Done(run, simulate(run).metrics) for run in made])
+    return Runs([FinishedRun(run, simulate(run).metrics) for run in made])
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def runs() -> Runs:
 
 
 def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
-    rows = p000.score(runs)
+    rows = paper_000.score(runs)
     by_name = {row.quantity: row for row in rows}
     assert len(by_name) == len(rows)
     printed = 3 * (7 + 7 + 5) + 4 * (2 + 2 + 1) + 3
@@ -78,34 +79,38 @@ def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
 def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:
     faster = small(interval="normal:30-50ms")
     before, after = (
-        each.where(protocol="freescale", peers=9, delay=p000.DELAYS["0–50 ms"]).values("across_paper_bytes")
+        each.where(protocol="freescale", peers=9, delay=paper_000.DELAYS["0–50 ms"]).values(
+            "across_paper_bytes"
+        )
         for each in (runs, faster)
     )
     assert sum(after) > sum(before) * 1.1
 
 
 def test_what_has_not_been_run_is_pending() -> None:
-    assert {row.verdict for row in p000.score(Runs([]))} == {"pending"}
-    assert all(not any(figure.lines.values()) for figure in p000.figures(Runs([])))
+    assert {row.verdict for row in paper_000.score(Runs([]))} == {"pending"}
+    assert all(not any(figure.lines.values()) for figure in paper_000.figures(Runs([])))
 
 
 def test_grids_are_sound_and_every_run_in_them_is_different() -> None:
     for scale in ("quick", "full"):
-        made = [*p000.grid(scale), *p000.open_grid(scale), *contest.grid(scale)]
+        made = [*paper_000.grid(scale), *paper_000.open_grid(scale), *contest.grid(scale)]
         assert len({each.key() for each in made}) == len(made)
-        assert max(p000.size(each) for each in p000.grid(scale)) == (40 if scale == "quick" else 900)
+        assert max(paper_000.size(each) for each in paper_000.grid(scale)) == (
+            40 if scale == "quick" else 900
+        )
 
 
 def test_figures_have_a_line_for_everything_that_was_run(runs: Runs) -> None:
-    drawn = {figure.number: figure for figure in p000.figures(runs)}
+    drawn = {figure.number: figure for figure in paper_000.figures(runs)}
     assert set(drawn) == {"bytes"} | {f"{number}{part}" for number in range(4, 10) for part in "ab"}
     assert [len(points) for points in drawn["4a"].lines.values()] == [2, 2, 2, 2]
 
 
 def test_the_scoreboard_reads_well() -> None:
     rows = [
-        Row("000", "a | b", 1234.5, 1300.0, 1200.0, 1400.0, 5, 1.053, "matches", ""),
-        Row("000", "c", 0.0612, None, None, None, 0, None, "pending", "not run"),
+        ScoreRow("000", "a | b", 1234.5, 1300.0, 1200.0, 1400.0, 5, 1.053, "matches", ""),
+        ScoreRow("000", "c", 0.0612, None, None, None, 0, None, "pending", "not run"),
         claim("004", "says", True, "3 < 4", 2),
     ]
     assert cells(rows[0]) == ["a | b", "1,234", "1,300 ± 100", "5", "1.05", "matches", ""]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from antecede.papers.board import Figure, Row, Runs, Scale, claim
+from antecede.papers.paper import Figure, Runs, Scale
+from antecede.papers.paper_003.runs import PAPER
+from antecede.papers.scoreboard import ScoreRow, claim
 from antecede.sim.scenario import Scenario, scenario
 
-PAPER = "003"
-Lines = dict[str, list[tuple[float, float]]]
 OPEN_QUESTION = (
     "“The vector clock can not be used for a large-scale group”, the paper says of millions of processes, "
     "and measures three. Here are thousands, in subgroups of fifty: what a packet carries, and how long a "
@@ -45,19 +45,19 @@ def _subgroups(peers: int) -> dict[str, object]:
     return {"layout": {"subgroups": [f"{kind}:{_SUBGROUP}" for kind in kinds]}, "local_delay": "0-1ms"}
 
 
-def open_score(runs: Runs) -> list[Row]:
-    sizes = sorted(runs.by(lambda made: made.peers))
+def open_score(runs: Runs) -> list[ScoreRow]:
+    sizes = sorted(runs.by(lambda setting: setting.peers))
     inside, between, vector = (
         [fmean(those.values(figure)) for size in sizes if len(those := runs.where(peers=size, protocol=name))]
         for name, figure in (("hcg", _INSIDE), ("hcg", _BETWEEN), ("timestamp", _VECTOR))
     )
-    says = (
+    statement = (
         "open: a vector clock's message grows with the group",
         "open: HCG's message inside a subgroup does not grow with the group",
         "open: HCG's message between gateways is not a tenth of a vector clock's",
     )
     if len(sizes) < 2 or not len(sizes) == len(inside) == len(vector):
-        return [claim(PAPER, text, None, "", 0) for text in says]
+        return [claim(PAPER, text, None, "", 0) for text in statement]
     last, most = sizes[-2], sizes[-1]
     found = (
         vector[-1] / vector[0] > 0.8 * most / sizes[0],
@@ -69,7 +69,7 @@ def open_score(runs: Runs) -> list[Row]:
         f"{inside[-2]:.1f} bytes for {last:,} processes, {inside[-1]:.1f} for {most:,}",
         f"{between[-1]:.0f} bytes for {most // _SUBGROUP} subgroups, {vector[-1]:,.0f} for {most:,}",
     )
-    return [claim(PAPER, *each, len(runs)) for each in zip(says, found, shown, strict=True)]
+    return [claim(PAPER, *each, len(runs)) for each in zip(statement, found, shown, strict=True)]
 
 
 def open_figures(runs: Runs) -> list[Figure]:
@@ -79,7 +79,9 @@ def open_figures(runs: Runs) -> list[Figure]:
         return {
             name: [
                 (size, fmean(those.values(figure)) / scale)
-                for size, those in sorted(runs.where(protocol=protocol).by(lambda made: made.peers).items())
+                for size, those in sorted(
+                    runs.where(protocol=protocol).by(lambda setting: setting.peers).items()
+                )
             ]
             for name, protocol in protocols.items()
         }

@@ -1,11 +1,11 @@
-"""Paper 002's runs: which are made, and how they are asked by protocol, data and size. See `p002`."""
+"""Paper 002's runs: which are setting, and how they are asked by protocol, data and size. See `p002`."""
 
 from __future__ import annotations
 
 import math
 from statistics import fmean
 
-from antecede.papers.board import Runs, Scale
+from antecede.papers.paper import Runs, Scale
 from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario, scenario
 
@@ -54,22 +54,22 @@ def grid(scale: Scale) -> list[Scenario]:
     return runs + [_run(name, sizes[-1], 0, SEEDS[scale][0], CALM) for name in PROTOCOLS]
 
 
-def of(runs: Runs, name: str, data: int, rate: float = RATE) -> Runs:
+def select(runs: Runs, name: str, data: int, rate: float = RATE) -> Runs:
     """The runs of one of `PROTOCOLS` with so many bytes of data."""
     protocol, multicast = PROTOCOLS[name]
 
-    def belongs(made: Scenario) -> bool:
-        return isinstance(made.network, RoutedModel) and made.network.multicast is multicast
+    def belongs(setting: Scenario) -> bool:
+        return isinstance(setting.network, RoutedModel) and setting.network.multicast is multicast
 
     return runs.where(belongs, protocol=protocol, payload=data, rate=rate)
 
 
-class Found:
+class MeanFigures:
     """Mean figures of the runs, by protocol, data and size."""
 
     def __init__(self, runs: Runs) -> None:
         self._by = {
-            (name, data, rate): of(runs, name, data, rate).by(lambda made: made.peers)
+            (name, data, rate): select(runs, name, data, rate).by(lambda setting: setting.peers)
             for name in PROTOCOLS
             for data in DATA
             for rate in (RATE, CALM)
@@ -120,9 +120,9 @@ class Found:
         return more / less if less else math.inf
 
 
-def all_sizes(found: Found) -> list[int]:
+def all_sizes(means: MeanFigures) -> list[int]:
     """The paper's own, run or not, and what else was run."""
-    return sorted({*SIZES["full"], *found.sizes})
+    return sorted({*SIZES["full"], *means.sizes})
 
 
 def short(value: float) -> str:

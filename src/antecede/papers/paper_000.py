@@ -9,18 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antecede.papers.board import (
-    Figure,
-    Paper,
-    Reading,
-    Row,
-    Runs,
-    Scale,
-    claim,
-    number,
-    slope,
-    wire_figure,
-)
+from antecede.papers.paper import Figure, Paper, Reading, Runs, Scale, wire_figure
+from antecede.papers.scoreboard import ScoreRow, claim, number, slope
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "000"
@@ -116,9 +106,11 @@ def _run(
     return scenario(**fields, peers=half, delay=DELAYS[delay])
 
 
-def size(made: Scenario) -> float:
+def size(setting: Scenario) -> float:
     """How many peers the network of a run has, the super peer not counted."""
-    return {"freescale": made.peers - 1, "mbcp": made.peers, "depseq": 2 * made.peers}[made.protocol]
+    return {"freescale": setting.peers - 1, "mbcp": setting.peers, "depseq": 2 * setting.peers}[
+        setting.protocol
+    ]
 
 
 def interval_of(rate: int, peers: int) -> str:
@@ -149,22 +141,22 @@ def grid(scale: Scale) -> list[Scenario]:
 def _of(runs: Runs, measure: str, delay: str, rate: int | None = None) -> Runs:
     protocol, _ = MEASURES[measure]
 
-    def belongs(made: Scenario) -> bool:
-        text = made.network.delay if made.network is not None else made.delay  # type: ignore[union-attr]
-        interval = "normal:70-90ms" if rate is None else interval_of(rate, round(size(made)))
-        return text == DELAYS[delay] and made.interval == interval
+    def belongs(setting: Scenario) -> bool:
+        text = setting.network.delay if setting.network is not None else setting.delay  # type: ignore[union-attr]
+        interval = "normal:70-90ms" if rate is None else interval_of(rate, round(size(setting)))
+        return text == DELAYS[delay] and setting.interval == interval
 
     return runs.where(belongs, protocol=protocol)
 
 
 def _slopes(runs: Runs, measure: str) -> list[float]:
     """The slope of each seed's runs, where there is more than one size."""
-    by_seed = runs.by(lambda made: made.seed).values()
+    by_seed = runs.by(lambda setting: setting.seed).values()
     lines = [each.line(MEASURES[measure][1], size) for each in by_seed]
     return [slope(line) for line in lines if len(line) > 1]
 
 
-def score(runs: Runs) -> list[Row]:
+def score(runs: Runs) -> list[ScoreRow]:
     rows = []
     for place, delay in enumerate(DELAYS):
         largest = LARGEST_PUBLISHED[place]
@@ -173,7 +165,7 @@ def score(runs: Runs) -> list[Row]:
             slopes = _slopes(_of(runs, measure, delay), measure)
             rows.append(number(PAPER, what, printed[place], slopes, _why(measure)))
         for measure, at in AT.items():
-            there = _of(runs, measure, delay).where(lambda made, n=largest: size(made) == n)  # type: ignore[misc]
+            there = _of(runs, measure, delay).where(lambda setting, n=largest: size(setting) == n)  # type: ignore[misc]
             values = there.values(MEASURES[measure][1])
             what = f"{measure} at {largest} peers, {delay}, bytes"
             rows.append(number(PAPER, what, at[place], values, _why(measure)))
@@ -183,7 +175,7 @@ def score(runs: Runs) -> list[Row]:
     return rows
 
 
-def _ratios(runs: Runs, delay: str, place: int) -> list[Row]:
+def _ratios(runs: Runs, delay: str, place: int) -> list[ScoreRow]:
     """Printed for the largest size; ours are of the largest that was run."""
     rows = []
     for (above, below), printed in RATIOS.items():
@@ -200,7 +192,7 @@ def _why(measure: str) -> str:
 
 
 def _largest_size(runs: Runs) -> float:
-    return max((size(run.scenario) for run in runs.done), default=0.0)
+    return max((size(run.scenario) for run in runs.finished), default=0.0)
 
 
 def _largest(runs: Runs, measure: str) -> list[float]:
@@ -208,7 +200,7 @@ def _largest(runs: Runs, measure: str) -> list[float]:
     return by_size[max(by_size)].values(MEASURES[measure][1]) if by_size else []
 
 
-def _rate_rows(runs: Runs) -> list[Row]:
+def _rate_rows(runs: Runs) -> list[ScoreRow]:
     rows = []
     for delay, groups in RATE_SLOPES.items():
         for measure, printed in zip(
@@ -221,15 +213,15 @@ def _rate_rows(runs: Runs) -> list[Row]:
     return rows
 
 
-def _claims(runs: Runs) -> list[Row]:
+def _claims(runs: Runs) -> list[ScoreRow]:
     rows = []
     for delay in DELAYS:
         names = ("internal communication", "external communication", "IDR communication", "DS communication")
         means = [_mean(_largest(_of(runs, name, delay), name)) for name in names]
         holds = None if None in means else means == sorted(means, key=lambda mean: mean or 0.0)
         shown = " < ".join(f"{mean:,.0f}" for mean in means if mean is not None)
-        says = f"internal < external < IDR < DS communication, {delay}"
-        rows.append(claim(PAPER, says, holds, shown, len(_of(runs, names[0], delay)), _WHY_DS))
+        statement = f"internal < external < IDR < DS communication, {delay}"
+        rows.append(claim(PAPER, statement, holds, shown, len(_of(runs, names[0], delay)), _WHY_DS))
     return rows
 
 
@@ -238,7 +230,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def figures(runs: Runs) -> list[Figure]:
-    made = []
+    results = []
     for place, delay in enumerate(DELAYS):
         for part, names in (
             (
@@ -252,7 +244,7 @@ def figures(runs: Runs) -> list[Figure]:
             printed = {name.split()[0]: [(largest, float(AT[name][place]))] for name in names}
             kind = names[0].split()[1]
             title = f"{kind.capitalize()} overhead, delays of {delay}"
-            made.append(Figure(f"{4 + place}{part}", title, "peers", "bytes", lines, printed))
+            results.append(Figure(f"{4 + place}{part}", title, "peers", "bytes", lines, printed))
     for place, delay in enumerate(DELAYS):
         for part, name in (("a", "internal communication"), ("b", "external communication")):
             lines = {
@@ -262,8 +254,8 @@ def figures(runs: Runs) -> list[Figure]:
             }
             lines["12.5/s a peer"] = _of(runs, name, delay).line(MEASURES[name][1], size)
             title = f"{name.capitalize()} at a fixed total rate, delays of {delay}"
-            made.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
-    return made + _wire(runs)
+            results.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
+    return results + _wire(runs)
 
 
 def _wire(runs: Runs) -> list[Figure]:
@@ -321,11 +313,11 @@ def open_grid(scale: Scale) -> list[Scenario]:
 def open_figures(runs: Runs) -> list[Figure]:
     """How overhead grows with the number of super peers, as the paper counts."""
 
-    def supers(made: Scenario) -> float:
-        return len((made.layout or {})["inside"])
+    def supers(setting: Scenario) -> float:
+        return len((setting.layout or {})["inside"])
 
     def lines(figure: str) -> dict[str, list[tuple[float, float]]]:
-        forms = runs.by(lambda made: (made.layout or {})["form"])
+        forms = runs.by(lambda setting: (setting.layout or {})["form"])
         return {f"{form} form": those.line(figure, supers) for form, those in forms.items()}
 
     axes = ("super peers", "bytes a message")

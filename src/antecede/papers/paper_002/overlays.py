@@ -11,8 +11,8 @@ from statistics import fmean
 
 from antecede.causality import judge
 from antecede.overlay.hypercube import hypercube
-from antecede.papers.board import Row, claim
-from antecede.papers.p002_runs import PAPER
+from antecede.papers.paper_002.runs import PAPER
+from antecede.papers.scoreboard import ScoreRow, claim
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories
@@ -21,7 +21,7 @@ _CUBES = (64, 100, 300)
 _SMALL = (8, 9, 12, 16)
 
 TRIALS = 25
-PRINTED = "antecede.papers.as_printed"
+PRINTED = "antecede.papers.paper_002.flooding_variants"
 
 
 def _reached(overlay: Sequence[Sequence[int]], start: int, lost: frozenset[int] = frozenset()) -> list[int]:
@@ -60,7 +60,7 @@ def endured(size: int) -> int:
     return next(count for count in range(size) if not survives(size, count + 1))
 
 
-def shape_rows() -> list[Row]:
+def shape_rows() -> list[ScoreRow]:
     degrees = {n: [len(neighbours) for neighbours in hypercube(n)] for n in (*_CUBES, 600)}
     misprint = "a misprint: O(log n)"
     shown = "; ".join(f"n = {n}: {fmean(d):.1f} on average, at most {max(d)}" for n, d in degrees.items())
@@ -69,17 +69,17 @@ def shape_rows() -> list[Row]:
     rows.append(claim(PAPER, "in a hypercube the diameter is O(n)", False, shown, 0, misprint))
     paths = {n: endured(n) + 1 for n in _SMALL}
     shown = "; ".join(f"n = {n}: {count}" for n, count in paths.items())
-    says = "in a hypercube the node-disjoint paths between two nodes are O(n)"
-    rows.append(claim(PAPER, says, False, shown, 0, misprint))
+    statement = "in a hypercube the node-disjoint paths between two nodes are O(n)"
+    rows.append(claim(PAPER, statement, False, shown, 0, misprint))
     roughly = all(math.log2(n) - 1 <= count <= math.log2(n) + 1 for n, count in paths.items())
-    says = "in incomplete hypercubes the node-independent paths are roughly log n"
-    rows.append(claim(PAPER, says, roughly, shown, 0))
+    statement = "in incomplete hypercubes the node-independent paths are roughly log n"
+    rows.append(claim(PAPER, statement, roughly, shown, 0))
     roughly = all(math.log2(n) - 1 <= min(d) and max(d) <= 2 * math.log2(n) for n, d in degrees.items())
     shown = "; ".join(
         f"n = {n}: {min(d)} to {max(d)}, log n = {math.log2(n):.1f}" for n, d in degrees.items()
     )
-    says = "in incomplete hypercubes the degree of each node is roughly log n"
-    rows.append(claim(PAPER, says, roughly, shown, 0))
+    statement = "in incomplete hypercubes the degree of each node is roughly log n"
+    rows.append(claim(PAPER, statement, roughly, shown, 0))
     full = {n: endured(n) for n in (8, 16)}
     shown = "; ".join(f"n = {n}: any {count}, not any {count + 1}" for n, count in full.items())
     holds = all(count >= math.log2(n) for n, count in full.items())
@@ -99,12 +99,12 @@ def broken(protocol: str, fifo: bool | None = None, churn: float | None = None) 
     before its cause; and in how many one is missing."""
     late = lost = 0
     for seed in range(TRIALS):
-        made = scenario(
+        setting = scenario(
             protocol=protocol, peers=9, seconds=0.5, seed=seed, reply=0.1, delay="wild:1ms-1s", fifo=fifo,
             churn=churn,
         )  # fmt: skip
-        histories = Histories(made)
-        simulate(made, [histories])
+        histories = Histories(setting)
+        simulate(setting, [histories])
         verdict = judge(histories.execution()).verdict
         late += verdict.causal_late_deliveries > 0
         lost += verdict.missing > 0
@@ -115,17 +115,17 @@ def in_words(late: int, lost: int) -> str:
     return f"out of order in {late}, incomplete in {lost} of {TRIALS} runs with answers and wild delays"
 
 
-def order_rows() -> list[Row]:
+def order_rows() -> list[ScoreRow]:
     """Theorem 3.1, and what it needs."""
     rows = []
-    for says, protocol, why in (
+    for statement, protocol, why in (
         ("flooding keeps causal order: forward, then deliver, as the text says", "flooding", ""),
         ("flooding keeps causal order: deliver, then forward, as Figure 2 says",
          f"{PRINTED}:FloodingThatDeliversFirst", "an answer inside the delivery overtakes what it answers"),
         ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{PRINTED}:FloodingThatCounts", ""),
     ):  # fmt: skip
         late, lost = broken(protocol)
-        rows.append(claim(PAPER, says, not (late or lost), in_words(late, lost), TRIALS, why))
+        rows.append(claim(PAPER, statement, not (late or lost), in_words(late, lost), TRIALS, why))
     (loose, _), (_, lost) = broken("flooding", False), broken(f"{PRINTED}:FloodingThatCounts", False)
     shown = (
         f"without it, out of order in {loose} of {TRIALS} runs; numbers as duplicate test then lose in {lost}"

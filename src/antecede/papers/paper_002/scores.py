@@ -1,0 +1,348 @@
+"""Paper 002's scoreboard: what it says of delays, messages, bytes and queues, beside what the runs have.
+
+What it says of hypercubes and of the order that flooding keeps is `p002_overlays`'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from antecede.overlay.hypercube import hypercube
+from antecede.papers.paper import Runs
+from antecede.papers.paper_002.overlays import order_rows, shape_rows
+from antecede.papers.paper_002.runs import (
+    CALM,
+    DATA,
+    HEADER,
+    MB,
+    MS,
+    NUMBER,
+    PAPER,
+    PROTOCOLS,
+    RATE,
+    ROOM,
+    MeanFigures,
+    all_sizes,
+    short,
+)
+from antecede.papers.scoreboard import ScoreRow, claim, number, slope
+
+_WHY_FAST = "below the paper's sizes a timestamp is still small beside the copies that flooding makes"
+_WHY_LATER = (
+    "Overlay's copies go each their own way, Timestamp's share a tree: bytes times links crossed are 3 to 6 "
+    "times Timestamp's"
+)
+_WHY_100 = (
+    "with headers and 4-byte entries both send the same at 40 bytes of data with 100 nodes, 93 with 200 and "
+    "141 with 300; only from about 215 nodes on is it more than 100"
+)
+_WHY_MESSAGES = (
+    "a queue counts messages: Overlay has many more of them, each small, and the stated rate is far above "
+    "what the links carry, so they pile up"
+)
+_WHY_DEPENDS = (
+    "at the stated rate all rounds are sent before much has come; the longer a message takes, because of its "
+    "data or its timestamp, the fewer others its sender has delivered, so the fewer it waits for; topologies "
+    "of one size, five of 32, 64 and 100 nodes each, differ by about 4 to 12 times"
+)
+_WHY_FULL = (
+    "links are overloaded at every data size, so as many messages wait; Timestamp's are more fragments with "
+    "1000 bytes, but for 100 and 400 nodes: two from 118 and three from 485 nodes on, else two from 368 on"
+)
+_WHY_SENDERS = (
+    "in five runs that were looked at it was at a node with a link that is on the way of about three times "
+    "as many of the overlay's arcs as links are on average: the topology's doing, it seems, not the senders'"
+)
+
+
+def score(runs: Runs) -> list[ScoreRow]:
+    means = MeanFigures(runs)
+    return [
+        *_delay_rows(means),
+        *_message_rows(means),
+        *_byte_rows(means),
+        *_delivery_rows(means),
+        *_link_rows(means),
+        *shape_rows(),
+        *order_rows(),
+    ]
+
+
+def _claim(
+    means: MeanFigures, statement: str, holds: bool, measured: str, why: str = "", enough: bool = True
+) -> ScoreRow:
+    known = bool(means.judged) and enough
+    runs = means.count if known else 0
+    return claim(PAPER, statement, holds if known else None, measured, runs, why or "at the sizes run so far")
+
+
+def _lower(
+    means: MeanFigures, statement: str, figure: str, data: int, one: str, other: str,
+    unit: str = "", scale: float = 1.0, why: str = "",
+) -> ScoreRow:  # fmt: skip
+    """A claim that one protocol has less of something than the other."""
+    holds = means.lower(figure, data, one, other)
+    return _claim(means, statement, holds, means.show(figure, data, unit, scale), why)
+
+
+def _delay_rows(means: MeanFigures) -> list[ScoreRow]:
+    rows = []
+    for figure, which in (("latency_mean_ns", "mean"), ("latency_max_ns", "maximum")):
+        fast, slow = "Overlay", "Timestamp"
+        statement = f"Overlay delivers much faster at 0 bytes, {which} delay"
+        rows.append(_lower(means, statement, figure, 0, fast, slow, " ms", MS, _WHY_FAST))
+        gained = {
+            n: [means.mean(figure, slow, d, n) / means.mean(figure, fast, d, n) for d in (0, 100)]
+            for n in means.judged
+        }
+        shown = "; ".join(
+            f"n = {n}: Timestamp over Overlay {a:.2f}, then {b:.2f}" for n, (a, b) in gained.items()
+        )
+        statement = f"the difference decreases from 0 to 100 bytes, {which} delay"
+        rows.append(_claim(means, statement, all(b < a for a, b in gained.values()), shown))
+        statement = f"Overlay is still the faster at 100 bytes, {which} delay (implied)"
+        rows.append(_lower(means, statement, figure, 100, fast, slow, " ms", MS, _WHY_LATER))
+        statement = f"Timestamp is faster at 1000 bytes, {which} delay"
+        rows.append(_lower(means, statement, figure, 1000, slow, fast, " ms", MS))
+        grown = {n: [means.share(figure, name, (1000, 0), n) for name in PROTOCOLS] for n in means.judged}
+        shown = "; ".join(
+            f"n = {n}: ×{short(a)} against ×{short(b)} (unicast ×{short(c)}) from 0 to 1000 bytes"
+            for n, (a, b, c) in grown.items()
+        )
+        statement = f"Overlay is more influenced by data size than Timestamp, {which} delay"
+        rows.append(_claim(means, statement, all(a > b for a, b, _ in grown.values()), shown))
+        growth = [_ratio([means.mean(figure, name, 0, n) for n in means.growth]) for name in PROTOCOLS]
+        shown = _grown(means, growth)
+        statement = f"Overlay is more scalable for small messages: {which} delay at 0 bytes grows less with n"
+        rows.append(_claim(means, statement, growth[0] < growth[1], shown, _WHY_FAST, len(means.growth) > 1))
+    rows.append(_held_row(means))
+    return rows
+
+
+def _ratio(values: Sequence[float]) -> float:
+    return values[-1] / values[0] if values and values[0] else math.nan
+
+
+def _grown(means: MeanFigures, growth: Sequence[float]) -> str:
+    if len(means.growth) < 2:
+        return ""
+    overlay, tree, each = (f"×{short(value)}" for value in growth)
+    return f"{overlay} against {tree} (unicast {each}) from {means.growth[0]} to {means.growth[-1]} nodes"
+
+
+def _held_row(means: MeanFigures) -> ScoreRow:
+    shares = {
+        n: [
+            means.mean("held", name, 0, n) * means.mean("hold_mean_ns", name, 0, n)
+            / (means.mean("deliveries", name, 0, n) * means.mean("latency_mean_ns", name, 0, n))
+            for name in PROTOCOLS
+        ]
+        for n in means.judged
+    }  # fmt: skip
+    shown = "; ".join(
+        f"n = {n}: {a:.1%} of the delay against {b:.1%} (unicast {c:.1%})" for n, (a, b, c) in shares.items()
+    )
+    statement = "Timestamp's messages wait in the nodes too, Overlay's only on links, 0 bytes"
+    return _claim(means, statement, all(a == 0 < b for a, b, _ in shares.values()), shown)
+
+
+def _message_rows(means: MeanFigures) -> list[ScoreRow]:
+    rows = []
+    for figure, which in (("fragments", "fragments"), ("hops", "physical hops")):
+        for data in DATA:
+            statement = f"Timestamp has fewer {which} at {data} bytes"
+            rows.append(_lower(means, statement, figure, data, "Timestamp", "Overlay", " thousand", 1e3))
+    bounds = {n: (fmean(means.copies("Overlay", n)), n * math.log2(n)) for n in means.judged}
+    shown = "; ".join(f"n = {n}: {short(sent)} of {short(most)}" for n, (sent, most) in bounds.items())
+    statement = "Overlay sends a message up to n·log n times"
+    rows.append(_claim(means, statement, all(sent <= most for sent, most in bounds.values()), shown))
+    counts = {n: fmean(means.copies("Timestamp", n)) for n in means.judged}
+    shown = "; ".join(f"n = {n}: {short(sent)}" for n, sent in counts.items())
+    statement = "Timestamp's messages count as n sent messages each, 0 bytes"
+    why = "with more than 367 entries a timestamp takes two fragments"
+    rows.append(_claim(means, statement, all(sent == n - 1 for n, sent in counts.items()), shown, why))
+    for size in all_sizes(means):
+        pairs = zip(means.copies("Overlay", size), means.copies("Timestamp", size), strict=False)
+        ratios = [one / other for one, other in pairs]
+        statement = f"Overlay sends a message log n times as often as Timestamp, n = {size}"
+        why = "a copy never goes back to where it came from, so it is log n − 1 times and a little more"
+        why += "; fragments are counted, and a timestamp takes two" if NUMBER * size > ROOM else ""
+        rows.append(number(PAPER, statement, math.log2(size), ratios, why))
+    return rows
+
+
+def _byte_rows(means: MeanFigures) -> list[ScoreRow]:
+    rows = [
+        _lower(means, f"Overlay sends fewer bytes at {data} bytes of data", "sent_bytes", data, "Overlay",
+               "Timestamp", " MB", MB, _WHY_100)
+        for data in (0, 100)
+    ]  # fmt: skip
+    statement = "Overlay sends more bytes at 1000 bytes of data"
+    rows.append(_lower(means, statement, "sent_bytes", 1000, "Timestamp", "Overlay", " MB", MB))
+    growth = [_ratio([means.mean("sent_bytes", name, 0, n) for n in means.growth]) for name in PROTOCOLS]
+    statement = "Overlay is more scalable for small messages: bytes at 0 bytes of data grow less with n"
+    shown = _grown(means, growth)
+    rows.append(_claim(means, statement, growth[0] < growth[1], shown, "", len(means.growth) > 1))
+    for statement, name, grows in (
+        ("Overlay carries no control information (but a sequence number)", "Overlay", False),
+        ("Timestamp carries O(n) control information", "Timestamp", True),
+    ):
+        carried = {n: means.mean("paper_bytes_mean", name, 0, n) for n in means.judged}
+        shown = "; ".join(f"n = {n}: {short(value)} bytes" for n, value in carried.items())
+        holds = all(value == NUMBER * (n if grows else 1) for n, value in carried.items())
+        rows.append(_claim(means, statement, holds, shown))
+    rows += _total_rows(means)
+    why = (
+        "the formula counts an entry as one byte, and neither headers nor that no copy goes back; with them "
+        "it is about 4n / (degree − 2) − 37"
+    )
+    for size in all_sizes(means):
+        statement = f"Overlay needs fewer bytes while data is less than n/(log n − 1) bytes, n = {size}"
+        rows.append(number(PAPER, statement, size / (math.log2(size) - 1), _crossovers(means, size), why))
+    return rows
+
+
+def _total_rows(means: MeanFigures) -> list[ScoreRow]:
+    """Table 1's orders of growth: measured over expected, from the smallest to the largest size."""
+    rows = []
+    for name, order in (("Overlay", "n·log n·d"), ("Timestamp", "n² + n·d")):
+        kept = []
+        for data in DATA:
+            each = [
+                means.mean("sent_bytes", name, data, n) / means.mean("messages", name, data, n) / expected
+                for n in means.growth
+                for expected in [
+                    n * math.log2(n) * (data + HEADER + NUMBER)
+                    if name == "Overlay"
+                    else n * (NUMBER * n + HEADER + data)
+                ]
+            ]
+            kept.append(_ratio(each))
+        shown = ", ".join(f"{value:.2f} at {data} bytes" for value, data in zip(kept, DATA, strict=True))
+        shown = f"bytes over that change by a factor {shown}, n = {', '.join(map(str, means.growth))}"
+        statement = f"{name} sends O({order}) bytes for a message"
+        rows.append(
+            _claim(means, statement, all(0.5 <= k <= 2 for k in kept), shown, "", len(means.growth) > 1)
+        )
+    return rows
+
+
+def _crossovers(means: MeanFigures, size: int) -> list[float]:
+    """The data at which both protocols send the same bytes, in each topology."""
+    seeds = {run.scenario.seed for run in means.runs("Overlay", 0, size).finished}
+    results = []
+    for seed in sorted(seeds):
+        points = []
+        for data in DATA:
+            sent = [means.runs(name, data, size).where(seed=seed).values("sent_bytes") for name in PROTOCOLS]
+            points += [(float(data), one - other) for one, other in zip(*sent[:2], strict=False)]
+        if len(points) == len(DATA):
+            results.append(crossing(points))
+    return results
+
+
+def crossing(points: Sequence[tuple[float, float]]) -> float:
+    """Where lines through rising points cross zero; before the first and after the last they go on.
+
+    >>> crossing([(0, -10), (100, 10), (1000, 100)]), crossing([(0, 5), (10, 10)])
+    (50.0, -10.0)
+    """
+    pairs = list(pairwise(points))
+    (x0, y0), (x1, y1) = next((pair for pair in pairs if pair[1][1] >= 0), pairs[-1])
+    return x0 - y0 * (x1 - x0) / (y1 - y0)
+
+
+def crossover(size: int) -> float:
+    """The same worked out, if nothing is larger than the MTU: (n − 1)(32 + 4n + d) bytes for Timestamp, and
+    36 + d over every link in both directions, but once from each node not back, for Overlay."""
+    copies = sum(map(len, hypercube(size))) - (size - 1)
+    entries = (size - 1) * (HEADER + NUMBER * size)
+    return (entries - copies * (HEADER + NUMBER)) / (copies - (size - 1))
+
+
+def _delivery_rows(means: MeanFigures) -> list[ScoreRow]:
+    mean, most = "delivery_queue_mean", "delivery_queue_most"
+    fullest = {n: max(means.mean(most, "Overlay", data, n) for data in DATA) for n in means.judged}
+    shown = "; ".join(f"n = {n}: at most {short(value)}" for n, value in fullest.items())
+    rows = [_claim(means, "Overlay's delivery queues are always empty", not any(fullest.values()), shown)]
+    held = all(means.mean(mean, "Timestamp", data, n) > 0 for n in means.judged for data in DATA)
+    shown = "; ".join(f"{data} bytes: {means.show(mean, data)}" for data in DATA)
+    rows.append(_claim(means, "Timestamp delays messages in delivery queues", held, f"mean, {shown}"))
+    for figure, which in ((mean, "mean"), (most, "maximum")):
+        spread = {
+            n: [
+                _spread([means.mean(figure, name, data, n) for data in DATA])
+                for name in ("Timestamp", "unicast")
+            ]
+            for n in means.judged
+        }
+        shown = "; ".join(
+            f"n = {n}: a factor {a:.2f} between them (unicast {b:.2f})" for n, (a, b) in spread.items()
+        )
+        statement = f"data size has little effect on Timestamp's delivery queues, {which}"
+        rows.append(_claim(means, statement, all(a <= 2 for a, _ in spread.values()), shown, _WHY_DEPENDS))
+        for data in DATA:
+            lines = {
+                name: [(float(n), means.mean(figure, name, data, n)) for n in means.growth]
+                for name in ("Timestamp", "unicast")
+            }
+            parts = [", ".join(short(y) for _, y in line) for line in lines.values()]
+            shown = f"{parts[0]} at n = {', '.join(map(str, means.growth))} (unicast {parts[1]})"
+            enough = len(means.growth) > 1
+            grows = enough and slope(lines["Timestamp"]) > 0
+            statement = f"Timestamp's delivery queues become longer with n, {which}, {data} bytes"
+            rows.append(_claim(means, statement, grows, shown, _WHY_DEPENDS, enough))
+    return rows
+
+
+def _spread(values: Sequence[float]) -> float:
+    return max(values) / min(values) if min(values) else math.inf if max(values) else 1.0
+
+
+def _link_rows(means: MeanFigures) -> list[ScoreRow]:
+    mean, most = "mean_link_queue", "longest_link_queue"
+    calm = means.show(mean, 0, rate=CALM) if means.calm else ""
+    why = f"{_WHY_MESSAGES}; with a round a second instead, {calm}" if calm else _WHY_MESSAGES
+    rows = [
+        _lower(means, "Timestamp's mean link queue is larger at 0 bytes", mean, 0, "Overlay", "Timestamp",
+               why=why),
+        _lower(means, "Overlay's maximum link queue is high at 0 bytes: above Timestamp's", most, 0,
+               "Timestamp", "Overlay"),
+    ]  # fmt: skip
+    shares = {
+        n: [means.mean(mean, name, 0, n) / means.mean(most, name, 0, n) for name in PROTOCOLS]
+        for n in means.judged
+    }
+    shown = "; ".join(
+        f"n = {n}: {a:.1%} against {b:.1%} (unicast {c:.1%})" for n, (a, b, c) in shares.items()
+    )
+    statement = "Overlay's mean link queue is low at 0 bytes: a smaller part of its maximum than Timestamp's"
+    holds = all(a < b for a, b, _ in shares.values())
+    rows.append(_claim(means, statement, holds, shown, "in overload all links fill, not only the senders'"))
+    rows.append(_senders_row(means))
+    for figure, which in ((mean, "mean"), (most, "maximum")):
+        grown = {n: [means.share(figure, name, (1000, 0), n) for name in PROTOCOLS] for n in means.judged}
+        shown = "; ".join(
+            f"n = {n}: ×{a:.3f} against ×{b:.3f} (unicast ×{c:.3f}) from 0 to 1000 bytes"
+            for n, (a, b, c) in grown.items()
+        )
+        statement = f"Overlay's {which} link queue increases with data size in comparison to Timestamp's"
+        rows.append(_claim(means, statement, all(a > b for a, b, _ in grown.values()), shown, _WHY_FULL))
+    return rows
+
+
+def _senders_row(means: MeanFigures) -> ScoreRow:
+    """Also calm, where a queue cannot be what earlier rounds left."""
+    counted = []
+    for rate, sizes in ((RATE, means.judged), (CALM, means.calm)):
+        done = [run for n in sizes for run in means.runs("Overlay", 0, n, rate).finished]
+        at = [run.value("longest_link_queue_at") in run.scenario.sending_peers() for run in done]
+        counted.append((sum(at), len(at)))
+    (busy, of_busy), (calm, of_calm) = counted
+    shown = f"the longest queue is at a sender in {busy} of {of_busy} runs"
+    shown += f"; with a round a second, in {calm} of {of_calm}" if of_calm else ""
+    statement = "Overlay loads the links of the senders most, 0 bytes"
+    return _claim(means, statement, busy == of_busy, shown, _WHY_SENDERS)

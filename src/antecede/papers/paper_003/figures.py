@@ -1,0 +1,86 @@
+"""Paper 003's Figures 7 and 8, as shares of pairs and as ratios to the basic protocol."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+from antecede.papers.paper import Figure, Points, Runs
+from antecede.papers.paper_003.runs import (
+    COMMON,
+    FIGURE_7_DELAYS,
+    FIGURE_8_LAMBDA,
+    LAMBDAS,
+    PUBLISHED,
+    closed_form,
+    closed_form_basic,
+    closed_form_ratio,
+    delays_run,
+    ordered_shares,
+    ratios_to_basic,
+    select,
+)
+
+
+def figures(runs: Runs) -> list[Figure]:
+    return [*_figure_7(runs), *_figure_8(runs)]
+
+
+def _figure_7(runs: Runs) -> list[Figure]:
+    shares: dict[str, Points] = {}
+    ratios: dict[str, Points] = {}
+    for delay in FIGURE_7_DELAYS:
+        lams = [lam for lam in LAMBDAS if len(select(runs, "hcg", lam, delay))]
+        name = f"δl = {delay:,} µs"
+        shares[f"HCG, {name}"] = [
+            (math.log10(lam), fmean(ordered_shares(runs, "hcg", lam, delay))) for lam in lams
+        ]
+        shares[f"closed form, {name}"] = [(math.log10(lam), 100 * closed_form(lam, delay)) for lam in lams]
+        both = [lam for lam in lams if ratios_to_basic(runs, lam, delay)]
+        ratios[f"HCG over B, {name}"] = [
+            (math.log10(lam), fmean(ratios_to_basic(runs, lam, delay))) for lam in both
+        ]
+        ratios[f"closed form, {name}"] = [(math.log10(lam), closed_form_ratio(lam, delay)) for lam in both]
+    printed = [(math.log10(COMMON[0]), PUBLISHED["7"])]
+    at = f"δl = {COMMON[1]:,} µs"
+    x_label = "log₁₀ of λ in µs"
+    return [
+        Figure("7", "Pairs ordered by HCG", x_label, "% of pairs", shares, {f"HCG, {at}": printed}),
+        Figure(
+            "7, second reading", "What HCG orders of what B orders", x_label, "% of B", ratios,
+            {f"HCG over B, {at}": printed},
+            "The axis is called a ratio to B; of B, HCG orders more than is printed.",
+        ),
+    ]  # fmt: skip
+
+
+def _figure_8(runs: Runs) -> list[Figure]:
+    delays = delays_run(runs)
+
+    def line(protocol: str) -> Points:
+        points = ((delay, ordered_shares(runs, protocol, FIGURE_8_LAMBDA, delay)) for delay in delays)
+        return [(delay, fmean(those)) for delay, those in points if those]
+
+    shares = {
+        "HCG": line("hcg"),
+        "HCG, closed form": [(delay, 100 * closed_form(FIGURE_8_LAMBDA, delay)) for delay in delays],
+        "B": line("basic"),
+        "B, closed form": [(delay, 100 * closed_form_basic(FIGURE_8_LAMBDA, delay)) for delay in delays],
+    }
+    both = [delay for delay in delays if ratios_to_basic(runs, FIGURE_8_LAMBDA, delay)]
+    ratios = {
+        "HCG over B": [(delay, fmean(ratios_to_basic(runs, FIGURE_8_LAMBDA, delay))) for delay in both],
+        "closed form": [(delay, closed_form_ratio(FIGURE_8_LAMBDA, delay)) for delay in both],
+    }
+    printed = [(delay, PUBLISHED["8"]) for delay in delays]
+    title, x_label = f"λ = {FIGURE_8_LAMBDA:,} µs", "δl, µs"
+    return [
+        Figure(
+            "8", f"Pairs ordered, {title}", x_label, "% of pairs", shares, {"HCG": printed},
+            "Where the figures meet, at 1000 µs, Figure 7 is said to be about 50 %.",
+        ),
+        Figure(
+            "8, second reading", f"What HCG orders of what B orders, {title}", x_label, "% of B", ratios,
+            {"HCG over B": printed},
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,127 @@
+"""Paper 003: how many messages a gateway orders, HCG against the basic protocol B (section 5).
+
+A real-time subgroup of a gateway and a local process, and a remote process. In every window the gateway
+forwards one message a of the remote process and the local process sends one message b, each at any time in
+[0, λ]; then nothing until all is over. a and b are ordered if the packet in which the gateway passes b on
+names a. The remote process is no delay away, so that a is forwarded when it is sent.
+
+In closed form: HCG orders a before b if b is sent δl or more after a, which is so in (1 − δl/λ)²/2 of all
+windows; B if a is there when b comes out of the subgroup's order, δl after it was sent: 1 − (1 − δl/λ)²/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from antecede.papers.paper import Runs, Scale
+from antecede.sim.scenario import Scenario, scenario
+
+PAPER = "003"
+LAMBDAS = (100, 1000, 3000, 10_000, 30_000, 100_000, 300_000)
+"""Figure 7's axis, in µs."""
+FIGURE_7_DELAYS = (100, 1000)
+FIGURE_8_LAMBDA = 30_000
+FIGURE_8_DELAYS: dict[Scale, tuple[int, ...]] = {
+    "quick": (100, 400, 700, 1000),
+    "full": tuple(range(100, 1001, 100)),
+}
+COMMON = (30_000, 1000)
+"""λ and δl where the text gives a value for both figures."""
+PUBLISHED = {"7": 50.0, "8": 45.0}
+WINDOWS: dict[Scale, int] = {"quick": 400, "full": 2000}
+SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1, 2, 3, 4), "full": tuple(range(1, 11))}
+PROTOCOLS = ("hcg", "basic")
+
+GATEWAY, LOCAL, REMOTE = range(3)
+FORWARDED = "p1_after_p2"
+OWN, OWN_REVERSED = "p1_after_p0", "p0_after_p1"
+
+
+def closed_form(lam: float, delay: float) -> float:
+    """The share of pairs that HCG orders.
+
+    >>> round(closed_form(30_000, 1000), 4), closed_form(100, 1000)
+    (0.4672, 0.0)
+    """
+    return max(0.0, 1 - delay / lam) ** 2 / 2
+
+
+def closed_form_basic(lam: float, delay: float) -> float:
+    """The share of pairs that B orders.
+
+    >>> round(closed_form_basic(30_000, 1000), 4), closed_form_basic(100, 1000)
+    (0.5328, 1.0)
+    """
+    return 1 - closed_form(lam, delay)
+
+
+def closed_form_ratio(lam: float, delay: float) -> float:
+    return 100 * closed_form(lam, delay) / closed_form_basic(lam, delay)
+
+
+def run(protocol: str, lam: int, delay: int, windows: int, seed: int, *, own: bool = False) -> Scenario:
+    """So many windows; with `own`, a is a message of the gateway's own."""
+    window = 2 * (lam + 2 * delay)
+    return scenario(
+        protocol=protocol, peers=3, layout={"subgroups": ["rt:2", "vt:1"]}, seed=seed, payload=0,
+        delay="0us", local_delay=f"{delay}us", workload="windows", rate=1e6 / window, jitter=lam / window,
+        seconds=windows * window / 1e6, silent=(REMOTE if own else GATEWAY,), probes=("named",),
+    )  # fmt: skip
+
+
+def window_of(setting: Scenario) -> float:
+    return round(1e6 * setting.jitter / setting.rate)
+
+
+def delay_of(setting: Scenario) -> float:
+    return float((setting.local_delay or "0us").removesuffix("us"))
+
+
+def grid(scale: Scale) -> list[Scenario]:
+    points = {(lam, delay) for lam in LAMBDAS for delay in FIGURE_7_DELAYS}
+    points |= {(FIGURE_8_LAMBDA, delay) for delay in FIGURE_8_DELAYS[scale]}
+    windows = WINDOWS[scale]
+    return [
+        run(protocol, lam, delay, windows, seed, own=own)
+        for lam, delay, own in [*((*point, False) for point in sorted(points)), (*COMMON, True)]
+        for protocol in PROTOCOLS
+        for seed in SEEDS[scale]
+    ]
+
+
+def select(runs: Runs, protocol: str, lam: float, delay: float, *, own: bool = False) -> Runs:
+    return runs.where(
+        lambda setting: (window_of(setting), delay_of(setting)) == (lam, delay),
+        protocol=protocol,
+        silent=(REMOTE if own else GATEWAY,),
+    )
+
+
+def percent(runs: Runs, name: str = FORWARDED) -> list[float]:
+    return [100 * value for value in runs.values(name)]
+
+
+def ordered_shares(runs: Runs, protocol: str, lam: float, delay: float) -> list[float]:
+    """Of the pairs, those that are ordered; one value for each seed."""
+    return percent(select(runs, protocol, lam, delay))
+
+
+def ratios_to_basic(runs: Runs, lam: float, delay: float) -> list[float]:
+    """HCG's share of B's, each seed against the same seed."""
+    pairs = zip(
+        ordered_shares(runs, "hcg", lam, delay), ordered_shares(runs, "basic", lam, delay), strict=False
+    )
+    return [100 * hcg / basic for hcg, basic in pairs if basic]
+
+
+def delays_run(runs: Runs) -> list[float]:
+    """What was run of Figure 8."""
+    return sorted(
+        runs.where(lambda setting: window_of(setting) == FIGURE_8_LAMBDA, silent=(GATEWAY,)).by(delay_of)
+    )
+
+
+def means_by_seed(values: Sequence[Sequence[float]]) -> list[float]:
+    """Each seed's mean over what it was run for."""
+    return [fmean(each) for each in zip(*values, strict=False)]
