@@ -42,7 +42,7 @@ FILES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "pc": (["pc"], ["pc"],
            ["tests/protocols/test_pc_members.py", "tests/protocols/test_pc_newcomers.py",
             "tests/protocols/test_pc.py"]),
-    "hcg": (["hcg", "basic"], ["hcg", "hcg_clocks"],
+    "hcg": (["hcg", "basic"], ["hcg/protocol", "hcg/layout", "hcg/packets", "hcg/clocks", "hcg/precedence"],
             ["tests/protocols/test_hcg_clocks.py", "tests/protocols/test_hcg_packets.py",
              "tests/protocols/test_hcg.py"]),
 }  # fmt: skip

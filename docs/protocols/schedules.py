@@ -16,7 +16,7 @@ from antecede.protocols.freescale.packets import (
     UplinkPacket,
 )
 from antecede.protocols.hcg import Basic, GatewayPacket, Hcg, SubgroupLayout
-from antecede.protocols.hcg_clocks import SubgroupPacket
+from antecede.protocols.hcg.packets import SubgroupPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
 from antecede.protocols.pc import OverlayLayout, Pc
@@ -131,12 +131,12 @@ def _stamps(packet: Any, _names: Names) -> str:
 def _turns(member: Any, names: Names) -> dict[str, str]:
     """What waits for its time, or at a gateway for what it names."""
     here = {
-        names.packet(packet): f"waits until {packet.stamp[0] + member.clock.patience}"
+        names.packet(packet): f"waits until {packet.stamp[0] + member.clock.wait}"
         for packet, _ in member.clock.held()
         if packet.origin != member.me
     }
     for (_, packet), need in member.holdback.waiting():
-        here[names.packet(packet)] = f"waits for #{need.number} of subgroup {need.who + 1}"
+        here[names.packet(packet)] = f"waits for #{need.number} of subgroup {need.source + 1}"
     return here
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.protocols.base import Delivery, Effects, Packet, Send
-from antecede.protocols.hcg import GatewayDependency, GatewayPacket, Hcg, SubgroupLayout
-from antecede.protocols.hcg_clocks import LinearAck, Place, PrecedenceByTime, RealTimeClock, SubgroupPacket
+from antecede.protocols.hcg import Hcg, SubgroupLayout
+from antecede.protocols.hcg.clocks import RealTimeClock
+from antecede.protocols.hcg.packets import GatewayPacket, LinearAck, LocalRank, SubgroupPacket
+from antecede.protocols.hcg.precedence import PrecedenceByTime
+from antecede.protocols.hcg.protocol import GatewayDependency
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, VerifyReport, verify
@@ -140,8 +143,8 @@ class LargestNumberOnly(Hcg):
 
     name: ClassVar[str] = "largest number"
 
-    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
-        return super()._number(packet, [BitWindow(window.last) for window in before])
+    def _assign_number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
+        return super()._assign_number(packet, [BitWindow(window.last) for window in before])
 
 
 def test_a_largest_number_orders_more_than_happened_before() -> None:
@@ -160,10 +163,10 @@ class WhatBasicWouldName(Hcg):
     name: ClassVar[str] = "both"
     noted: ClassVar[dict[MessageId, set[tuple[int, int]]]] = {}
 
-    def _before(self, sender: Place, packet: SubgroupPacket) -> list[BitWindow]:
-        here = {(k, number) for k, window in enumerate(self.taken) for number in window}
+    def _find_preceding(self, sender: LocalRank, packet: SubgroupPacket) -> list[BitWindow]:
+        here = {(k, number) for k, window in enumerate(self.forwarded) for number in window}
         self.noted.setdefault(MessageId(packet.origin, packet.seq), here)
-        before = super()._before(sender, packet)
+        before = super()._find_preceding(sender, packet)
         assert {(k, number) for k, window in enumerate(before) for number in window} <= here
         return before
 
@@ -195,7 +198,7 @@ class Times(NamedTuple):
     """What a member on real time goes by."""
 
     clock: RealTimeClock
-    past: PrecedenceByTime
+    precedence: PrecedenceByTime
     longest_delay: int
 
 
@@ -203,12 +206,12 @@ class Variant(Hcg):
     """A copy with one rule as the paper has it, or as one might think."""
 
     @classmethod
-    def _member(
+    def _create_member(
         cls, me: int, size: int, gateways: list[int], subgroup: tuple[str, int], layout: SubgroupLayout
     ) -> Any:
-        member = super()._member(me, size, gateways, subgroup, layout)
-        if isinstance(member.clock, RealTimeClock) and isinstance(member.past, PrecedenceByTime):
-            cls.change(Times(member.clock, member.past, layout.longest_delay))
+        member = super()._create_member(me, size, gateways, subgroup, layout)
+        if isinstance(member.clock, RealTimeClock) and isinstance(member.precedence, PrecedenceByTime):
+            cls.change(Times(member.clock, member.precedence, layout.longest_delay))
         return member
 
     @classmethod
@@ -221,7 +224,7 @@ class NoWait(Variant):
 
     @classmethod
     def change(cls, of: Times) -> None:
-        of.clock.patience = 0
+        of.clock.wait = 0
 
 
 class NoSkew(Variant):
@@ -229,7 +232,7 @@ class NoSkew(Variant):
 
     @classmethod
     def change(cls, of: Times) -> None:
-        of.clock.patience = of.past.gap = of.longest_delay + 1
+        of.clock.wait = of.precedence.gap = of.longest_delay + 1
 
 
 class MoreThanTheWait(Variant):
@@ -237,7 +240,7 @@ class MoreThanTheWait(Variant):
 
     @classmethod
     def change(cls, of: Times) -> None:
-        of.past.gap += 1
+        of.precedence.gap += 1
 
 
 class TwiceTheWait(Variant):
@@ -245,26 +248,26 @@ class TwiceTheWait(Variant):
 
     @classmethod
     def change(cls, of: Times) -> None:
-        of.past.gap *= 2
+        of.precedence.gap *= 2
 
 
 class DatesBack(Variant):
     name: ClassVar[str] = "forwarded messages dated back, the wait unchanged"
 
-    def _send_here(self, payload: bytes, origin: int, seq: int, now: int) -> Send:
+    def _send_in_subgroup(self, payload: bytes, origin: int, seq: int, now: int) -> Send:
         if not isinstance(self.clock, RealTimeClock) or origin == self.me:
-            return super()._send_here(payload, origin, seq, now)
+            return super()._send_in_subgroup(payload, origin, seq, now)
         (time,) = self.clock.stamp(now)
-        packet = SubgroupPacket(payload, origin, seq, self.clock.sent, [time - self.clock.patience])
-        self.clock.take(0, packet)
+        packet = SubgroupPacket(payload, origin, seq, self.clock.sent, [time - self.clock.wait])
+        self.clock.receive(0, packet)
         return self._to_subgroup(packet)
 
 
 class SmallestStamp(Hcg):
     name: ClassVar[str] = "the number of the message with the smallest stamp"
 
-    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
-        return super()._number(packet, [BitWindow(1 if window.last else 0) for window in before])
+    def _assign_number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
+        return super()._assign_number(packet, [BitWindow(1 if window.last else 0) for window in before])
 
 
 class EqualNumbers(Hcg):
@@ -273,9 +276,9 @@ class EqualNumbers(Hcg):
     name: ClassVar[str] = "equal numbers for concurrent messages"
     levels: ClassVar[dict[tuple[int, int], int]] = {}
 
-    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
+    def _assign_number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
         counts = [max((self.levels[k, n] for n in window), default=0) for k, window in enumerate(before)]
-        made = super()._number(packet, before)
+        made = super()._assign_number(packet, before)
         here = self._subgroup(self.me)
         self.levels[here, made.number] = counts[here] + 1
         return msgspec.structs.replace(made, counts=counts, beyond=[])
@@ -283,28 +286,30 @@ class EqualNumbers(Hcg):
     def _is_met(self, need: GatewayDependency) -> bool:
         if need.kind:
             return super()._is_met(need)
-        return max((self.levels[need.who, n] for n in self.taken[need.who]), default=0) >= need.number
+        return (
+            max((self.levels[need.source, n] for n in self.forwarded[need.source]), default=0) >= need.number
+        )
 
 
 class NoOrderOfOrigins(Hcg):
     name: ClassVar[str] = "two messages of one sender within the wait are concurrent"
 
-    def _needs(self, packet: GatewayPacket) -> list[GatewayDependency]:
-        return super()._needs(packet)[:-1]
+    def _dependencies(self, packet: GatewayPacket) -> list[GatewayDependency]:
+        return super()._dependencies(packet)[:-1]
 
 
 class CountsWhatArrived(Hcg):
     name: ClassVar[str] = "counts what has arrived"
 
     def _is_met(self, need: GatewayDependency) -> bool:
-        return super()._is_met(need) or (need.kind == 0 and self.arrived[need.who].base >= need.number)
+        return super()._is_met(need) or (need.kind == 0 and self.received[need.source].base >= need.number)
 
 
 class NamesNothingBeyond(Hcg):
     name: ClassVar[str] = "names nothing beyond a gap"
 
-    def _number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
-        return super()._number(packet, [BitWindow(window.base) for window in before])
+    def _assign_number(self, packet: SubgroupPacket, before: list[BitWindow]) -> GatewayPacket:
+        return super()._assign_number(packet, [BitWindow(window.base) for window in before])
 
 
 class PromisesAtOnce(Hcg):
@@ -320,8 +325,8 @@ class GatewayFirst(Hcg):
     name: ClassVar[str] = "a gateway whose application gets forwarded messages at once"
     early: set[MessageId] = set()  # noqa: RUF012 (msgspec copies it)
 
-    def _accept(self, source: int, packet: GatewayPacket, now: int) -> Send:
-        send = super()._accept(source, packet, now)
+    def _forward(self, source: int, packet: GatewayPacket, now: int) -> Send:
+        send = super()._forward(source, packet, now)
         assert isinstance(send.packet, SubgroupPacket)
         self.ready.append(send.packet)
         return send
@@ -362,8 +367,8 @@ class NoMoreThanTheSum(Variant):
 
     @classmethod
     def change(cls, of: Times) -> None:
-        of.clock.patience -= 1
-        of.past.gap -= 1
+        of.clock.wait -= 1
+        of.precedence.gap -= 1
 
 
 def test_packets_of_the_same_instant_need_one_unit_more() -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Effects, Send, Waiting
 from antecede.protocols.hcg import Basic, GatewayPacket, Hcg, SubgroupLayout
-from antecede.protocols.hcg_clocks import (
-    LinearAck,
-    LinearClock,
-    PrecedenceByTime,
-    PrecedenceByVector,
-    SubgroupPacket,
-)
+from antecede.protocols.hcg.clocks import LinearClock
+from antecede.protocols.hcg.packets import LinearAck, SubgroupPacket
+from antecede.protocols.hcg.precedence import PrecedenceByTime, PrecedenceByVector
 from antecede.protocols.limits import MAX_REMEMBERED
 
 
@@ -31,9 +27,9 @@ def ids(member: Hcg, now: int = 0) -> list[tuple[int, int]]:
     return taken  # type: ignore[return-value]
 
 
-def rt(patience: int = 10, skew: int = 4) -> list[Hcg]:
+def rt(wait: int = 10, skew: int = 4) -> list[Hcg]:
     """rt:3 and vt:1."""
-    return Hcg.with_layout(4, SubgroupLayout(["rt:3", "vt:1"], patience - skew - 1, skew))
+    return Hcg.with_layout(4, SubgroupLayout(["rt:3", "vt:1"], wait - skew - 1, skew))
 
 
 def test_real_time_waits_and_sorts() -> None:
@@ -107,7 +103,7 @@ def test_basic_names_everything() -> None:
     gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 9)
     assert [packet.counts for packet in between(gateway.wake(15))] == [[0, 2], [1, 2]]
     assert gateway.wake(19) == Effects()
-    assert gateway.past == PrecedenceByTime(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
+    assert gateway.precedence == PrecedenceByTime(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
 
 
 def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
@@ -115,11 +111,11 @@ def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
     for number in range(1, 101):
         gateway.receive(3, GatewayPacket(b"", 3, number, number, [0, 0], []), 7 * number)
         gateway.wake(7 * number)
-        assert isinstance(gateway.past, PrecedenceByTime)
-        assert len(gateway.past.entries) <= 2
+        assert isinstance(gateway.precedence, PrecedenceByTime)
+        assert len(gateway.precedence.recent) <= 2
         ids(gateway)
-    assert gateway.turns == [(1, 99), (1, 100)]
-    assert gateway.last == {3: 100}
+    assert gateway.unordered == [(1, 99), (1, 100)]
+    assert gateway.last_forwarded == {3: 100}
     assert gateway.holdback.held == {}
 
 
@@ -148,7 +144,7 @@ def test_linear_time_waits_for_everybodys_promise() -> None:
     assert ids(one) == [(0, 1)]
     assert isinstance(one.clock, LinearClock)
     assert one.clock.promised == [5, 2, 4]
-    assert one.clock.later == [[], [], []]
+    assert one.clock.pending == [[], [], []]
 
 
 def test_linear_time_sorts_by_stamp_sender_and_number() -> None:
@@ -262,27 +258,36 @@ def test_a_gateway_waits_for_all_that_a_message_names() -> None:
 
 
 def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> None:
-    past = PrecedenceByVector.of(3, 2)
+    past = PrecedenceByVector.create(3, 2)
     for number in range(1, MAX_REMEMBERED):
         packet = SubgroupPacket(b"", 9, number, number, [number, 0, 0])
-        assert past.reach(0, packet)[1] == BitWindow(number - 1)
-        past.remember(0, packet, 1, number)
-    assert past.reach(1, SubgroupPacket(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
-    assert past.before[2] == [BitWindow(), BitWindow()]
-    past.remember(
+        assert past.find_preceding(0, packet)[1] == BitWindow(number - 1)
+        past.record(0, packet, 1, number)
+    assert past.find_preceding(1, SubgroupPacket(b"", 1, 1, 1, [7, 1, 0])) == [BitWindow(), BitWindow(7)]
+    assert past.preceding[2] == [BitWindow(), BitWindow()]
+    past.record(
         0, SubgroupPacket(b"", 9, MAX_REMEMBERED, MAX_REMEMBERED, [MAX_REMEMBERED, 0, 0]), 1, MAX_REMEMBERED
     )
     half = MAX_REMEMBERED // 2
     assert [len(log) for log in past.log] == [half, 0, 0]
-    assert past.reach(2, SubgroupPacket(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
-    assert past.reach(1, SubgroupPacket(b"", 1, 2, 2, [half + 4, 2, 0])) == [BitWindow(), BitWindow(half + 4)]
-    assert past.walked[1] == [half + 4, 0, 0]
-    assert past.reach(1, SubgroupPacket(b"", 1, 3, 3, [half + 2, 3, 0])) == [BitWindow(), BitWindow(half + 4)]
-    assert past.walked[1] == [half + 4, 0, 0]
+    assert past.find_preceding(2, SubgroupPacket(b"", 2, 1, 1, [3, 0, 1])) == [BitWindow(), BitWindow(half)]
+    assert past.find_preceding(1, SubgroupPacket(b"", 1, 2, 2, [half + 4, 2, 0])) == [
+        BitWindow(),
+        BitWindow(half + 4),
+    ]
+    assert past.merged[1] == [half + 4, 0, 0]
+    assert past.find_preceding(1, SubgroupPacket(b"", 1, 3, 3, [half + 2, 3, 0])) == [
+        BitWindow(),
+        BitWindow(half + 4),
+    ]
+    assert past.merged[1] == [half + 4, 0, 0]
     for number in range(MAX_REMEMBERED + 1, MAX_REMEMBERED + half + 1):
-        past.remember(0, SubgroupPacket(b"", 9, number, number, [number, 0, 0]), 1, number)
+        past.record(0, SubgroupPacket(b"", 9, number, number, [number, 0, 0]), 1, number)
     assert past.dropped == [2 * half, 0, 0]
-    assert past.reach(2, SubgroupPacket(b"", 2, 2, 2, [0, 0, 2])) == [BitWindow(), BitWindow(2 * half)]
+    assert past.find_preceding(2, SubgroupPacket(b"", 2, 2, 2, [0, 0, 2])) == [
+        BitWindow(),
+        BitWindow(2 * half),
+    ]
 
 
 def test_bytes_as_the_paper_counts() -> None:

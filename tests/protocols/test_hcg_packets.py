@@ -10,14 +10,9 @@ from antecede.errors import InputError
 from antecede.protocols.base import Effects, LocalError, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.hcg import GatewayPacket, Hcg, SubgroupLayout
-from antecede.protocols.hcg_clocks import (
-    LinearAck,
-    LinearClock,
-    PrecedenceByTime,
-    RealTimeClock,
-    SubgroupPacket,
-    VectorClock,
-)
+from antecede.protocols.hcg.clocks import LinearClock, RealTimeClock, VectorClock
+from antecede.protocols.hcg.packets import LinearAck, SubgroupPacket
+from antecede.protocols.hcg.precedence import PrecedenceByTime
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import scenario
 
@@ -38,9 +33,9 @@ def test_layouts() -> None:
     assert offered == [4, 3, 3, 3, 2, 3, 1, 3]
     members = Hcg.with_layout(6, made.with_bounds(7, 9))
     assert [member.clock.me for member in members] == [0, 1, 0, 0, 1, 2]
-    assert members[1].clock == RealTimeClock(1, 2, patience=17, skew=9)
-    assert members[1].past == PrecedenceByTime(17, [BitWindow(), BitWindow(), BitWindow()])
-    assert members[5].past == PrecedenceByTime(1, [BitWindow(), BitWindow(), BitWindow()])
+    assert members[1].clock == RealTimeClock(1, 2, wait=17, skew=9)
+    assert members[1].precedence == PrecedenceByTime(17, [BitWindow(), BitWindow(), BitWindow()])
+    assert members[5].precedence == PrecedenceByTime(1, [BitWindow(), BitWindow(), BitWindow()])
     assert [member.gateways for member in members] == [[0, 2, 3]] * 6
     assert [type(member.clock) for member in Hcg.group(8)] == [RealTimeClock] * 4 + [LinearClock] * 2 + [
         VectorClock

@@ -117,7 +117,7 @@ def supports(given: Scenario) -> Unsupported | None:
         return Unsupported(f"probe {unknown[0]} is not compiled for {given.protocol}")
     if "named" in given.probes and given.peers > _MAX_NAMED:
         return Unsupported(f"probe named compares more than {_MAX_NAMED} peers")
-    sizes = [members for _, members in _layout(given).parsed()]
+    sizes = [members for _, members in _layout(given).parse()]
     if max(sum(members**2 for members in sizes), given.peers * len(sizes)) > _MAX_PAIRS:
         return Unsupported("its subgroups are too large, or too many")
     return None
@@ -131,7 +131,7 @@ def _layout(given: Scenario) -> SubgroupLayout:
 
 def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
     layout = _layout(given)
-    parsed = layout.parsed()
+    parsed = layout.parse()
     squares = sum(members**2 for _, members in parsed)
     linear = sum(members**2 for clock, members in parsed if clock == "lt")
     timed = sum(members for clock, members in parsed if clock == "rt")
@@ -146,8 +146,8 @@ def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> 
 def _fresh(given: Scenario) -> tuple[Plan, State]:
     """Before anything happens."""
     layout = _layout(given)
-    clocks = np.array([CLOCKS.index(clock) for clock, _ in layout.parsed()], np.int64)
-    members = np.array([count for _, count in layout.parsed()], np.int64)
+    clocks = np.array([CLOCKS.index(clock) for clock, _ in layout.parse()], np.int64)
+    members = np.array([count for _, count in layout.parse()], np.int64)
     subgroups, peers = len(members), given.peers
     first = np.cumsum(members) - members
     site = np.repeat(np.arange(subgroups), members)
