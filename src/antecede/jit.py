@@ -42,11 +42,19 @@ def _file(module: str) -> Path | None:
 
 @cache
 def _imports(file: Path) -> frozenset[Path]:
-    """The sources that `file` imports by itself."""
+    """The sources that `file` imports by itself.
+
+    A package counts only if a name comes from its `__init__`. The façade of Antecede imports nothing that a
+    kernel compiles in: it re-exports the API of live groups.
+    """
+    if file == _SOURCE / "__init__.py":
+        return frozenset()
     found = set()
     for package, names, module in _IMPORT.findall(file.read_text(encoding="utf-8")):
-        submodules = [f"{package}.{name}" for name in re.findall(r"\w+", names)] if package else []
-        found |= {_file(name) for name in (package or module, *submodules)}
+        if module:
+            found.add(_file(module))
+        for name in re.findall(r"\w+(?: as \w+)?", names):
+            found.add(_file(f"{package}.{name.partition(' ')[0]}") or _file(package))
     return frozenset(path for path in found if path is not None)
 
 
