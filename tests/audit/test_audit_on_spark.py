@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from antecede.audit.core import COUNTS, Finding, judge_files, judge_run, total
+from antecede.audit.core import COUNTS, Finding, judge_files, judge_run, sum_verdicts
 from antecede.audit.distributed import LARGE_RUN
-from antecede.audit.on_spark import members_frame
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.spark import audit, read_events, read_members
+from antecede.spark.read import members_frame
 from antecede.spark.session import refuse_unshared, spark_path
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, REQUIRED, Meta
@@ -42,7 +42,7 @@ def test_spark_and_the_oracle_agree_on_planted_faults(spark: SparkSession, fault
     local = {each.run: each for each in judge_files(faulty, trace_files(faulty))}
     result = audit(read_events(spark, str(faulty)), read_members(spark, str(faulty)))
     assert dict(result.by_run()) == {run: each.verdict for run, each in local.items()}
-    assert result.total() == total([each.verdict for each in local.values()])
+    assert result.total() == sum_verdicts([each.verdict for each in local.values()])
     assert not result.total().clean
     found = {(f.run, f.process, f.cause, f.effect, f.late, f.text) for f in result.first(100_000)}
     assert found == {
@@ -65,7 +65,7 @@ def test_a_member_that_never_appears_misses_everything(spark: SparkSession, tmp_
     verdict = audit(read_events(spark, str(tmp_path)), read_members(spark, str(tmp_path))).total()
     assert verdict.processes == 4
     assert verdict.missing == verdict.messages > 0
-    assert verdict == total([each.verdict for each in judge_files(tmp_path, trace_files(tmp_path))])
+    assert verdict == sum_verdicts([each.verdict for each in judge_files(tmp_path, trace_files(tmp_path))])
 
 
 def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
@@ -154,7 +154,7 @@ def test_large_and_small_runs_are_judged_side_by_side(
     files = trace_files(faulty) if directly else []
     result = audit(events, read_members(spark, str(faulty)), large_run=sizes[-2], files=files)
     assert dict(result.by_run()) == local
-    assert result.first(1)[0].late == (total([*local.values()]).causal_pairs_late > 0)
+    assert result.first(1)[0].late == (sum_verdicts([*local.values()]).causal_pairs_late > 0)
     result.release()
 
 
@@ -220,7 +220,7 @@ def test_parts_that_differ_in_width_and_in_optional_columns(spark: SparkSession,
         narrow.set_column(place, "seq", narrow.column("seq").cast(pa.int32())), folder / "1.parquet"
     )
     pq.write_table(pa.Table.from_pylist(second), folder / "2.parquet")
-    here = total([each.verdict for each in judge_files(folder, trace_files(folder))])
+    here = sum_verdicts([each.verdict for each in judge_files(folder, trace_files(folder))])
     assert (here.processes, here.missing) == (3, 1)
     assert audit(read_events(spark, spark_path(folder))).total() == here
 

@@ -15,7 +15,7 @@ import pytest
 from test_browser import COLOUR, brightness, browser, size
 
 from antecede.audit.diagram import diagram
-from antecede.audit.excerpt import Excerpt, excerpt, near
+from antecede.audit.excerpt import Excerpt, build_excerpt, select_rows
 from antecede.audit.page import audit_to_page
 from antecede.audit.page_layout import AuditPageData, audit_page, headline
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
@@ -33,7 +33,7 @@ HOSTILE = "</title><script>alert(1)</script>{}\u202e\x00&\"'"
 
 def shown(rows: pa.Table, process: str, cause: str) -> Excerpt:
     found = violation(rows, process, cause)
-    return excerpt(found, near(rows, [found]))
+    return build_excerpt(found, select_rows(rows, [found]))
 
 
 def drawn(rows: pa.Table, process: str, cause: str) -> tuple[ET.Element, str]:
@@ -145,9 +145,9 @@ def test_the_headline_says_what_is_wrong() -> None:
 
 
 TALLY = Tally(
-    by_process=[ByProcess(f"<p{number}>", 100, 50 - number, number, 0) for number in range(50)],
+    by_process=[ByProcess(f"<p{number}>", 100, 50 - number, number, 0, 50 - number) for number in range(50)],
     by_origin=[ByOrigin("o", 10, 3, 4)],
-    over_time=OverTime(10**18, 5 * 10**6, [10, 20, 0, 40], [0, 2, 0, 1]),
+    over_time=OverTime(10**18, 5 * 10**6, [10, 20, 0, 40], [0, 2, 0, 1], [0, 2, 0, 1]),
 )
 
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.audit import distributed_steps as parcels
-from antecede.audit.distributed_steps import CHUNK, CODED, BlockPlan
+from antecede.audit import distributed_steps as steps
+from antecede.audit.distributed_steps import CHUNK, ENCODED, BlockPlan
 from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.passes import COUNTED, SEND, Root, find_violations
 from random_executions import any_execution, as_rows
@@ -31,8 +31,8 @@ def plan_of(source: random.Random, log: EncodedRun) -> BlockPlan:
         blocks=source.randrange(1, len(log.names) + 1),
         start_time=0,
         bucket_width=1,
-        lowest=0,
-        width=source.choice((1, 3, 7, 1 << 20)),
+        lowest_index=0,
+        slice_width=source.choice((1, 3, 7, 1 << 20)),
     )
 
 
@@ -42,12 +42,12 @@ def rows_of(source: random.Random, log: EncodedRun) -> list[pa.RecordBatch]:
     sends = rows.kind == SEND
     table = pa.table(
         [
-            np.repeat(rows.place, np.diff(rows.start)).astype(np.int32),
+            np.repeat(rows.process, np.diff(rows.start)).astype(np.int32),
             np.arange(len(rows.kind)),
             np.where(sends, -2 - rows.message, rows.message),
             rows.time.astype(np.int64),
         ],
-        schema=CODED,
+        schema=ENCODED,
     )
     order = list(range(len(table)))
     if source.random() < 0.5:
@@ -57,13 +57,13 @@ def rows_of(source: random.Random, log: EncodedRun) -> list[pa.RecordBatch]:
 
 
 def on_blocks(plan: BlockPlan, work: Work, *given: pa.Table) -> pa.Table:
-    """What Spark does: every block's parcels in order, a block after the other, one that says hello first."""
+    """What Spark does: every block's chunks in order, one block after the other, each with a START chunk."""
     every = pa.concat_tables(given)
     found = []
     for block in range(plan.blocks):
-        hello = pa.table([[block], [parcels.HELLO], [0], [0], [0], [b""]], schema=CHUNK)
+        start = pa.table([[block], [steps.START], [0], [0], [0], [b""]], schema=CHUNK)
         mine = every.filter(pc.equal(every.column("block"), block))
-        mine = pa.concat_tables([hello, mine]).sort_by([("part", "ascending"), ("number", "ascending")])
+        mine = pa.concat_tables([start, mine]).sort_by([("part", "ascending"), ("number", "ascending")])
         found += list(work(mine.to_batches(max_chunksize=5)))
     return pa.Table.from_batches(found, schema=CHUNK)
 
@@ -81,29 +81,29 @@ def judged(
     plan: BlockPlan, batches: list[pa.RecordBatch], most: int
 ) -> tuple[np.ndarray, list[Root], int, list[Any]]:
     """All jobs in turn."""
-    rows = pa.Table.from_batches(list(parcels.pack(plan)(batches)), schema=CHUNK)
-    gathered = on_blocks(plan, parcels.gather_block(plan), rows)
-    barred = CHUNK.empty_table()
+    rows = pa.Table.from_batches(list(steps.pack_rows(plan)(batches)), schema=CHUNK)
+    collected = on_blocks(plan, steps.collect_block(plan), rows)
+    marked = CHUNK.empty_table()
     impossible = 0
     for _ in range(2):
-        had = part(gathered, parcels.VECTOR)
-        closed = pa.Table.from_batches(list(parcels.close_all(plan)(had.to_batches())), schema=CHUNK)
-        pasts = to_every_block(plan, pa.concat_tables([had, part(closed, parcels.CLOSED)]))
-        if impossible or not sum(part(closed, parcels.CYCLIC).column("number").to_pylist()):
+        clocks = part(collected, steps.SENDER_CLOCK)
+        closing = pa.Table.from_batches(list(steps.close_pasts(plan)(clocks.to_batches())), schema=CHUNK)
+        pasts = to_every_block(plan, pa.concat_tables([clocks, part(closing, steps.FULL_PAST)]))
+        if impossible or not sum(part(closing, steps.CYCLIC).column("number").to_pylist()):
             break
-        barred = on_blocks(plan, parcels.bar_block(plan), rows, pasts)
-        impossible = sum(barred.column("previous").to_pylist())
-        gathered = on_blocks(plan, parcels.gather_block(plan), rows, barred)
-    known = gathered.filter(pc.not_equal(gathered.column("part"), parcels.VECTOR))
-    counted = on_blocks(plan, parcels.count_block(plan, most), rows, known, pasts)
+        marked = on_blocks(plan, steps.mark_impossible_block(plan), rows, pasts)
+        impossible = sum(marked.column("previous").to_pylist())
+        collected = on_blocks(plan, steps.collect_block(plan), rows, marked)
+    known = collected.filter(pc.not_equal(collected.column("part"), steps.SENDER_CLOCK))
+    counted = on_blocks(plan, steps.count_block(plan, most), rows, known, pasts)
     counts, roots = np.zeros((plan.processes, COUNTED), np.int64), []
-    for row in part(counted, parcels.COUNTS, parcels.ROOTS).to_pylist():
+    for row in part(counted, steps.COUNTS, steps.ROOTS).to_pylist():
         figures = np.frombuffer(row["payload"], np.int64)
-        if row["part"] == parcels.COUNTS:
+        if row["part"] == steps.COUNTS:
             counts[row["number"]] = figures
         else:
             roots += [Root(*root) for root in figures.reshape(-1, len(Root._fields)).tolist()]
-    return counts, roots, impossible, [had, barred]
+    return counts, roots, impossible, [clocks, marked]
 
 
 @given(st.integers(0, 1 << 60))
@@ -119,16 +119,16 @@ def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
     assert (counts == whole.state.counts).all()
     assert impossible == whole.impossible
     assert sorted(roots) == sorted(whole.roots)
-    process = np.repeat(log.rows.place, np.diff(log.rows.start))
+    process = np.repeat(log.rows.process, np.diff(log.rows.start))
     having = [
-        (0, parcels.PATH, number, int(row), int(process[row]), b"")
+        (0, steps.PATH, number, int(row), int(process[row]), b"")
         for number, root in enumerate(roots)
         for row in np.flatnonzero(log.rows.message == root.cause)
     ]
     named = [dict(zip(CHUNK.names, each, strict=True)) for each in having]
     told = pa.Table.from_pylist(named, schema=CHUNK)
     batches = pa.concat_tables([told, *known]).to_batches()
-    for row in pa.Table.from_batches(list(parcels.paths(plan, roots)(batches)), schema=CHUNK).to_pylist():
+    for row in pa.Table.from_batches(list(steps.find_paths(plan, roots)(batches)), schema=CHUNK).to_pylist():
         path = np.frombuffer(row["payload"], np.int64)
         root = roots[row["number"]]
         shortest = whole.paths[whole.roots.index(root)]
@@ -140,7 +140,9 @@ def test_two_events_with_one_index_are_told_with_their_process() -> None:
     log = encode_run(*as_rows(source, any_execution(source)))
     plan = plan_of(source, log)
     batches = rows_of(source, log)
-    rows = pa.Table.from_batches(list(parcels.pack(plan)([*batches, batches[0].slice(0, 1)])), schema=CHUNK)
-    found = part(on_blocks(plan, parcels.gather_block(plan), rows), parcels.ERROR).to_pylist()
+    rows = pa.Table.from_batches(
+        list(steps.pack_rows(plan)([*batches, batches[0].slice(0, 1)])), schema=CHUNK
+    )
+    found = part(on_blocks(plan, steps.collect_block(plan), rows), steps.ERROR).to_pylist()
     (told,) = [(row["number"], row["index"]) for row in found]
     assert told == (batches[0].column("rank")[0].as_py(), batches[0].column("index")[0].as_py())

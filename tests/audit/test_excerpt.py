@@ -12,7 +12,7 @@ import pytest
 from antecede.audit.core import judge_run
 from antecede.audit.diagram import diagram
 from antecede.audit.diagram_layout import place
-from antecede.audit.excerpt import AROUND, excerpt, near, split
+from antecede.audit.excerpt import NEIGHBOURS, build_excerpt, select_rows, split_message_id
 from antecede.errors import InputError
 from planted import busy, chain, table, violation
 from random_executions import any_execution, as_rows
@@ -24,12 +24,12 @@ def test_the_path_is_there_from_the_cause_to_the_fault(name: str, hops: int, lat
     rows = table(chain(hops, late, name))
     names = [name.format(number) for number in range(hops + 1)]
     found = violation(rows, names[-1], f"{names[0]}:1")
-    shown = excerpt(found, near(rows, [found]))
+    shown = build_excerpt(found, select_rows(rows, [found]))
     assert [hop.message for hop in shown.hops] == found.path == [f"{each}:1" for each in names[:-1]]
     assert [(hop.sent.process, hop.sent.kind) for hop in shown.hops] == [
         (each, "send") for each in names[:-1]
     ]
-    assert [(hop.got.process, hop.got.kind) for hop in shown.hops] == [
+    assert [(hop.arrived.process, hop.arrived.kind) for hop in shown.hops] == [
         (each, "deliver") for each in names[1:]
     ]
     assert (shown.fault.process, shown.fault.message) == (found.process, found.effect)
@@ -43,18 +43,18 @@ def test_the_path_is_there_from_the_cause_to_the_fault(name: str, hops: int, lat
 def test_messages_of_one_sender_need_no_delivery_between() -> None:
     rows = table([("a", "send", "a:1", 0), ("a", "send", "a:2", 1), ("b", "deliver", "a:2", 3)])
     found = violation(rows, "b", "a:1")
-    first, second = excerpt(found, near(rows, [found])).hops
+    first, second = build_excerpt(found, select_rows(rows, [found])).hops
     assert first.stays
-    assert first.got == second.sent
+    assert first.arrived == second.sent
     assert not second.stays
 
 
 def test_of_what_else_happened_only_a_little_is_taken() -> None:
     rows = busy()
     found = violation(rows, "n2", "n0:1")
-    few = near(rows, [found])
-    assert few.num_rows <= 8 * (2 * AROUND + 1)
-    shown = excerpt(found, few)
+    few = select_rows(rows, [found])
+    assert few.num_rows <= 8 * (2 * NEIGHBOURS + 1)
+    shown = build_excerpt(found, few)
     assert shown.late is not None
     assert (shown.fault.place, shown.late.place) == (50, 51)
     beside = [(event.process, event.place) for event in shown.others]
@@ -68,11 +68,13 @@ def test_a_trace_that_has_changed_meanwhile_is_said_so() -> None:
     rows = table(chain(2))
     found = violation(rows, "n2", "n0:1")
     with pytest.raises(InputError, match="no more deliver of n0:1 at n1"):
-        excerpt(found, near(rows.filter(pa.array([n != 1 for n in range(rows.num_rows)])), [found]))
+        build_excerpt(
+            found, select_rows(rows.filter(pa.array([n != 1 for n in range(rows.num_rows)])), [found])
+        )
 
 
 def test_the_last_colon_parts_origin_and_number() -> None:
-    assert split("a:b:7") == ("a:b", 7)
+    assert split_message_id("a:b:7") == ("a:b", 7)
 
 
 def test_whatever_is_wrong_in_a_log_its_violations_can_be_drawn() -> None:
@@ -84,16 +86,16 @@ def test_whatever_is_wrong_in_a_log_its_violations_can_be_drawn() -> None:
             continue
         audited = judge_run("r", rows, members)
         findings = audited.findings
-        few = near(rows, findings)
+        few = select_rows(rows, findings)
         for found in findings:
-            shown = excerpt(found, few)
+            shown = build_excerpt(found, few)
             assert (shown.late is not None) == found.late
             assert shown.late is None or shown.late.place > shown.fault.place
             for before, after in pairwise(shown.hops):
-                assert before.got.process == after.sent.process
-                assert before.stays or before.got.place < after.sent.place
+                assert before.arrived.process == after.sent.process
+                assert before.stays or before.arrived.place < after.sent.place
             placed = place(shown, 800, dict.fromkeys(found.path, 60.0))
-            core = [event for hop in shown.hops for event in (hop.sent, hop.got)]
+            core = [event for hop in shown.hops for event in (hop.sent, hop.arrived)]
             core += [shown.late] if shown.late else []
             for one, other in pairwise(dict.fromkeys(core)):
                 assert audited.verdict.impossible or placed.x[one] < placed.x[other]

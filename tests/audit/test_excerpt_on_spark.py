@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from antecede.audit.excerpt import excerpt, near
-from antecede.audit.excerpt_on_spark import near as near_on_spark
+from antecede.audit.excerpt import build_excerpt, select_rows
+from antecede.audit.excerpt_on_spark import select_rows as select_rows_on_spark
 from planted import busy, table, violation
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def test_spark_takes_the_same_rows(spark: SparkSession) -> None:
     events = spark.createDataFrame(
         [tuple(row.values()) for row in pa.concat_tables([rows, others]).select(SOME).to_pylist()], TYPES
     )
-    expected, got = near(rows, found), near_on_spark(events, found)
+    expected, got = select_rows(rows, found), select_rows_on_spark(events, found)
     assert sorted(map(str, got.to_pylist())) == sorted(map(str, expected.to_pylist()))
-    assert excerpt(found[0], got) == excerpt(found[0], expected)
+    assert build_excerpt(found[0], got) == build_excerpt(found[0], expected)
 
 
 SOME = ["run", "process", "index", "kind", "origin", "seq", "time"]

@@ -113,7 +113,8 @@ def test_a_large_run_with_a_thousand_faults(large: Run) -> None:
 
 
 def test_many_tasks_judge_a_large_run_with_a_thousand_faults(spark: SparkSession, large: Run) -> None:
-    from antecede.audit.on_spark import audit, members_frame
+    from antecede.audit.on_spark import audit
+    from antecede.spark.read import members_frame
 
     (run,) = large.rows.column("run").unique().to_pylist()
     alone = judge_run(run, large.rows, large.members, ALL)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antecede.audit.encoding import encode_run
-from antecede.audit.passes import compute_pasts, create_sends
+from antecede.audit.passes import compute_pasts, create_message_streams
 from antecede.causality import CausalOrder
 from antecede.causality.transitive_reduction import (
     EdgeArrays,
@@ -29,7 +29,14 @@ from antecede.causality.transitive_reduction import (
 )
 from antecede.causality.width import largest_antichain
 from antecede.errors import InputError
-from antecede.graph.core import Graph, MessageFanOut, edges, figures, graph_of_dependencies, graph_of_run
+from antecede.graph.core import (
+    Graph,
+    MessageFanOut,
+    compute_figures,
+    edge_table,
+    graph_of_dependencies,
+    graph_of_run,
+)
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import Dependencies, dependencies, dependency_file, read_dependencies
 from antecede.trace.execution_from_rows import execution
@@ -39,7 +46,7 @@ Edges = set[tuple[str, str]]
 
 
 def pairs(graph: Graph) -> Edges:
-    rows = edges(graph).to_pylist()
+    rows = edge_table(graph).to_pylist()
     found = {(row["cause"], row["effect"]) for row in rows}
     assert len(found) == len(rows)
     return found
@@ -116,7 +123,7 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
     table, members = as_rows(source, any_execution(source))
     log = encode_run(table, members)
     vectors = np.zeros((log.streams.messages, len(log.streams.origin)), np.int32)
-    compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
+    compute_pasts(log.rows, log.streams, vectors, create_message_streams(log.streams))
     previous = np.full(log.streams.messages, -1)
     for place in range(len(log.names)):
         mine = slice(log.rows.start[place], log.rows.start[place + 1])
@@ -171,7 +178,7 @@ def test_the_largest_antichain_is_one_and_none_is_larger(seed: int) -> None:
     antichain = largest_antichain(graph.start, graph.cause, graph.order).tolist()
     assert not any(one in past[other] for one, other in itertools.permutations(antichain, 2))
     assert len(antichain) == len(past) - matched(past)
-    shown = figures(graph)
+    shown = compute_figures(graph)
     assert shown.antichain == len(antichain) >= shown.frontier
 
 
@@ -193,20 +200,20 @@ def matched(past: list[set[int]]) -> int:
 def test_figures_of_a_small_graph() -> None:
     """a and b are concurrent; c has both; d has c (and a again); e is alone."""
     given = dependencies(table_of({"a": "", "b": "", "c": "a b", "d": "c a", "e": ""}, "pqpqr"), "r")
-    shown = figures(graph_of_dependencies(given))
+    shown = compute_figures(graph_of_dependencies(given))
     assert (shown.processes, shown.messages, shown.stated, shown.stated_most) == (3, 5, 4, 2)
     assert (shown.dependencies, shown.dependencies_mean, shown.dependencies_most) == (3, 0.6, 2)
     assert shown.dependencies_histogram == {0: 3, 1: 1, 2: 1}
     assert (shown.depth, shown.frontier, shown.antichain) == (3, 3, 3)
     assert shown.busiest == [MessageFanOut("a", 1), MessageFanOut("b", 1), MessageFanOut("c", 1)]
-    assert figures(graph_of_dependencies(given), exact_width=5).antichain is None
+    assert compute_figures(graph_of_dependencies(given), exact_width=5).antichain is None
 
 
 def test_an_empty_table_has_an_empty_graph() -> None:
     graph = graph_of_dependencies(dependencies(table_of({}), "r"))
-    shown = figures(graph)
+    shown = compute_figures(graph)
     assert (shown.messages, shown.dependencies, shown.depth, shown.antichain) == (0, 0, 0, 0)
-    assert edges(graph).num_rows == 0
+    assert edge_table(graph).num_rows == 0
 
 
 REAL = {
@@ -224,7 +231,7 @@ def test_real_tables(real_traces: Path, name: str) -> None:
     given = read_dependencies(real_traces / f"{name}.dag.csv")
     graph = graph_of_dependencies(given)
     assert numbered(graph) == plainly_reduced(given)
-    shown = figures(graph)
+    shown = compute_figures(graph)
     assert shown.stated is not None
     assert (
         shown.processes, shown.messages, shown.stated, shown.dependencies,

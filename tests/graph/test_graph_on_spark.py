@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from antecede.audit.distributed import LARGE_RUN
 from antecede.errors import InputError
-from antecede.graph.core import edges, figures, graph_files
+from antecede.graph.core import compute_figures, edge_table, graph_files
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.spark import graph, read_events
@@ -27,8 +27,8 @@ def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path, how
     large_run = LARGE_RUN if how == "a task a run" else 0
     files = trace_files(tmp_path) if how == "many tasks from files" else []
     found = graph(read_events(spark, str(tmp_path)), large_run=large_run, files=files)
-    assert list(found.by_run()) == [figures(each) for each in here]
-    expected = [tuple(row.values()) for each in here for row in edges(each).to_pylist()]
+    assert list(found.by_run()) == [compute_figures(each) for each in here]
+    expected = [tuple(row.values()) for each in here for row in edge_table(each).to_pylist()]
     assert sorted(tuple(row) for row in found.edges.collect()) == sorted(expected)
     assert found.edges.columns == ["run", "cause", "effect"]
     found.release()

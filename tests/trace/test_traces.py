@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from antecede.audit.core import judge_files, judge_run, total
+from antecede.audit.core import judge_files, judge_run, sum_verdicts
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -64,7 +64,9 @@ def test_an_empty_trace_is_a_trace(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "t", Meta(run="r", groups={"g": ["a"]}), COLUMNS):
         pass
     assert rows_of(tmp_path / "t") == []
-    assert total([each.verdict for each in judge_files(tmp_path / "t", trace_files(tmp_path / "t"))]).clean
+    assert sum_verdicts(
+        [each.verdict for each in judge_files(tmp_path / "t", trace_files(tmp_path / "t"))]
+    ).clean
 
 
 def test_json_lines_and_csv_say_the_same_as_parquet(trace: Path, tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ def test_a_run_whose_pasts_would_take_too_much_is_refused(monkeypatch: pytest.Mo
 
 def test_pasts_go_into_a_file_if_they_are_many(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (before,) = judge_files(trace, trace_files(trace))
-    monkeypatch.setattr("antecede.audit.core._IN_MEMORY", 0)
+    monkeypatch.setattr("antecede.audit.core._MAX_BYTES_IN_MEMORY", 0)
     (after,) = judge_files(trace, trace_files(trace))
     assert before == after
 

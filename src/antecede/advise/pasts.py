@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from antecede.audit.core import allocate_pasts
 from antecede.audit.encoding import EncodedRun, encode_run
-from antecede.audit.passes import DELIVER, SEND, compute_pasts, create_sends
+from antecede.audit.passes import DELIVER, SEND, compute_pasts, create_message_streams
 from antecede.causality.transitive_reduction import immediate_dependencies, past_sizes
 from antecede.errors import InputError
 from antecede.jit import njit_plain
@@ -89,7 +89,7 @@ def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tupl
     log = _coded(run, rows, {"": everyone})
     first = log.streams.first
     with allocate_pasts(run, first) as vectors:
-        compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
+        compute_pasts(log.rows, log.streams, vectors, create_message_streams(log.streams))
         yield _pasts(log.names, first, log.streams.origin.astype(np.int64), vectors), log
 
 

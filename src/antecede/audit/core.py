@@ -1,7 +1,9 @@
-"""Judging a trace, one run at a time: what Spark does in its tasks, and what small traces need only.
+"""Judges a trace, one run at a time, with Arrow and compiled passes and without Spark.
 
-Each run is judged whole by compiled passes (`causality`); its messages' pasts are in a file if they are many.
-Violations are told by their roots: what a process did not have in time, and how many deliveries needed it.
+A Spark task calls `judge_run` for its run; a small local trace is judged by `judge_files`. Violations are
+reported by their roots: a message that a process did not have in time, and how many deliveries needed it.
+
+Memory: the run's rows, and messages × streams × 2 bytes for the messages' pasts, in a file if that is much.
 """
 
 from __future__ import annotations
@@ -36,20 +38,21 @@ from antecede.causality import Verdict
 from antecede.causality.transitive_closure import count_dtype
 from antecede.errors import InputError
 from antecede.trace.execution_from_rows import Members
-from antecede.trace.reader import read_batches, read_metas
+from antecede.trace.reader import read_metas, read_table
 from antecede.trace.schema import Meta
 
 MAX_BYTES = 16 << 30
-_IN_MEMORY = 1 << 28
+"""For the pasts of a run's messages."""
+_MAX_BYTES_IN_MEMORY = 1 << 28
 MAX_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
-Keys = Mapping[int, tuple[int, int]]
-"""The origin and seq of messages, by their number."""
+MessageKeys = Mapping[int, tuple[int, int]]
+"""The origin's rank and the seq of messages, by their number."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A cause that was not there in time, and its witness: who, what, and the chain of messages why."""
+    """A violation: a process delivered `effect` before `cause`, and the chain of messages between them."""
 
     run: str
     process: str
@@ -63,7 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class RunAudit(msgspec.Struct, frozen=True):
-    """The verdict on one run, and its first violations."""
+    """The verdict on one run, and its worst violations."""
 
     run: str
     verdict: Verdict
@@ -71,34 +74,77 @@ class RunAudit(msgspec.Struct, frozen=True):
     tally: Tally
 
 
+def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
+    """Judge a small local trace in this process."""
+    members = members_by_run(read_metas(path))
+    for run, rows in split_runs(read_table(files)):
+        try:
+            yield judge_run(run, rows, members.get(run, {}), most)
+        except InputError as error:
+            raise InputError(f"{path}, {error}") from error
+
+
+def split_runs(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each run, in the order of the runs' names."""
+    for run in sorted(events.column("run").unique().to_pylist()):
+        yield run, events.filter(pc.equal(events.column("run"), run))
+
+
+def members_by_run(metas: Iterable[Meta]) -> dict[str, Members]:
+    """The members of each run's groups; a run that two files describe differently is refused."""
+    members: dict[str, Members] = {}
+    for meta in metas:
+        if members.setdefault(meta.run, meta.groups) != meta.groups:
+            raise InputError(f"run {meta.run} has two meta.json that name different members")
+    return members
+
+
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
-    """Judge one run's rows; of what was not there in time at most `most` are written out, all are counted."""
+    """Judge one run's rows. All violations are counted; the worst `most` become findings."""
     try:
-        log = encode_run(rows, members)
+        encoded = encode_run(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with allocate_pasts(run, log.streams.first) as vectors:
-        found = find_violations(log.rows, log.streams, vectors, most)
-    state, names = found.state, log.names
+    with allocate_pasts(run, encoded.streams.first) as vectors:
+        found = find_violations(encoded.rows, encoded.streams, vectors, most)
+    state, names = found.state, encoded.names
     verdict = build_verdict(
-        state.counts, log.streams.messages, log.orphans, log.repeated_orphans, found.impossible
+        state.counts, encoded.streams.messages, encoded.orphans, encoded.repeated_orphans, found.impossible
     )
-    sent = np.bincount(log.origins, minlength=len(names))
+    sent = np.bincount(encoded.origins, minlength=len(names))
     tally = build_tally(
-        names, sent, state.counts, state.by_origin, state.by_time, log.start_time, log.bucket_width
+        names, sent, state.counts, state.by_origin, state.by_time, encoded.start_time, encoded.bucket_width
     )
-    told = {message for path in found.paths for message in path}
-    keys = {message: (int(log.origins[message]), int(log.seqs[message])) for message in told}
+    shown = {message for path in found.paths for message in path}
+    keys = {message: (int(encoded.origins[message]), int(encoded.seqs[message])) for message in shown}
     findings = [
-        finding(run, names, keys, root, path) for root, path in zip(found.roots, found.paths, strict=True)
+        describe_root(run, names, keys, root, path)
+        for root, path in zip(found.roots, found.paths, strict=True)
     ]
     return RunAudit(run, verdict, findings, tally)
+
+
+@contextmanager
+def allocate_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
+    """An array for the past of every message of these streams: in memory, or in a file if it is large."""
+    shape, kind = (int(first[-1]), len(first) - 1), count_dtype(first)
+    size = shape[0] * shape[1] * kind.itemsize
+    if size > MAX_BYTES:
+        raise InputError(
+            f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
+            f"{size >> 30:,} GiB; up to {MAX_BYTES >> 30} GiB can be judged"
+        )
+    if size <= _MAX_BYTES_IN_MEMORY:
+        yield np.zeros(shape, kind)
+    else:
+        with tempfile.TemporaryFile() as file:
+            yield np.memmap(file, kind, "w+", shape=shape)
 
 
 def build_verdict(
     counts: np.ndarray, messages: int, orphans: int, repeated_orphans: int, impossible: int
 ) -> Verdict:
-    """The verdict from what was counted for each process."""
+    """The verdict from the counts of each process."""
     sums = counts.sum(axis=0)
     return Verdict(
         processes=len(counts),
@@ -126,48 +172,30 @@ def build_tally(
     bucket_width: int,
 ) -> Tally:
     """The counts by process, by origin and over time, under their names."""
-    by_name = [
-        ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES)))
+    processes = [
+        ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES, CAUSAL)))
         for name, row in zip(names, counts, strict=True)
     ]
-    lacking = [
+    origins = [
         ByOrigin(name, int(count), int(late), int(never))
         for name, count, (late, never) in zip(names, sent, by_origin, strict=False)
         if count
     ]
-    by_name.sort(key=lambda each: (-each.causal_deliveries, -each.missing, -each.duplicates))
-    lacking.sort(key=lambda each: (-each.late - each.never, -each.messages))
-    return Tally(
-        by_name, lacking, OverTime(start_time, bucket_width, *(column.tolist() for column in by_time.T))
-    )
+    processes.sort(key=lambda each: (-each.causal_violations, -each.missing, -each.duplicates))
+    origins.sort(key=lambda each: (-each.late - each.never, -each.messages))
+    deliveries, violations = by_time.T.tolist()
+    return Tally(processes, origins, OverTime(start_time, bucket_width, deliveries, violations, violations))
 
 
-@contextmanager
-def allocate_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
-    """Room for the past of every message of these streams: in memory, or in a file if it is much."""
-    shape, kind = (int(first[-1]), len(first) - 1), count_dtype(first)
-    size = shape[0] * shape[1] * kind.itemsize
-    if size > MAX_BYTES:
-        raise InputError(
-            f"run {run} has {shape[0]:,} messages in {shape[1]:,} streams, whose pasts would take "
-            f"{size >> 30:,} GiB; up to {MAX_BYTES >> 30} GiB can be judged"
-        )
-    if size <= _IN_MEMORY:
-        yield np.zeros(shape, kind)
-    else:
-        with tempfile.TemporaryFile() as file:
-            yield np.memmap(file, kind, "w+", shape=shape)
-
-
-def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int]) -> Finding:
-    """A root in words."""
+def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, path: list[int]) -> Finding:
+    """A root in words, with the chain of messages that makes its cause a cause."""
     shown = [f"{names[origin]}:{seq}" for origin, seq in (keys[message] for message in path)]
-    process, cause, effect = names[root.place], shown[0], shown[-1]
+    process, cause, effect = names[root.process], shown[0], shown[-1]
     links = []
     for before, after in pairwise(range(len(path))):
         origin = keys[path[after]][0]
-        had = "sent" if keys[path[before]][0] == origin else "delivered"
-        links.append(f"{names[origin]} {had} {shown[before]} and then sent {shown[after]}")
+        verb = "sent" if keys[path[before]][0] == origin else "delivered"
+        links.append(f"{names[origin]} {verb} {shown[before]} and then sent {shown[after]}")
     fault = "before its cause" if root.late else "and never its cause"
     more = f" {root.consequences - 1:,} more of its deliveries needed it." if root.consequences > 1 else ""
     return Finding(
@@ -183,32 +211,10 @@ def finding(run: str, names: list[str], keys: Keys, root: Root, path: list[int])
 
 
 def severity(finding: Finding) -> tuple[bool, int, str, str, str]:
-    """Late ones first, as they are the order's own fault; then those that most deliveries needed."""
+    """A sort key, worst first: late causes, which the order alone is to blame for; then by consequences."""
     return not finding.late, -finding.consequences, finding.run, finding.process, finding.effect
 
 
-def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
-    """Judge a small local trace here and now, without Spark; the answer is the same."""
-    members = members_by_run(read_metas(path))
-    tables = [table for file in files for table in read_batches(file)]
-    events = pa.concat_tables(tables, promote_options="default")
-    for run in sorted(events.column("run").unique().to_pylist()):
-        rows = events.filter(pc.equal(events.column("run"), run))
-        try:
-            yield judge_run(run, rows, members.get(run, {}), most)
-        except InputError as error:
-            raise InputError(f"{path}, {error}") from error
-
-
-def members_by_run(about: Iterable[Meta]) -> dict[str, Members]:
-    """The members of each run's groups; a run that is described in two ways is refused."""
-    found: dict[str, Members] = {}
-    for meta in about:
-        if found.setdefault(meta.run, meta.groups) != meta.groups:
-            raise InputError(f"run {meta.run} has two meta.json that name different members")
-    return found
-
-
-def total(verdicts: list[Verdict]) -> Verdict:
+def sum_verdicts(verdicts: list[Verdict]) -> Verdict:
     """The counts of several runs together."""
     return Verdict(**{name: sum(getattr(each, name) for each in verdicts) for name in COUNTS})

@@ -66,7 +66,7 @@ def _right(shown: Excerpt) -> float:
 
 
 def _processes(shown: Excerpt) -> set[str]:
-    return {event.process for hop in shown.hops for event in (hop.sent, hop.got)}
+    return {event.process for hop in shown.hops for event in (hop.sent, hop.arrived)}
 
 
 def _said(placed: DiagramLayout) -> str:
@@ -169,7 +169,7 @@ class _Drawing:
     def path(self) -> list[str]:
         placed, parts = self.placed, []
         if placed.last:
-            (x1, y1), (x2, y2) = self.at(placed.first[-1].got), self.at(placed.last[0].sent)
+            (x1, y1), (x2, y2) = self.at(placed.first[-1].arrived), self.at(placed.last[0].sent)
             note = tag(
                 "text", text(f"… {placed.left_out:,} more messages …"), x=(x1 + x2) / 2 + 12, y=(y1 + y2) / 2
             )
@@ -179,7 +179,7 @@ class _Drawing:
         for part in (placed.first, placed.last):
             for before, after in pairwise(part):
                 if not before.stays:
-                    parts.append(self.wait(before.got, after.sent))
+                    parts.append(self.wait(before.arrived, after.sent))
         numbers = [*range(1, len(placed.first) + 1)]
         total = len(self.shown.hops)
         numbers += range(total - len(placed.last) + 1, total + 1)
@@ -198,9 +198,9 @@ class _Drawing:
         return tag("line", title, class_="step", x1=x1, x2=x2, y1=y, y2=y)
 
     def way(self, number: int, hop: Hop) -> str:
-        (x1, y1), (x2, y2) = self.at(hop.sent), self.at(hop.got)
-        said = f"{number}: {self.told(hop.sent)}; {self.told(hop.got)}"
-        stop = 12 if hop.got is self.shown.fault else 6
+        (x1, y1), (x2, y2) = self.at(hop.sent), self.at(hop.arrived)
+        said = f"{number}: {self.told(hop.sent)}; {self.told(hop.arrived)}"
+        stop = 12 if hop.arrived is self.shown.fault else 6
         line = tag("path", hover(said), d=arrow(x1, y1, x2, y2, stop))
         middle = 0.5 if not hop.stays else 0.45
         x, y = x1 + (x2 - x1) * middle, y1 + (y2 - y1) * middle
@@ -213,10 +213,14 @@ class _Drawing:
         dot = tag("circle", hover(self.told(hop.sent)), class_="send", cx=x, cy=y, r=6)
         name = tag("text", hover(printable(hop.message)), text(short(hop.message)), x=x - 3, y=y - 13)
         parts = [dot, name]
-        if not hop.stays and hop.got is not self.shown.fault:
+        if not hop.stays and hop.arrived is not self.shown.fault:
             parts.append(
                 tag(
-                    "circle", hover(self.told(hop.got)), cx=self.x(hop.got), cy=self.y[hop.got.process], r=4.5
+                    "circle",
+                    hover(self.told(hop.arrived)),
+                    cx=self.x(hop.arrived),
+                    cy=self.y[hop.arrived.process],
+                    r=4.5,
                 )
             )
         return tag("g", *parts, class_=f"event {self.role(number)}")
@@ -252,7 +256,7 @@ class _Drawing:
         """The times of what matters, as many as there is room for."""
         hops = self.placed.hops
         events = [hops[0].sent, self.shown.fault, *([self.shown.late] if self.shown.late else [])]
-        events += [event for hop in hops for event in (hop.sent, hop.got)]
+        events += [event for hop in hops for event in (hop.sent, hop.arrived)]
         taken: list[tuple[float, float]] = []
         marks = []
         for event in dict.fromkeys(events):

@@ -44,7 +44,7 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLay
     whole = shown.hops
     first, last = (whole, []) if len(whole) <= MAX_HOPS else (whole[:_ENDS], whole[-_ENDS:])
     hops = [*first, *last]
-    core = [event for hop in hops for event in (hop.sent, hop.got)]
+    core = [event for hop in hops for event in (hop.sent, hop.arrived)]
     if shown.late:
         core.append(shown.late)
     lanes = list(dict.fromkeys(event.process for event in core))
@@ -53,12 +53,12 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLay
     tight = max(_TIGHTEST, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_ON + _OVER))))
     before = _before(events, {*core}, tight)
     for hop in hops:
-        if hop.stays and hop.sent.place < hop.got.place:
-            before[hop.got][hop.sent] = max(_ON, names[hop.message])
+        if hop.stays and hop.sent.place < hop.arrived.place:
+            before[hop.arrived][hop.sent] = max(_ON, names[hop.message])
     if shown.late:
         before[shown.late][shown.fault] = _AFTER_FAULT
     if last:
-        before[last[0].sent][first[-1].got] = _ELLIPSIS
+        before[last[0].sent][first[-1].arrived] = _ELLIPSIS
     order = _topological(events, before)
     for kept in ({*core}, set[ExcerptEvent]()):
         # A delivery before its own send makes a circle: then its arrow goes to the left.

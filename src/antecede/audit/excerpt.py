@@ -1,11 +1,12 @@
-"""The few rows that show one violation: its path, what its process lacked, and what happened beside them.
+"""Picks the few events that show one violation: its path, what the process lacked, and their neighbours.
 
-`near` takes them out of all rows (`spark.excerpt` does the same on Spark); `excerpt` says what each is for.
+`select_rows` takes them out of all rows (`excerpt_on_spark` does the same on Spark); `build_excerpt` says
+what each is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,8 +18,8 @@ import pyarrow.compute as pc
 from antecede.audit.core import Finding
 from antecede.errors import InputError
 
-AROUND = 2
-"""How many sends and deliveries before and after each that matters are taken along."""
+NEIGHBOURS = 2
+"""How many sends and deliveries before and after each event of the path are shown."""
 COLUMNS = ("process", "index", "kind", "origin", "seq", "time")
 
 
@@ -44,20 +45,22 @@ class ExcerptEvent(msgspec.Struct, frozen=True):
 
 
 class Hop(msgspec.Struct, frozen=True):
-    """A message of the path, from its send to where it is passed on."""
+    """A message of the path, from its send to the event that passes it on."""
 
     message: str
     sent: ExcerptEvent
-    got: ExcerptEvent
-    """Its delivery by who sends the next; that next send, if both have one sender; in the end, the fault."""
+    arrived: ExcerptEvent
+    """Its delivery by the sender of the next message; that next send, if both have one sender; at the end of
+    the path, the fault."""
 
     @property
     def stays(self) -> bool:
-        return self.sent.process == self.got.process
+        """Whether it goes from one send of a process to the next."""
+        return self.sent.process == self.arrived.process
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """A violation in events."""
+    """The events of a violation."""
 
     finding: Finding
     hops: list[Hop]
@@ -69,37 +72,45 @@ class Excerpt(msgspec.Struct, frozen=True):
 
     @property
     def fault(self) -> ExcerptEvent:
-        return self.hops[-1].got
+        return self.hops[-1].arrived
 
 
-def split(message: str) -> tuple[str, int]:
-    """The origin and the number of a message; origins may have colons too.
+def split_message_id(message: str) -> tuple[str, int]:
+    """The origin and the seq of a message; origins may have colons too.
 
-    >>> split("10.0.0.1:80:3")
+    >>> split_message_id("10.0.0.1:80:3")
     ('10.0.0.1:80', 3)
     """
     origin, _, seq = message.rpartition(":")
     return origin, int(seq)
 
 
-def needed(findings: Sequence[Finding]) -> set[MessageAtProcess]:
-    """Which messages are looked for at which processes."""
+def required_messages(findings: Sequence[Finding]) -> set[MessageAtProcess]:
+    """Which messages are needed at which processes."""
     keys = set()
     for finding in findings:
-        path = [split(message) for message in finding.path]
+        path = [split_message_id(message) for message in finding.path]
         carriers = [*(origin for origin, _ in path), finding.process]
         for message, here, there in zip(path, carriers, carriers[1:], strict=False):
-            keys |= {
-                MessageAtProcess(finding.run, here, *message),
-                MessageAtProcess(finding.run, there, *message),
-            }
+            keys |= {MessageAtProcess(finding.run, process, *message) for process in (here, there)}
         keys.add(MessageAtProcess(finding.run, finding.process, *path[0]))
     return keys
 
 
-def near(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
-    """Of any number of rows, the few that findings need, with their places."""
-    keys = needed(findings)
+def rows_of_processes(tables: Iterable[pa.Table], findings: Sequence[Finding]) -> pa.Table:
+    """The rows of the runs and processes that findings are about."""
+    keys = required_messages(findings)
+    runs, processes = (
+        pa.array({*names}, pa.string())
+        for names in ((key.run for key in keys), (key.process for key in keys))
+    )
+    wanted = pc.is_in(pc.field("run"), runs) & pc.is_in(pc.field("process"), processes)
+    return pa.concat_tables([table.filter(wanted) for table in tables], promote_options="default")
+
+
+def select_rows(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
+    """Of any number of rows, the few that findings need, each with its `place` at its process."""
+    keys = required_messages(findings)
     found = []
     for run in sorted({key.run for key in keys}):
         processes = sorted({key.process for key in keys if key.run == run})
@@ -107,44 +118,37 @@ def near(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
             mine = rows.filter(
                 (pc.field("run") == run) & (pc.field("process") == process) & (pc.field("kind") != "receive")
             )
-            found.append(_near_one(mine.sort_by("index"), keys))
+            found.append(_select_rows_of_process(mine.sort_by("index"), keys))
     return pa.concat_tables(found) if found else rows.slice(0, 0)
 
 
-def _near_one(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.Table:
-    """Of one process's rows, in their order."""
+def _select_rows_of_process(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.Table:
+    """Of one process's rows, in its own order, those of the messages and their neighbours."""
     origins, seqs = {key.origin for key in keys}, {key.seq for key in keys}
     likely = pc.and_(
         pc.is_in(mine.column("origin"), pa.array(origins, pa.string())),
         pc.is_in(mine.column("seq"), pa.array(seqs, pa.int64())),
     )
     places = np.flatnonzero(likely.to_numpy())
-    seen, kept = set(), set()
+    seen, chosen = set(), set()
     for place, row in zip(places.tolist(), mine.take(places).to_pylist(), strict=True):
         key = MessageAtProcess(row["run"], row["process"], row["origin"], row["seq"])
         if key in keys and (key, row["kind"]) not in seen:
             seen.add((key, row["kind"]))
-            kept |= {*range(max(0, place - AROUND), min(mine.num_rows, place + AROUND + 1))}
-    chosen = pa.array(sorted(kept), pa.int64())
-    return mine.take(chosen).select(["run", *COLUMNS]).append_column("place", chosen)
+            chosen |= {*range(max(0, place - NEIGHBOURS), min(mine.num_rows, place + NEIGHBOURS + 1))}
+    selected = pa.array(sorted(chosen), pa.int64())
+    return mine.take(selected).select(["run", *COLUMNS]).append_column("place", selected)
 
 
-def excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
-    """One of the findings whose rows `near` gave."""
-    carriers = {*(split(message)[0] for message in finding.path), finding.process}
-    events = [
-        ExcerptEvent(row["process"], row["index"], row["place"], row["kind"],
-              f"{row['origin']}:{row['seq']}", row["time"])
-        for row in rows.filter(pc.field("run") == finding.run).to_pylist()
-        if row["process"] in carriers
-    ]  # fmt: skip
-    events.sort(key=lambda event: (event.process, event.place))
+def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
+    """The excerpt of one of the findings whose rows `select_rows` returned."""
+    events = _events_of(finding, rows)
     first: dict[tuple[str, str, str], ExcerptEvent] = {}
     for event in events:
         first.setdefault((event.process, event.kind, event.message), event)
     try:
-        sends = [first[split(message)[0], "send", message] for message in finding.path]
-        passed = [
+        sends = [first[split_message_id(message)[0], "send", message] for message in finding.path]
+        arrivals = [
             after if before.process == after.process else first[after.process, "deliver", before.message]
             for before, after in pairwise(sends)
         ]
@@ -155,18 +159,38 @@ def excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
             f"{error.args[0][2]} at {error.args[0][0]}"
         ) from error
     hops = [
-        Hop(message, sent, got)
-        for message, sent, got in zip(finding.path, sends, [*passed, fault], strict=True)
+        Hop(message, sent, arrived)
+        for message, sent, arrived in zip(finding.path, sends, [*arrivals, fault], strict=True)
     ]
-    # Whoever delivers what it has yet to send may even have the cause only by sending it.
-    had = [first.get((finding.process, kind, finding.cause)) for kind in ("deliver", "send")]
-    late = next((event for event in had if event and event.place > fault.place), None)
-    shown = {event for hop in hops for event in (hop.sent, hop.got)} | {late}
-    beside = _neighbours(events, {event for event in shown if event is not None})
-    return Excerpt(finding, hops, late, [event for event in beside if event not in shown])
+    # A process that delivers what it has yet to send may have the cause only by sending it.
+    causes = [first.get((finding.process, kind, finding.cause)) for kind in ("deliver", "send")]
+    late = next((event for event in causes if event and event.place > fault.place), None)
+    shown = {event for hop in hops for event in (hop.sent, hop.arrived)} | {late}
+    neighbours = _neighbours(events, {event for event in shown if event is not None})
+    return Excerpt(finding, hops, late, [event for event in neighbours if event not in shown])
+
+
+def _events_of(finding: Finding, rows: pa.Table) -> list[ExcerptEvent]:
+    """The events of the processes on the finding's path, each process in its own order."""
+    carriers = {*(split_message_id(message)[0] for message in finding.path), finding.process}
+    events = [
+        ExcerptEvent(
+            process=row["process"],
+            index=row["index"],
+            place=row["place"],
+            kind=row["kind"],
+            message=f"{row['origin']}:{row['seq']}",
+            time=row["time"],
+        )
+        for row in rows.filter(pc.field("run") == finding.run).to_pylist()
+        if row["process"] in carriers
+    ]
+    return sorted(events, key=lambda event: (event.process, event.place))
 
 
 def _neighbours(events: Sequence[ExcerptEvent], shown: set[ExcerptEvent]) -> list[ExcerptEvent]:
-    """The rows may serve other findings too; these are beside those that are shown."""
-    wanted = {(event.process, event.place + step) for event in shown for step in range(-AROUND, AROUND + 1)}
+    """The events next to those that are shown; rows may also serve other findings."""
+    wanted = {
+        (event.process, event.place + step) for event in shown for step in range(-NEIGHBOURS, NEIGHBOURS + 1)
+    }
     return [event for event in events if (event.process, event.place) in wanted]

@@ -1,4 +1,4 @@
-"""The few rows that show violations, out of a DataFrame: what `trace.excerpt.near` does, on Spark."""
+"""Picks the few events that show violations out of a DataFrame: `excerpt.select_rows` on Spark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.audit.core import Finding
-from antecede.audit.excerpt import AROUND, COLUMNS, needed
+from antecede.audit.excerpt import COLUMNS, NEIGHBOURS, required_messages
 
 _KEYS = "run string, process string, origin string, seq bigint"
 
 
-def near(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
-    """To the driver come as many rows as the findings' paths are long, times a few; whatever the trace."""
-    keys = events.sparkSession.createDataFrame(sorted(needed(findings)), _KEYS)
+def select_rows(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
+    """The rows that findings need. The driver gets a few for each message of their paths, whatever the
+    trace."""
+    keys = events.sparkSession.createDataFrame(sorted(required_messages(findings)), _KEYS)
     own = ["run", "process"]
     rows = (
         events.where(F.col("kind") != "receive")
@@ -31,12 +32,12 @@ def near(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
         .select(*own, "index", F.lit(1).alias("wanted"))
     )
     in_order = Window.partitionBy(*own).orderBy("index")
-    found: pa.Table = (
+    selected: pa.Table = (
         rows.join(first, [*own, "index"], "left")
         .withColumn("place", F.row_number().over(in_order).cast("bigint") - 1)
-        .withColumn("beside", F.max("wanted").over(in_order.rowsBetween(-AROUND, AROUND)))
-        .where("beside = 1")
+        .withColumn("near", F.max("wanted").over(in_order.rowsBetween(-NEIGHBOURS, NEIGHBOURS)))
+        .where("near = 1")
         .select("run", *COLUMNS, "place")
         .toArrow()
     )
-    return found
+    return selected

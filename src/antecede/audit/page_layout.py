@@ -166,9 +166,9 @@ def _steps(shown: Excerpt) -> str:
                 items.append(f"<li class=more>… {len(hops) - _MAX_STEPS:,} more messages …</li>")
             continue
         sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
-        to = escape(printable(hop.got.process))
+        to = escape(printable(hop.arrived.process))
         then = "" if hop.stays else f", and {to} delivered it"
-        if hop.got is shown.fault:
+        if hop.arrived is shown.fault:
             then += f" <b class=bad>without {escape(printable(shown.finding.cause))}</b>"
         after = "then " if number > 1 else ""
         items.append(f'<li value="{number}">{after}{sender} sent <b>{message}</b>{then}</li>')
@@ -197,7 +197,7 @@ def _tallied(tally: Tally, run: str | None) -> list[Section]:
         rows = [
             [
                 printable(p.process),
-                f"{p.causal_deliveries:,}",
+                f"{p.causal_violations:,}",
                 f"{p.missing:,}",
                 f"{p.duplicates:,}",
                 f"{p.deliveries:,}",
@@ -233,7 +233,7 @@ def _over_time(counted: OverTime) -> str:
     """Two rows of bars, each on a scale of its own: a few violations are seen among many deliveries."""
     step = (_CHART - _LEFT - 12) / len(counted.deliveries)
     body = []
-    rows = (("wrong", "before a cause", counted.causal_deliveries), ("", "deliveries", counted.deliveries))
+    rows = (("wrong", "before a cause", counted.causal_violations), ("", "deliveries", counted.deliveries))
     for row, (kind, name, values) in enumerate(rows):
         base = 22 + _HIGH + row * (_HIGH + 34)
         top = max([1, *values])

@@ -1,26 +1,24 @@
-"""Rows straight from Parquet files, where every worker can open them.
+"""Reads a large run straight from Parquet files that every Spark worker can open.
 
-That is several times as fast as through Spark, which makes rows one by one: names stay numbers all the way.
-
-An *item* is a piece of work: a file and some of its row groups.
+That is several times as fast as reading through Spark, which makes rows one by one: names stay dictionary
+codes all the way. A *split* is a unit of work: a file and some of its row groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BlockPlan, packed
+from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BatchStep, BlockPlan, pack
 from antecede.errors import InputError
 from antecede.trace.reader import read_dictionary_encoded
 from antecede.trace.schema import KINDS
 from antecede.trace.validate import RECEIVE, SEND, invalid_events
 
-ITEM = pa.schema([("file", pa.string()), ("first", pa.int32()), ("last", pa.int32())])
 SUMMARY = pa.schema(
     [
         ("error", pa.string()),
@@ -32,80 +30,83 @@ SUMMARY = pa.schema(
         ("invalid", pa.bool_()),
     ]
 )
-"""What there is of each process in each group; times and indexes are those of its whole run."""
+"""What there is of each process in each group; times, indices and validity are those of its whole run."""
 SENDS = pa.schema(
     [("origin", pa.string()), ("seq", pa.int64()), ("index", pa.int64()), ("group", pa.string())]
 )
-_ITEM_ROWS = 1 << 20
+_SPLIT_ROWS = 1 << 20
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq", "time")
 
 Columns = dict[str, np.ndarray]
-Names = dict[str, list[str]]
+Dictionaries = dict[str, list[str]]
 
 
-def items(files: list[Path]) -> list[tuple[str, int, int]]:
-    """The work that files are; their footers are read, no rows."""
-    found = []
+def list_splits(files: list[Path]) -> list[tuple[str, int, int]]:
+    """The splits of files: file, first and last row group. Only footers are read."""
+    splits = []
     for file in files:
-        about = pq.ParquetFile(file).metadata
+        footer = pq.ParquetFile(file).metadata
         first, rows = 0, 0
-        for group in range(about.num_row_groups):
-            rows += about.row_group(group).num_rows
-            if rows >= _ITEM_ROWS or group == about.num_row_groups - 1:
-                found.append((str(file.resolve()), first, group))
+        for group in range(footer.num_row_groups):
+            rows += footer.row_group(group).num_rows
+            if rows >= _SPLIT_ROWS or group == footer.num_row_groups - 1:
+                splits.append((str(file.resolve()), first, group))
                 first, rows = group + 1, 0
-    return found
+    return splits
 
 
-def summarise(work: Batches) -> Iterator[pa.RecordBatch]:
-    """Who is in these files, in which groups, and from when to when."""
+def summarise(splits: Batches) -> Iterator[pa.RecordBatch]:
+    """Which processes are in these splits, in which groups, from when to when; as rows of `SUMMARY`."""
     try:
-        for codes, names in _read(work):
+        for codes, names in _read(splits):
             yield _summary(codes, names)
     except InputError as error:
         yield pa.RecordBatch.from_pylist([{"error": str(error)}], schema=SUMMARY)
 
 
-def _summary(codes: Columns, names: Names) -> pa.RecordBatch:
+def _summary(codes: Columns, names: Dictionaries) -> pa.RecordBatch:
     runs, groups, processes = (len(names[name]) for name in ("run", "group", "process"))
     key = (codes["run"].astype(np.int64) * groups + codes["group"]) * processes + codes["process"]
     if runs * groups * processes <= max(1 << 16, len(key)):
         counts = np.bincount(key, minlength=runs * groups * processes)
-        there = np.flatnonzero(counts)
-        counts = counts[there]
+        present = np.flatnonzero(counts)
+        counts = counts[present]
     else:
-        there, counts = np.unique(key, return_counts=True)
+        present, counts = np.unique(key, return_counts=True)
     order = np.argsort(codes["run"], kind="stable")
-    present, begin = np.unique(codes["run"][order], return_index=True)
-    kind = _places(names["kind"], {name: place for place, name in enumerate(KINDS)})[codes["kind"]]
-    origin = _places(names["origin"], {name: place for place, name in enumerate(names["process"])})
-    invalid = invalid_events(kind, codes["seq"], origin[codes["origin"]], codes["process"])
-    run = there // (groups * processes)
-    place = np.searchsorted(present, run)
+    runs_present, begin = np.unique(codes["run"][order], return_index=True)
+    run = present // (groups * processes)
+    place = np.searchsorted(runs_present, run)
     extremes = [
         pick.reduceat(codes[column][order], begin)[place]
         for column in ("time", "index")
         for pick in (np.minimum, np.maximum)
     ]
     columns = [
-        pa.nulls(len(there), pa.string()),
+        pa.nulls(len(present), pa.string()),
         pa.array(names["run"], pa.string()).take(pa.array(run)),
-        pa.array(names["process"], pa.string()).take(pa.array(there % processes)),
-        pa.array(names["group"], pa.string()).take(pa.array(there // processes % groups)),
+        pa.array(names["process"], pa.string()).take(pa.array(present % processes)),
+        pa.array(names["group"], pa.string()).take(pa.array(present // processes % groups)),
         *map(pa.array, [counts, *extremes]),
-        pa.array(np.logical_or.reduceat(invalid[order], begin)[place]),
+        pa.array(np.logical_or.reduceat(_invalid(codes, names)[order], begin)[place]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SUMMARY)
 
 
-def sends_of(run: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The sends of one run."""
+def _invalid(codes: Columns, names: Dictionaries) -> np.ndarray:
+    """Which rows are invalid events."""
+    kind = _lookup(names["kind"], {name: place for place, name in enumerate(KINDS)})[codes["kind"]]
+    origin = _lookup(names["origin"], {name: place for place, name in enumerate(names["process"])})
+    return invalid_events(kind, codes["seq"], origin[codes["origin"]], codes["process"])
 
-    def read(work: Batches) -> Iterator[pa.RecordBatch]:
-        for codes, names in _read(work):
-            is_send = np.array([name == KINDS[SEND] for name in names["kind"]])[codes["kind"]]
-            rows = np.flatnonzero(is_send & _in_run(codes, names, run))
+
+def sends_of_run(run: str) -> BatchStep:
+    """From splits to the sends of one run, as rows of `SENDS`."""
+
+    def step(splits: Batches) -> Iterator[pa.RecordBatch]:
+        for codes, names in _read(splits):
+            rows = np.flatnonzero(_is_kind(SEND, codes, names) & _in_run(codes, names, run))
             columns = [
                 pa.array(names[name], pa.string()).take(pa.array(codes[name][rows]))
                 if name in names
@@ -114,56 +115,61 @@ def sends_of(run: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=SENDS)
 
-    return read
+    return step
 
 
-def pack(plan: BlockPlan, process_names: list[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The parcels of a run in which every origin numbers its messages from 1 on, all to one audience."""
+def pack_splits(plan: BlockPlan, process_names: list[str]) -> BatchStep:
+    """From splits to chunks of a *dense* run: every origin numbers its messages from 1, all to one
+    audience."""
     begin = np.zeros(len(process_names) + 1, np.int64)
     end = np.zeros(len(process_names) + 1, np.int64)
     begin[plan.origin], end[plan.origin] = plan.first[:-1], plan.first[1:]
-
     rank = {name: place for place, name in enumerate(process_names)}
 
-    def coded(codes: Columns, names: Names) -> tuple[np.ndarray, ...]:
-        receive = np.array([name == KINDS[RECEIVE] for name in names["kind"]])
-        rows = np.flatnonzero(_in_run(codes, names, plan.run) & ~receive[codes["kind"]])
-        # Whoever is no process has sent nothing, as what stands last.
-        origin = _places(names["origin"], rank)[codes["origin"][rows]]
+    def encode(codes: Columns, names: Dictionaries) -> tuple[np.ndarray, ...]:
+        is_event = _in_run(codes, names, plan.run) & ~_is_kind(RECEIVE, codes, names)
+        rows = np.flatnonzero(is_event)
+        # An origin that is no process has rank -1: the extra entry at the end, without messages.
+        origin = _lookup(names["origin"], rank)[codes["origin"][rows]]
         message = begin[origin] + codes["seq"][rows] - 1
         message[message >= end[origin]] = -1
-        sends = np.array([name == KINDS[SEND] for name in names["kind"]])[codes["kind"][rows]]
-        process = _places(names["process"], rank).astype(np.int32)[codes["process"][rows]]
-        return process, codes["index"][rows], np.where(sends, -2 - message, message), codes["time"][rows]
+        event = np.where(_is_kind(SEND, codes, names)[rows], -2 - message, message)
+        process = _lookup(names["process"], rank).astype(np.int32)[codes["process"][rows]]
+        return process, codes["index"][rows], event, codes["time"][rows]
 
-    def read(work: Batches) -> Iterator[pa.RecordBatch]:
+    def step(splits: Batches) -> Iterator[pa.RecordBatch]:
         waiting: list[tuple[np.ndarray, ...]] = []
-        for codes, names in _read(work):
-            waiting.append(coded(codes, names))
+        for codes, names in _read(splits):
+            waiting.append(encode(codes, names))
             if sum(len(each[0]) for each in waiting) >= PACKED_ROWS:
-                yield packed(plan, *map(np.concatenate, zip(*waiting, strict=True)))
+                yield pack(plan, *map(np.concatenate, zip(*waiting, strict=True)))
                 waiting = []
         if sum(len(each[0]) for each in waiting):
-            yield packed(plan, *map(np.concatenate, zip(*waiting, strict=True)))
+            yield pack(plan, *map(np.concatenate, zip(*waiting, strict=True)))
 
-    return read
+    return step
 
 
-def _in_run(codes: Columns, names: Names, run: str) -> np.ndarray:
+def _in_run(codes: Columns, names: Dictionaries, run: str) -> np.ndarray:
     mine = np.array([name == run for name in names["run"]])
     return mine[codes["run"]] if not mine.all() else np.ones(len(codes["run"]), np.bool_)
 
 
-def _places(names: list[str], places: dict[str, int]) -> np.ndarray:
+def _is_kind(kind: int, codes: Columns, names: Dictionaries) -> np.ndarray:
+    mine: np.ndarray = np.array([name == KINDS[kind] for name in names["kind"]], np.bool_)[codes["kind"]]
+    return mine
+
+
+def _lookup(names: list[str], places: dict[str, int]) -> np.ndarray:
     return np.array([places.get(name, -1) for name in names], np.int64)
 
 
-def _read(work: Batches) -> Iterator[tuple[Columns, Names]]:
-    """The rows of these items: names as numbers, and what these stand for."""
-    for batch in work:
-        for item in batch.to_pylist():
-            groups = list(range(item["first"], item["last"] + 1))
-            for read in read_dictionary_encoded(Path(item["file"]), _NAMES, _NUMBERS, groups):
-                codes = {name: read.column(name).indices.to_numpy() for name in _NAMES}
-                codes |= {name: read.column(name).to_numpy() for name in _NUMBERS}
-                yield codes, {name: read.column(name).dictionary.to_pylist() for name in _NAMES}
+def _read(splits: Batches) -> Iterator[tuple[Columns, Dictionaries]]:
+    """The rows of these splits in dictionary codes, and what the codes stand for."""
+    for batch in splits:
+        for split in batch.to_pylist():
+            groups = list(range(split["first"], split["last"] + 1))
+            for rows in read_dictionary_encoded(Path(split["file"]), _NAMES, _NUMBERS, groups):
+                codes = {name: rows.column(name).indices.to_numpy() for name in _NAMES}
+                codes |= {name: rows.column(name).to_numpy() for name in _NUMBERS}
+                yield codes, {name: rows.column(name).dictionary.to_pylist() for name in _NAMES}

@@ -1,15 +1,18 @@
-"""What was wrong with the order of deliveries: compiled passes over the processes' own rows.
+"""Compiled passes over the events of a run that find every causal-order violation.
 
-`gather` goes through what each process did and says of each message what its sender had then; `pasts` makes
-of that all that happened before it. With these, `count` compares every delivery with what the process has.
-Around a cycle, some deliveries come before their own send: `bar` finds them, and the rest is done anew.
+1. `collect_sender_clocks` replays each process and notes, for every send, what the sender had then: a vector
+   clock with an entry a stream. It also notes what each process has in the end.
+2. `causality.transitive_closure.close_transitively` turns these clocks into complete causal pasts.
+3. `count_violations` replays each process again and compares every delivery's past with what the process has.
 
-A pass can have all rows of all processes at once, or those of some processes a part at a time: what has to be
-remembered is in `AuditState`. So a log may be larger than memory, and shared among workers.
+In a cycle, some deliveries precede their own send. `mark_impossible` finds them; they pass on no causality,
+and steps 1 and 2 are repeated without them.
 
-`order/` says the same in Python's integers and is the judge of this.
+A pass may get the rows of all processes at once, or those of some processes a slice at a time: whatever has
+to be remembered is in `AuditState`. So a run may be larger than memory, and shared among workers. The
+oracle in `causality` computes the same with Python's integers and is the reference for this.
 
-Costs: rows × streams / 16 steps. AuditState is processes × (streams × 5 + messages / 2) bytes.
+Cost: rows × streams / 16 steps. `AuditState` takes processes × (streams × 5 + messages / 2) bytes.
 """
 
 from __future__ import annotations
@@ -28,25 +31,26 @@ from antecede.jit import njit_plain
 
 SEND, DELIVER = 0, 1
 TIME_BUCKETS = 60
-"""Stretches of time that deliveries are counted by."""
-_LEAST_ROOTS = 1_000
+"""Equal spans of time by which deliveries are counted."""
+_MIN_ROOTS = 1_000
 _EVERYTHING = np.int32((1 << 31) - 1)
-"""More than any stream has, also if only its lower half is kept."""
+"""More than any stream has, even if only its lower half is stored."""
 _1 = np.uint64(1)
-_NONE = np.uint64(0)
+_0 = np.uint64(0)
 
 DELIVERIES, DUPLICATES, CAUSAL, CAUSAL_LATE, PAIRS_LATE, PAIRS_NEVER, FIFO, MISSING, COUNTED = range(9)
+"""The columns of `AuditState.counts`; the last is how many there are."""
 
 
 class Streams(NamedTuple):
-    """Who sends to whom."""
+    """Who sends to whom. A stream is what one origin sends to one audience."""
 
     first: np.ndarray
     """The number of each stream's first message; one more at the end."""
     origin: np.ndarray
-    """The process that sends each."""
+    """The process that sends each stream."""
     audience: np.ndarray
-    """Processes that are looked at × streams: whether it is meant for them, or sent by them."""
+    """Processes × streams: whether the stream is addressed to the process, or sent by it."""
 
     @property
     def messages(self) -> int:
@@ -58,106 +62,83 @@ class Streams(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What some processes did, each in its own order, one after the other."""
+    """The sends and deliveries of some processes, each in its own order, one process after the other."""
 
-    place: np.ndarray
-    """Which of the processes that are looked at."""
+    process: np.ndarray
     start: np.ndarray
-    """Where its rows begin; one more at the end."""
+    """Where each process's rows begin; one more at the end."""
     kind: np.ndarray
     message: np.ndarray
-    """The message's number; -1 if nobody sent it, so that it stands in no order."""
+    """The message's number; -1 for an orphan, which nobody sent."""
     time: np.ndarray
-    """Which bucket_width of the time in which all happened."""
+    """The time bucket."""
 
 
 class AuditState(NamedTuple):
-    """What is known so far of the processes that are looked at."""
+    """What the passes know so far of the processes they look at."""
 
     counts: np.ndarray
     """Processes × what is counted."""
     by_origin: np.ndarray
-    """Of each process's messages, how often they were lacking: as they came later, or never."""
+    """How often each origin's messages were lacking: because they came late, or never."""
     by_time: np.ndarray
-    """Deliveries in each bucket_width of time, and how many of them violate causal order."""
-    ever: np.ndarray
-    """Bits: what each has at the end."""
-    so_far: np.ndarray
-    lacked: np.ndarray
-    """Bits: what was not there when something delivered needed it, and came later."""
-    barred: np.ndarray
-    """Bits: what each has before it was sent, which passes nothing on."""
-    base: np.ndarray
-    """Of each stream, how many from the first on need not be waited for."""
-    knows: np.ndarray
-    """Of each stream, the latest that each has."""
-    sent: np.ndarray
-    """The last message that each has sent; -1 if none."""
+    """Deliveries in each time bucket, and how many of them violate causal order."""
+    delivered_ever: np.ndarray
+    """Bits: the messages that each process has in the end."""
+    delivered: np.ndarray
+    """Bits: those that it has so far."""
+    late_causes: np.ndarray
+    """Bits: those that it lacked when it delivered an effect, and got later."""
+    impossible: np.ndarray
+    """Bits: those that it delivered before they were sent, which pass on no causality."""
+    prefix: np.ndarray
+    """How many messages of each stream, from the first on, the process has or never gets."""
+    vector_clock: np.ndarray
+    """The latest message of each stream that each process has."""
+    last_sent: np.ndarray
+    """The last message that each process sent; -1 if none."""
     roots: np.ndarray
-    """A row for each `Root` that came late, as many as there is room for."""
-    found: np.ndarray
-    """One number: how many of these there are."""
-    waiting: np.ndarray
-    """The first of each process's roots that have not come yet, then each root's next; -1 for none."""
+    """A row for each late `Root`, as far as there is room."""
+    root_count: np.ndarray
+    """One number: how many rows of `roots` are in use."""
+    open_roots: np.ndarray
+    """Linked lists of roots whose cause has not come yet: the first of each process, then each root's next;
+    -1 ends a list."""
 
 
 class Gaps(NamedTuple):
-    """What each process never had: those of one stream together."""
+    """The messages that each process never delivers, stream by stream."""
 
     start: np.ndarray
-    """Where each process's streams begin; one more at the end."""
+    """Where each process's streams begin in `stream`; one more at the end."""
     stream: np.ndarray
     begin: np.ndarray
-    """Where the numbers of each begin; one more at the end."""
+    """Where each stream's numbers begin in `number`; one more at the end."""
     number: np.ndarray
-    """Counted from 0 in their stream, lowest first."""
-    known: np.ndarray
-    """For each stream, how many of them something delivered has needed."""
+    """The missing message's place in its stream, from 0, ascending."""
+    needed: np.ndarray
+    """For each stream, how many of its gaps some delivery has needed."""
     effect: np.ndarray
     """For each number, the first delivered message that needed it."""
     reached: np.ndarray
-    """For each number, how many deliveries needed it and none above."""
+    """For each number, how many deliveries needed it and none above it."""
 
 
 class Root(NamedTuple):
-    """What a process did not have in time, and what came of it."""
+    """A message that a process did not have in time, and the consequences."""
 
-    place: int
+    process: int
     cause: int
     late: int
-    """1 if it came afterwards, 0 if it never came."""
+    """1 if the process got it afterwards, 0 if never."""
     effect: int
-    """The first message it delivered that needed it."""
+    """The first message the process delivered that needed it."""
     consequences: int
-    """How many did."""
-
-
-def create_state(streams: Streams, most_roots: int = 0) -> AuditState:
-    """What is known of the processes of `streams` at the beginning, if the worst roots are wanted."""
-    size, width = streams.audience.shape
-    kind = count_dtype(streams.first)
-    # Which of them are the worst is known at the end only.
-    most_roots = max(most_roots, _LEAST_ROOTS) if most_roots else 0
-    bits = (size, (streams.messages >> 6) + 1)
-    return AuditState(
-        counts=np.zeros((size, COUNTED), np.int64),
-        by_origin=np.zeros((int(streams.origin.max(initial=-1)) + 1, 2), np.int64),
-        by_time=np.zeros((TIME_BUCKETS, 2), np.int64),
-        ever=np.zeros(bits, np.uint64),
-        so_far=np.zeros(bits, np.uint64),
-        lacked=np.zeros(bits, np.uint64),
-        barred=np.zeros(bits, np.uint64),
-        base=np.zeros((size, width), kind),
-        knows=np.zeros((size, width), kind),
-        sent=np.full(size, -1, np.int64),
-        roots=np.zeros((most_roots, len(Root._fields)), np.int64),
-        found=np.zeros(1, np.int64),
-        waiting=np.full(size + most_roots, -1, np.int64),
-    )
+    """How many deliveries needed it."""
 
 
 class Violations(NamedTuple):
-    """All that is to be known of a log."""
+    """What the passes found in a run."""
 
     state: AuditState
     impossible: int
@@ -167,265 +148,327 @@ class Violations(NamedTuple):
     """For each root a shortest chain of messages from the cause to the effect."""
 
 
-def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, most_roots: int = 0) -> Violations:
+def create_state(streams: Streams, max_roots: int = 0) -> AuditState:
+    """The state before any row, with room for the worst `max_roots` roots."""
+    size, width = streams.audience.shape
+    kind = count_dtype(streams.first)
+    # Which roots are the worst is known only at the end, so some more are collected.
+    max_roots = max(max_roots, _MIN_ROOTS) if max_roots else 0
+    bits = (size, (streams.messages >> 6) + 1)
+    return AuditState(
+        counts=np.zeros((size, COUNTED), np.int64),
+        by_origin=np.zeros((int(streams.origin.max(initial=-1)) + 1, 2), np.int64),
+        by_time=np.zeros((TIME_BUCKETS, 2), np.int64),
+        delivered_ever=np.zeros(bits, np.uint64),
+        delivered=np.zeros(bits, np.uint64),
+        late_causes=np.zeros(bits, np.uint64),
+        impossible=np.zeros(bits, np.uint64),
+        prefix=np.zeros((size, width), kind),
+        vector_clock=np.zeros((size, width), kind),
+        last_sent=np.full(size, -1, np.int64),
+        roots=np.zeros((max_roots, len(Root._fields)), np.int64),
+        root_count=np.zeros(1, np.int64),
+        open_roots=np.full(size + max_roots, -1, np.int64),
+    )
+
+
+def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, max_roots: int = 0) -> Violations:
     """All passes over the rows of all processes. `vectors` has a row a message and a column a stream."""
-    sends = create_sends(streams)
-    state, impossible = compute_pasts(rows, streams, vectors, sends, most_roots)
+    messages = create_message_streams(streams)
+    state, impossible = compute_pasts(rows, streams, vectors, messages, max_roots)
     gaps = find_gaps(streams, state)
-    count(rows, streams, state, gaps, sends.stream, vectors)
-    roots = worst_roots(state, gaps, streams, most_roots)
-    return Violations(state, impossible, roots, _paths(rows, streams, vectors, sends, state.barred, roots))
+    count_violations(rows, streams, state, gaps, messages.stream, vectors)
+    roots = worst_roots(state, gaps, streams, max_roots)
+    paths = _shortest_paths(rows, streams, vectors, messages, state.impossible, roots)
+    return Violations(state, impossible, roots, paths)
 
 
-def create_sends(streams: Streams) -> MessageStreams:
-    """The messages of these streams; what came before each is for `gather` to find."""
+def create_message_streams(streams: Streams) -> MessageStreams:
+    """The messages of these streams; `collect_sender_clocks` fills in each one's predecessor."""
     return MessageStreams(streams.first, streams.of_messages(), np.full(streams.messages, -1, np.int64))
 
 
 def compute_pasts(
-    rows: Rows, streams: Streams, vectors: np.ndarray, sends: MessageStreams, most_roots: int = 0
+    rows: Rows, streams: Streams, vectors: np.ndarray, messages: MessageStreams, max_roots: int = 0
 ) -> tuple[AuditState, int]:
-    """Every message's past, into `vectors`; and how many deliveries were impossible."""
-    where = np.arange(streams.messages)
-    state = create_state(streams, most_roots)
-    gather(rows, state, sends, where, vectors)
-    if not close_transitively(sends, vectors):
+    """Compute every message's past into `vectors`; return the state and the number of impossible
+    deliveries."""
+    vector_row = np.arange(streams.messages)
+    state = create_state(streams, max_roots)
+    collect_sender_clocks(rows, state, messages, vector_row, vectors)
+    if not close_transitively(messages, vectors):
         return state, 0
-    following, begin = next_sends(sends.previous, streams.origin[sends.stream], len(streams.audience))
-    impossible = bar(rows, state, sends, vectors, following, begin)
-    state = create_state(streams, most_roots)._replace(barred=state.barred)
-    gather(rows, state, sends, where, vectors)
-    close_transitively(sends, vectors)
+    following, first_sent = next_sends(
+        messages.previous, streams.origin[messages.stream], len(streams.audience)
+    )
+    impossible = mark_impossible(rows, state, messages, vectors, following, first_sent)
+    state = create_state(streams, max_roots)._replace(impossible=state.impossible)
+    collect_sender_clocks(rows, state, messages, vector_row, vectors)
+    close_transitively(messages, vectors)
     return state, int(impossible)
 
 
-def _paths(
+def _shortest_paths(
     rows: Rows,
     streams: Streams,
     vectors: np.ndarray,
-    sends: MessageStreams,
-    barred: np.ndarray,
+    messages: MessageStreams,
+    impossible: np.ndarray,
     roots: list[Root],
 ) -> list[list[int]]:
+    """For each root a shortest chain of messages from the cause to the effect."""
     if not roots:
         return []
-    gather(rows, create_state(streams)._replace(barred=barred), sends, np.arange(streams.messages), vectors)
-    at = np.empty(streams.messages, np.int64)
-    sent = np.flatnonzero(rows.kind == SEND)
-    at[rows.message[sent]] = sent
-    process = np.repeat(rows.place, np.diff(rows.start))
-    origins = streams.origin[sends.stream]
-    about = np.flatnonzero(np.isin(rows.message, [root.cause for root in roots]))[::-1]
-    by_cause = {cause: about[rows.message[about] == cause] for cause in {root.cause for root in roots}}
-    found = []
+    state = create_state(streams)._replace(impossible=impossible)
+    collect_sender_clocks(rows, state, messages, np.arange(streams.messages), vectors)
+    sent_at = np.empty(streams.messages, np.int64)
+    sends = np.flatnonzero(rows.kind == SEND)
+    sent_at[rows.message[sends]] = sends
+    process = np.repeat(rows.process, np.diff(rows.start))
+    origins = streams.origin[messages.stream]
+    # Backwards, so that the first delivery of several is the one that stays.
+    causes = np.flatnonzero(np.isin(rows.message, [root.cause for root in roots]))[::-1]
+    by_cause = {cause: causes[rows.message[causes] == cause] for cause in {root.cause for root in roots}}
+    paths = []
     for root in roots:
-        got = np.full(len(streams.audience), len(rows.kind), np.int64)
+        never = len(rows.kind)
+        delivered_at = np.full(len(streams.audience), never, np.int64)
         mine = by_cause[root.cause]
-        got[process[mine]] = mine
+        delivered_at[process[mine]] = mine
         word, bit = root.cause >> 6, np.uint64(root.cause & 63)
-        got[(barred[:, word] >> bit & _1).astype(np.bool_)] = len(rows.kind)
-        got[origins[root.cause]] = at[root.cause]
-        found.append([root.cause, *shortest_chain(sends, vectors, got[origins] < at, root.effect).tolist()])
-    return found
+        delivered_at[(impossible[:, word] >> bit & _1).astype(np.bool_)] = never
+        delivered_at[origins[root.cause]] = sent_at[root.cause]
+        effects = shortest_chain(messages, vectors, delivered_at[origins] < sent_at, root.effect)
+        paths.append([root.cause, *effects.tolist()])
+    return paths
 
 
 def next_sends(previous: np.ndarray, origins: np.ndarray, processes: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the sender of each message sent next, and each process's first message; -1 if there is none."""
-    following, begin = np.full(len(previous), -1, np.int64), np.full(processes, -1, np.int64)
+    """The message that each message's sender sends next, and each process's first message; -1 for none."""
+    following, first_sent = np.full(len(previous), -1, np.int64), np.full(processes, -1, np.int64)
     later, firsts = np.flatnonzero(previous >= 0), np.flatnonzero(previous < 0)
     following[previous[later]] = later
-    begin[origins[firsts]] = firsts
-    return following, begin
+    first_sent[origins[firsts]] = firsts
+    return following, first_sent
+
+
+def worst_roots(state: AuditState, gaps: Gaps, streams: Streams, most: int) -> list[Root]:
+    """The worst roots first: late ones, then those with the most consequences."""
+    late = [Root(*map(int, root)) for root in state.roots[: int(state.root_count[0])]]
+    late.sort(key=lambda root: (-root.consequences, root.process, root.cause))
+    room = most - len(late)
+    if room <= 0 or not len(gaps.number):
+        return late[:most]
+    sizes = np.diff(gaps.begin)
+    entry = np.repeat(np.arange(len(sizes)), sizes)
+    # A delivery that needed a gap needed all gaps below it in the stream.
+    suffix = np.cumsum(gaps.reached[::-1])[::-1]
+    consequences = suffix - np.append(suffix, 0)[gaps.begin[1:]][entry]
+    process = np.repeat(np.arange(len(gaps.start) - 1), np.diff(gaps.start))[entry]
+    cause = streams.first[gaps.stream[entry]] + gaps.number
+    worst = np.lexsort((cause, process, -consequences))[:room]
+    never = [
+        Root(int(process[gap]), int(cause[gap]), 0, int(gaps.effect[gap]), int(consequences[gap]))
+        for gap in worst
+        if consequences[gap]
+    ]
+    return late + never
 
 
 @njit_plain
-def has(bits: Any, message: Any) -> Any:
-    return bits[message >> 6] >> np.uint64(message & 63) & _1 != _NONE
+def is_set(bits: Any, message: Any) -> Any:
+    return bits[message >> 6] >> np.uint64(message & 63) & _1 != _0
 
 
 @njit_plain
-def put(bits: Any, message: Any) -> Any:
+def set_bit(bits: Any, message: Any) -> Any:
     bits[message >> 6] |= _1 << np.uint64(message & 63)
 
 
 @njit_plain
-def gather(rows: Any, state: Any, sends: Any, where: Any, vectors: Any) -> Any:
-    """What each process has in the end, and has twice; of each send what the process had then, into the row
-    of `vectors` that `where` says, and what it sent before."""
-    for segment in range(len(rows.place)):
-        place = rows.place[segment]
-        ever, barred, knows = state.ever[place], state.barred[place], state.knows[place]
+def collect_sender_clocks(rows: Any, state: Any, messages: Any, vector_row: Any, vectors: Any) -> Any:
+    """Replay each process: what it has in the end and has twice, and for each send its vector clock and the
+    process's send before. The clock of message m goes into `vectors[vector_row[m]]`."""
+    for segment in range(len(rows.process)):
+        process = rows.process[segment]
+        ever, impossible = state.delivered_ever[process], state.impossible[process]
+        clock = state.vector_clock[process]
         for row in range(rows.start[segment], rows.start[segment + 1]):
             message = rows.message[row]
             if rows.kind[row] == DELIVER:
-                state.counts[place, DELIVERIES] += 1
+                state.counts[process, DELIVERIES] += 1
                 state.by_time[rows.time[row], 0] += 1
                 if message < 0:
                     continue
-                if has(ever, message):
-                    state.counts[place, DUPLICATES] += 1
+                if is_set(ever, message):
+                    state.counts[process, DUPLICATES] += 1
                     continue
-            put(ever, message)
-            stream = sends.stream[message]
+            set_bit(ever, message)
+            stream = messages.stream[message]
             if rows.kind[row] == SEND:
-                vectors[where[message]] = knows
-                sends.previous[message] = state.sent[place]
-                state.sent[place] = message
-            elif has(barred, message):
+                vectors[vector_row[message]] = clock
+                messages.previous[message] = state.last_sent[process]
+                state.last_sent[process] = message
+            elif is_set(impossible, message):
                 continue
-            number = np.int32(message - sends.first[stream] + 1)
-            if number > knows[stream]:
-                knows[stream] = number
+            number = np.int32(message - messages.first[stream] + 1)
+            if number > clock[stream]:
+                clock[stream] = number
 
 
 @njit_plain
-def bar(rows: Any, state: Any, sends: Any, vectors: Any, following: Any, after: Any) -> Any:
-    """Mark deliveries from which their own send can be reached: by the process's next send, which is that one
-    or is in its past. How many there are. `after` is each one's next send, at first its first."""
-    found = 0
-    for segment in range(len(rows.place)):
-        place = rows.place[segment]
-        so_far = state.so_far[place]
+def mark_impossible(
+    rows: Any, state: Any, messages: Any, vectors: Any, following: Any, next_send: Any
+) -> Any:
+    """Mark deliveries that precede their own send: the process's next send is that one or is in its past.
+
+    Returns how many there are. `next_send` is each process's next send, at first its first.
+    """
+    count = 0
+    for segment in range(len(rows.process)):
+        process = rows.process[segment]
+        delivered = state.delivered[process]
         for row in range(rows.start[segment], rows.start[segment + 1]):
             message = rows.message[row]
             if rows.kind[row] == SEND:
-                after[place] = following[message]
-                put(so_far, message)
-            elif message >= 0 and not has(so_far, message):
-                put(so_far, message)
-                reached = after[place]
+                next_send[process] = following[message]
+                set_bit(delivered, message)
+            elif message >= 0 and not is_set(delivered, message):
+                set_bit(delivered, message)
+                reached = next_send[process]
                 if reached >= 0:
-                    stream = sends.stream[reached]
-                    if reached == message or vectors[message, stream] > reached - sends.first[stream]:
-                        put(state.barred[place], message)
-                        found += 1
-    return found
+                    stream = messages.stream[reached]
+                    if reached == message or vectors[message, stream] > reached - messages.first[stream]:
+                        set_bit(state.impossible[process], message)
+                        count += 1
+    return count
 
 
 @njit_plain
 def find_gaps(streams: Any, state: Any) -> Any:
-    """What each process never had; and from where on it waits for each stream."""
+    """What each process never delivers; also sets the prefix of each stream from which it still waits."""
     first = streams.first
     size, width = streams.audience.shape
-    gaps, short = 0, 0
-    for place in range(size):
-        ever = state.ever[place]
+    gaps, entries = 0, 0
+    for process in range(size):
+        ever = state.delivered_ever[process]
         for stream in range(width):
-            if streams.audience[place, stream]:
+            if streams.audience[process, stream]:
                 here = gaps
                 for message in range(first[stream], first[stream + 1]):
-                    gaps += not has(ever, message)
-                short += gaps > here
-    start, of, begin = np.zeros(size + 1, np.int64), np.empty(short, np.int32), np.zeros(short + 1, np.int64)
-    number = np.empty(gaps, np.int32)
-    gaps, short = 0, 0
-    for place in range(size):
-        ever, base = state.ever[place], state.base[place]
+                    gaps += not is_set(ever, message)
+                entries += gaps > here
+    start, of = np.zeros(size + 1, np.int64), np.empty(entries, np.int32)
+    begin, number = np.zeros(entries + 1, np.int64), np.empty(gaps, np.int32)
+    gaps, entries = 0, 0
+    for process in range(size):
+        ever, prefix = state.delivered_ever[process], state.prefix[process]
         for stream in range(width):
-            if not streams.audience[place, stream]:
-                base[stream] = _EVERYTHING
+            if not streams.audience[process, stream]:
+                prefix[stream] = _EVERYTHING
                 continue
             here = gaps
             for message in range(first[stream], first[stream + 1]):
-                if not has(ever, message):
+                if not is_set(ever, message):
                     number[gaps] = message - first[stream]
                     gaps += 1
             if gaps > here:
-                of[short] = stream
-                short += 1
-                begin[short] = gaps
-            base[stream] = advanced(first, stream, ever, state.so_far[place], 0)
-        start[place + 1] = short
-        state.counts[place, MISSING] = begin[short] - begin[start[place]]
+                of[entries] = stream
+                entries += 1
+                begin[entries] = gaps
+            prefix[stream] = advance_prefix(first, stream, ever, state.delivered[process], 0)
+        start[process + 1] = entries
+        state.counts[process, MISSING] = begin[entries] - begin[start[process]]
     return Gaps(
         start,
         of,
         begin,
         number,
-        np.zeros(short, np.int32),
+        np.zeros(entries, np.int32),
         np.zeros(gaps, np.int64),
         np.zeros(gaps, np.int64),
     )
 
 
 @njit_plain
-def advanced(first: Any, stream: Any, ever: Any, so_far: Any, base: Any) -> Any:
-    """How many from the first on are there, or will never be."""
-    message = first[stream] + base
-    while message < first[stream + 1] and (has(so_far, message) or not has(ever, message)):
+def advance_prefix(first: Any, stream: Any, ever: Any, delivered: Any, prefix: Any) -> Any:
+    """How many messages of a stream, from the first on, are delivered or never will be."""
+    message = first[stream] + prefix
+    while message < first[stream + 1] and (is_set(delivered, message) or not is_set(ever, message)):
         message += 1
     return np.int32(message - first[stream])
 
 
 @njit_plain
-def count(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: Any, vectors: Any) -> Any:
-    """What each delivery came before."""
+def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: Any, vectors: Any) -> Any:
+    """Replay each process and count, for every delivery, the causes that it came before."""
     first, origin = streams.first, streams.origin
     width = len(origin)
-    for segment in range(len(rows.place)):
-        place = rows.place[segment]
-        base, counts = state.base[place], state.counts[place]
-        ever, so_far, lacked = state.ever[place], state.so_far[place], state.lacked[place]
+    for segment in range(len(rows.process)):
+        process = rows.process[segment]
+        prefix, counts = state.prefix[process], state.counts[process]
+        ever, delivered = state.delivered_ever[process], state.delivered[process]
+        late_causes = state.late_causes[process]
         for row in range(rows.start[segment], rows.start[segment + 1]):
             message = rows.message[row]
-            if message < 0 or has(so_far, message):
+            if message < 0 or is_set(delivered, message):
                 continue
             stream = stream_of[message]
             if rows.kind[row] == DELIVER:
                 vector, mine = vectors[message], origin[stream]
                 lacking = False
                 for other in range(width):
-                    lacking |= vector[other] > base[other]
-                late, lost, fifo = 0, 0, False
+                    lacking |= vector[other] > prefix[other]
+                late, never, fifo = 0, 0, False
                 if lacking:
                     for other in range(width):
-                        if vector[other] > base[other]:
-                            low, high = first[other] + base[other], first[other] + vector[other]
-                            many = to_come(ever, so_far, low, high)
+                        if vector[other] > prefix[other]:
+                            low, high = first[other] + prefix[other], first[other] + vector[other]
+                            many = count_late(ever, delivered, low, high)
                             if many:
                                 late += many
                                 state.by_origin[origin[other], 0] += many
                                 fifo |= origin[other] == mine
-                                note(state, place, message, ever, so_far, lacked, low, high)
-                    remember(state, place, vector, first, stream_of)
-                for short in range(gaps.start[place], gaps.start[place + 1]):
-                    other = gaps.stream[short]
-                    if vector[other] > gaps.number[gaps.begin[short]]:
-                        many = never_came(gaps, short, vector[other], message)
-                        lost += many
+                                record_roots(state, process, message, ever, delivered, late_causes, low, high)
+                    add_consequences(state, process, vector, first, stream_of)
+                for entry in range(gaps.start[process], gaps.start[process + 1]):
+                    other = gaps.stream[entry]
+                    if vector[other] > gaps.number[gaps.begin[entry]]:
+                        many = count_never(gaps, entry, vector[other], message)
+                        never += many
                         state.by_origin[origin[other], 1] += many
                         fifo |= origin[other] == mine
-                if late or lost:
+                if late or never:
                     counts[CAUSAL] += 1
                     counts[CAUSAL_LATE] += late > 0
                     counts[PAIRS_LATE] += late
-                    counts[PAIRS_NEVER] += lost
+                    counts[PAIRS_NEVER] += never
                     counts[FIFO] += fifo
                     state.by_time[rows.time[row], 1] += 1
-            put(so_far, message)
-            if has(lacked, message):
-                forget(state, place, message)
-            if streams.audience[place, stream]:
-                base[stream] = advanced(first, stream, ever, so_far, base[stream])
+            set_bit(delivered, message)
+            if is_set(late_causes, message):
+                close_root(state, process, message)
+            if streams.audience[process, stream]:
+                prefix[stream] = advance_prefix(first, stream, ever, delivered, prefix[stream])
 
 
 @njit_plain
-def word_between(bits: Any, low: Any, high: Any) -> Any:
-    """The bits of one word that lie from `low` to before `high`, as a mask."""
-    mask = ~_NONE
-    if bits << 6 < low:
-        mask &= ~_NONE << np.uint64(low & 63)
-    if (bits + 1) << 6 > high:
+def range_mask(word: Any, low: Any, high: Any) -> Any:
+    """The bits of one word that lie from `low` to before `high`."""
+    mask = ~_0
+    if word << 6 < low:
+        mask &= ~_0 << np.uint64(low & 63)
+    if (word + 1) << 6 > high:
         mask &= (_1 << np.uint64(high & 63)) - _1
     return mask
 
 
 @njit_plain
-def to_come(ever: Any, so_far: Any, low: Any, high: Any) -> Any:
-    """How many from `low` to before `high` are not there and will be."""
+def count_late(ever: Any, delivered: Any, low: Any, high: Any) -> Any:
+    """How many messages from `low` to before `high` the process lacks and will get."""
     many = 0
     for word in range(low >> 6, (high + 63) >> 6):
-        left = ever[word] & ~so_far[word] & word_between(word, low, high)
+        left = ever[word] & ~delivered[word] & range_mask(word, low, high)
         while left:
             left &= left - _1
             many += 1
@@ -433,85 +476,62 @@ def to_come(ever: Any, so_far: Any, low: Any, high: Any) -> Any:
 
 
 @njit_plain
-def note(
-    state: Any, place: Any, effect: Any, ever: Any, so_far: Any, lacked: Any, low: Any, high: Any
+def record_roots(
+    state: Any, process: Any, effect: Any, ever: Any, delivered: Any, late_causes: Any, low: Any, high: Any
 ) -> Any:
-    """Those of them that nothing has needed before are roots."""
+    """Make roots of those late messages that no earlier delivery needed."""
     for word in range(low >> 6, (high + 63) >> 6):
-        new = ever[word] & ~so_far[word] & ~lacked[word] & word_between(word, low, high)
-        lacked[word] |= new
+        new = ever[word] & ~delivered[word] & ~late_causes[word] & range_mask(word, low, high)
+        late_causes[word] |= new
         for bit in range(64 if new else 0):
-            found = state.found[0]
-            if new >> np.uint64(bit) & _1 and found < len(state.roots):
-                root = state.roots[found]
-                root[0], root[1], root[2], root[3], root[4] = place, (word << 6) + bit, 1, effect, 0
-                size = len(state.waiting) - len(state.roots)
-                state.waiting[size + found] = state.waiting[place]
-                state.waiting[place] = found
-                state.found[0] = found + 1
+            count = state.root_count[0]
+            if new >> np.uint64(bit) & _1 and count < len(state.roots):
+                root = state.roots[count]
+                root[0], root[1], root[2], root[3], root[4] = process, (word << 6) + bit, 1, effect, 0
+                size = len(state.open_roots) - len(state.roots)
+                state.open_roots[size + count] = state.open_roots[process]
+                state.open_roots[process] = count
+                state.root_count[0] = count + 1
 
 
 @njit_plain
-def remember(state: Any, place: Any, vector: Any, first: Any, stream_of: Any) -> Any:
-    """A consequence more for each of the process's roots that have not come and that this one needs."""
-    size = len(state.waiting) - len(state.roots)
-    root = state.waiting[place]
+def add_consequences(state: Any, process: Any, vector: Any, first: Any, stream_of: Any) -> Any:
+    """Count one consequence more for each of the process's open roots that this delivery needs."""
+    size = len(state.open_roots) - len(state.roots)
+    root = state.open_roots[process]
     while root >= 0:
         cause = state.roots[root, 1]
         stream = stream_of[cause]
         state.roots[root, 4] += vector[stream] > cause - first[stream]
-        root = state.waiting[size + root]
+        root = state.open_roots[size + root]
 
 
 @njit_plain
-def forget(state: Any, place: Any, message: Any) -> Any:
-    """A root has come."""
-    size = len(state.waiting) - len(state.roots)
-    at = place
-    while state.waiting[at] >= 0:
-        root = state.waiting[at]
+def close_root(state: Any, process: Any, message: Any) -> Any:
+    """The late cause has come: take its root from the process's list."""
+    size = len(state.open_roots) - len(state.roots)
+    at = process
+    while state.open_roots[at] >= 0:
+        root = state.open_roots[at]
         if state.roots[root, 1] == message:
-            state.waiting[at] = state.waiting[size + root]
+            state.open_roots[at] = state.open_roots[size + root]
             return
         at = size + root
 
 
 @njit_plain
-def never_came(gaps: Any, short: Any, count: Any, effect: Any) -> Any:
-    """How many of a stream's gaps are among its first `count`."""
-    begin = low = gaps.begin[short]
-    high = gaps.begin[short + 1]
+def count_never(gaps: Any, entry: Any, count: Any, effect: Any) -> Any:
+    """How many of a stream's gaps are among its first `count` messages."""
+    begin = low = gaps.begin[entry]
+    high = gaps.begin[entry + 1]
     while low < high:
         middle = (low + high) >> 1
         if gaps.number[middle] < count:
             low = middle + 1
         else:
             high = middle
-    for gap in range(begin + gaps.known[short], low):
+    for gap in range(begin + gaps.needed[entry], low):
         gaps.effect[gap] = effect
-        gaps.known[short] += 1
+        gaps.needed[entry] += 1
     gaps.reached[low - 1] += 1
     return low - begin
-
-
-def worst_roots(state: AuditState, gaps: Gaps, streams: Streams, most: int) -> list[Root]:
-    """What was not there in time, worst first: late ones, then those with the most consequences."""
-    late = [Root(*map(int, root)) for root in state.roots[: int(state.found[0])]]
-    late.sort(key=lambda root: (-root.consequences, root.place, root.cause))
-    room = most - len(late)
-    if room <= 0 or not len(gaps.number):
-        return late[:most]
-    sizes = np.diff(gaps.begin)
-    short = np.repeat(np.arange(len(sizes)), sizes)
-    # Whoever needed one needed those below it in its stream.
-    suffix = np.cumsum(gaps.reached[::-1])[::-1]
-    consequences = suffix - np.append(suffix, 0)[gaps.begin[1:]][short]
-    place = np.repeat(np.arange(len(gaps.start) - 1), np.diff(gaps.start))[short]
-    cause = streams.first[gaps.stream[short]] + gaps.number
-    worst = np.lexsort((cause, place, -consequences))[:room]
-    lost = [
-        Root(int(place[gap]), int(cause[gap]), 0, int(gaps.effect[gap]), int(consequences[gap]))
-        for gap in worst
-        if consequences[gap]
-    ]
-    return late + lost

@@ -1,4 +1,8 @@
-"""Auditing a trace wherever it lies: in this process if it is small, on Spark otherwise."""
+"""Audits a trace wherever it lies: in this process if it is small, on Spark otherwise.
+
+Spark, excerpts and the one-pass audit are imported only when they are needed, so that auditing a small trace
+starts quickly. `local_path`, `wants_spark` and `events_on_spark` make the same choice for graphs and advice.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from antecede.audit.core import Finding, RunAudit, judge_files, severity, total
-from antecede.audit.excerpt import Excerpt, excerpt, near, needed
-from antecede.audit.streaming import verdict_if_clean
-from antecede.audit.tally import Tally
+from antecede.audit.core import Finding, RunAudit, judge_files, severity, sum_verdicts
 from antecede.causality import Verdict
 from antecede.errors import InputError, require
 from antecede.trace.reader import check_files, estimate_rows, read_batches, read_metas, trace_files
-from antecede.trace.writer import write_parts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from antecede.audit.excerpt import Excerpt
+    from antecede.audit.tally import Tally
+
 SMALL_ROWS = 1_000_000
-"""Below this, judging a trace takes no longer than starting Spark."""
+"""Up to here, judging a trace takes no longer than starting Spark."""
 
 Progress = Callable[[str, int, int], None]
+Choose = Callable[[list[Finding]], Sequence[int]]
+"""Which findings to excerpt, by their places."""
 
 
 class AuditResult(NamedTuple):
@@ -38,7 +41,7 @@ class AuditResult(NamedTuple):
     """The worst violations."""
     engine: str
     tally: Tally | None
-    """Where and when: of the run with the worst violation."""
+    """Counts by process, by origin and over time, of the run with the worst violation."""
     tally_of: str | None
     """That run, if there are several."""
 
@@ -47,7 +50,7 @@ def audit_path(
     path: str, engine: str, limit: int, master: str | None, progress: Progress = lambda *_: None
 ) -> AuditResult:
     """Audit a local trace, or one at a URL that Spark reads."""
-    return audit_and_excerpt(path, engine, limit, master, lambda _: [], progress, may_be_quick=True)[0]
+    return audit_and_excerpt(path, engine, limit, master, lambda _: [], progress, tally_clean_runs=False)[0]
 
 
 def audit_and_excerpt(
@@ -55,86 +58,108 @@ def audit_and_excerpt(
     engine: str,
     limit: int,
     master: str | None,
-    choose: Callable[[list[Finding]], Sequence[int]],
+    choose: Choose,
     progress: Progress = lambda *_: None,
     *,
-    may_be_quick: bool = False,
+    tally_clean_runs: bool = True,
 ) -> tuple[AuditResult, dict[int, Excerpt]]:
-    """The same, and the events of those violations that are chosen, by their places.
+    """Audit a trace, and excerpt the events of chosen violations.
 
-    A clean run need not be counted by process and over time if it `may_be_quick`.
+    Without `tally_clean_runs`, a large clean trace may be judged in one pass, which leaves out its tally.
     """
     local = local_path(path, engine)
     if local is not None:
         files = trace_files(local)
         check_files(files)
         if not wants_spark(files, engine, master):
-            progress("judging", 0, 0)
-            audits = list(judge_files(local, files, limit))
-            findings = [finding for each in audits for finding in each.findings]
-            findings.sort(key=severity)
-            worst = _worst(audits, findings)
-            several = worst.run if worst is not None and len(audits) > 1 else None
-            verdict, tally = total([each.verdict for each in audits]), worst.tally if worst else None
-            outcome = AuditResult(verdict, findings[:limit], "local", tally, several)
-            found = _excerpts(outcome.findings, choose, lambda those: near(_likely(files, those), those))
-            return outcome, found
-        here = may_be_quick and engine == "auto" and not _cluster(master)
-        clean = _in_one_pass(local, files, progress) if here else None
-        if clean is not None:
-            return AuditResult(clean, [], "local", None, None), {}
-    with events_on_spark(path, local, "auditing", master, progress) as (events, members):
-        from antecede.audit.excerpt_on_spark import near as near_on_spark
-        from antecede.audit.on_spark import audit
-
-        audited = audit(events, members, limit, files=readable(local))
-        first = audited.first(limit)
-        run, runs = audited.worst_run(first)
-        tally = audited.tally(run) if run is not None else None
-        outcome = AuditResult(audited.total(), first, "spark", tally, run if runs > 1 else None)
-        return outcome, _excerpts(first, choose, lambda those: near_on_spark(events, those))
+            return _audit_here(local, files, limit, choose, progress)
+        one_pass = not tally_clean_runs and engine == "auto" and not _has_cluster(master)
+        verdict = _verdict_in_one_pass(local, files, progress) if one_pass else None
+        if verdict is not None:
+            return AuditResult(verdict, [], "local", None, None), {}
+    return _audit_on_spark(path, local, limit, master, choose, progress)
 
 
-def _in_one_pass(local: Path, files: list[Path], progress: Progress) -> Verdict | None:
-    """The verdict on one clean run whose rows are in an order that could have happened: sooner than Spark has
-    started, for most. None if it is anything else, which shows early, or costs a quarter of what follows."""
-    about = read_metas(local)
-    if len(about) != 1 or not readable(local):
-        return None
+def _audit_here(
+    local: Path, files: list[Path], limit: int, choose: Choose, progress: Progress
+) -> tuple[AuditResult, dict[int, Excerpt]]:
     progress("judging", 0, 0)
-    return verdict_if_clean(files, about[0].run, about[0].groups)
+    audits = list(judge_files(local, files, limit))
+    findings = sorted((finding for each in audits for finding in each.findings), key=severity)[:limit]
+    worst = _worst_run(audits, findings)
+    result = AuditResult(
+        verdict=sum_verdicts([each.verdict for each in audits]),
+        findings=findings,
+        engine="local",
+        tally=worst.tally if worst else None,
+        tally_of=worst.run if worst is not None and len(audits) > 1 else None,
+    )
+    return result, _excerpts(findings, choose, lambda chosen: _rows_around(files, chosen))
 
 
-def readable(local: Path | None) -> list[Path]:
-    """The files of a local trace, if workers can read them themselves."""
-    files = trace_files(local) if local is not None else []
-    return files if all(file.suffix == ".parquet" for file in files) else []
-
-
-def _worst(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | None:
+def _worst_run(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | None:
     """The run with the worst violation; without any, the one that misses most."""
     if findings:
         return next(each for each in audits if each.run == findings[0].run)
     return max(audits, key=lambda each: (each.verdict.missing, each.verdict.duplicates), default=None)
 
 
+def _audit_on_spark(
+    path: str, local: Path | None, limit: int, master: str | None, choose: Choose, progress: Progress
+) -> tuple[AuditResult, dict[int, Excerpt]]:
+    with events_on_spark(path, local, "auditing", master, progress) as (events, members):
+        from antecede.audit.excerpt_on_spark import select_rows
+        from antecede.audit.on_spark import audit
+
+        audited = audit(events, members, limit, files=splittable_files(local))
+        findings = audited.first(limit)
+        run, runs = audited.worst_run(findings)
+        tally = audited.tally(run) if run is not None else None
+        result = AuditResult(audited.total(), findings, "spark", tally, run if runs > 1 else None)
+        return result, _excerpts(findings, choose, lambda chosen: select_rows(events, chosen))
+
+
+def _verdict_in_one_pass(local: Path, files: list[Path], progress: Progress) -> Verdict | None:
+    """The verdict on one clean run whose rows are in a possible order: mostly there before Spark has started.
+
+    None if it is anything else. That shows early, or costs a quarter of the audit that follows.
+    """
+    metas = read_metas(local)
+    if len(metas) != 1 or not splittable_files(local):
+        return None
+    from antecede.audit.streaming import verdict_if_clean
+
+    progress("judging", 0, 0)
+    return verdict_if_clean(files, metas[0].run, metas[0].groups)
+
+
+def splittable_files(local: Path | None) -> list[Path]:
+    """The files of a local trace, if workers can read them themselves; otherwise none."""
+    files = trace_files(local) if local is not None else []
+    return files if all(file.suffix == ".parquet" for file in files) else []
+
+
 def _excerpts(
-    findings: list[Finding],
-    choose: Callable[[list[Finding]], Sequence[int]],
-    fetch: Callable[[list[Finding]], pa.Table],
+    findings: list[Finding], choose: Choose, fetch: Callable[[list[Finding]], pa.Table]
 ) -> dict[int, Excerpt]:
     chosen = {place: findings[place] for place in choose(findings)}
-    rows = fetch(list(chosen.values())) if chosen else None
-    return {place: excerpt(finding, rows) for place, finding in chosen.items()}
+    if not chosen:
+        return {}
+    from antecede.audit.excerpt import build_excerpt
+
+    rows = fetch(list(chosen.values()))
+    return {place: build_excerpt(finding, rows) for place, finding in chosen.items()}
 
 
-def _likely(files: list[Path], findings: list[Finding]) -> pa.Table:
-    """The rows of the runs and processes that findings are about."""
-    keys = needed(findings)
-    runs, processes = (pa.array({*names}, pa.string()) for names in list(zip(*keys, strict=True))[:2])
-    wanted = pc.is_in(pc.field("run"), runs) & pc.is_in(pc.field("process"), processes)
-    tables = [table.filter(wanted) for file in files for table in read_batches(file)]
-    return pa.concat_tables(tables, promote_options="default")
+def _rows_around(files: list[Path], findings: list[Finding]) -> pa.Table:
+    """The rows of local files that findings need."""
+    from antecede.audit.excerpt import rows_of_processes, select_rows
+
+    tables = (table for file in files for table in read_batches(file))
+    return select_rows(rows_of_processes(tables, findings), findings)
+
+
+# Choosing where to work.
 
 
 def local_path(path: str, engine: str) -> Path | None:
@@ -156,35 +181,41 @@ def local_path(path: str, engine: str) -> Path | None:
 
 def wants_spark(files: list[Path], engine: str, master: str | None) -> bool:
     """Whether a local trace goes to Spark: by choice, because there is a cluster, or by its size."""
-    return engine == "spark" or (engine == "auto" and (_cluster(master) or estimate_rows(files) > SMALL_ROWS))
+    if engine != "auto":
+        return engine == "spark"
+    return _has_cluster(master) or estimate_rows(files) > SMALL_ROWS
 
 
-def _cluster(master: str | None) -> bool:
+def _has_cluster(master: str | None) -> bool:
     return bool(master or os.environ.get("SPARK_REMOTE"))
 
 
 @contextmanager
 def events_on_spark(
-    path: str, local: Path | None, what: str, master: str | None, progress: Progress
+    path: str, local: Path | None, activity: str, master: str | None, progress: Progress
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The events of a trace and its groups' members on Spark; `what` is done with them."""
+    """The events of a trace and its groups' members on Spark. `activity` is what progress calls the work.
+
+    Text files are first converted to Parquet in a temporary folder.
+    """
     require("antecede.spark", "spark")
-    from antecede.audit.on_spark import members_frame, read_events, read_members
+    from antecede.spark.read import members_frame, read_events, read_members
     from antecede.spark.session import connect, refuse_unshared, spark_path
+    from antecede.trace.writer import write_parts
 
     with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
         if local is not None:
-            files, about = trace_files(local), read_metas(local)
-            one: Path | None = files[0]
+            files, metas = trace_files(local), read_metas(local)
+            sample: Path | None = files[0]
             if any(file.suffix != ".parquet" for file in files):
                 progress("reading", 0, 0)
                 write_parts(Path(folder), (table for file in files for table in read_batches(file)))
-                local, one = Path(folder), None
+                local, sample = Path(folder), None
             path = spark_path(local)
         progress("starting Spark", 0, 0)
         with connect(master) as spark:
             if local is not None:
-                refuse_unshared(spark, local, one)
-            progress(what, 0, 0)
+                refuse_unshared(spark, local, sample)
+            progress(activity, 0, 0)
             events = read_events(spark, path)
-            yield events, read_members(spark, path) if local is None else members_frame(spark, about)
+            yield events, read_members(spark, path) if local is None else members_frame(spark, metas)

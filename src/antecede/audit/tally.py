@@ -1,4 +1,4 @@
-"""Where and when a run went wrong: its counts by process, by origin and over time."""
+"""Where and when a run violates causal order: its counts by process, by origin and over time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ class ByProcess(msgspec.Struct, frozen=True):
 
     process: str
     deliveries: int
-    causal_deliveries: int
+    causal_violations: int
     missing: int
     duplicates: int
+    causal_deliveries: int
+    """Deprecated: the former name of `causal_violations`, which stays for one release."""
 
 
 class ByOrigin(msgspec.Struct, frozen=True):
-    """How often one sender's messages were lacking when something delivered needed them."""
+    """How often one sender's messages were lacking when an effect was delivered."""
 
     origin: str
     messages: int
@@ -25,12 +27,14 @@ class ByOrigin(msgspec.Struct, frozen=True):
 
 
 class OverTime(msgspec.Struct, frozen=True):
-    """Deliveries in equal stretches of time, in nanoseconds from `start`."""
+    """Deliveries in equal buckets of time, `width` nanoseconds each, from `start`."""
 
     start: int
     width: int
     deliveries: list[int]
+    causal_violations: list[int]
     causal_deliveries: list[int]
+    """Deprecated: the former name of `causal_violations`, which stays for one release."""
 
 
 class Tally(msgspec.Struct, frozen=True):

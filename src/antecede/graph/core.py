@@ -1,7 +1,8 @@
 """The immediate-dependency graph of a run: its edges, and the figures that matter.
 
-An edge leads from a message to one that depends on it with nothing between. From logs with deliveries
-(`graph_of_run`), or from tables of parents (`graph_of_dependencies`); `figures` and `edges` take either.
+An edge leads from a message to one that depends on it with nothing between: the transitive reduction of
+happened-before. A graph comes from a log with deliveries (`graph_of_run`) or from a table of parents
+(`graph_of_dependencies`); `compute_figures` and `edge_table` take either.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.core import allocate_pasts
+from antecede.audit.core import allocate_pasts, split_runs
 from antecede.audit.encoding import EncodedRun, encode_run
-from antecede.audit.passes import compute_pasts, create_sends
+from antecede.audit.passes import compute_pasts, create_message_streams
 from antecede.causality.transitive_reduction import (
     EdgeArrays,
     immediate_dependencies,
@@ -27,11 +28,11 @@ from antecede.causality.transitive_reduction import (
 from antecede.causality.width import depths, largest_antichain, largest_frontier
 from antecede.errors import InputError
 from antecede.trace.dependencies import Dependencies
-from antecede.trace.reader import read_batches
+from antecede.trace.reader import read_table
 
 EXACT_WIDTH = 50_000
-"""Below so many messages the largest antichain is found."""
-BUSIEST = 10
+"""The largest antichain is computed for graphs of fewer messages than this."""
+_BUSIEST_SHOWN = 10
 
 EDGES = pa.schema([("run", pa.string()), ("cause", pa.string()), ("effect", pa.string())])
 
@@ -41,7 +42,7 @@ class Graph(NamedTuple):
 
     run: str
     names: pa.Array
-    """Messages as people write them: origin:seq, or what a table of dependencies calls them."""
+    """Messages as origin:seq, or by their names in a table of dependencies."""
     processes: int
     start: np.ndarray
     """Where each message's immediate dependencies begin in `cause`; one more at the end."""
@@ -49,7 +50,7 @@ class Graph(NamedTuple):
     order: np.ndarray
     """All messages, causes first."""
     stated: np.ndarray | None = None
-    """How many dependencies a table of them names for each message, immediate or not; in `order`."""
+    """How many dependencies a table names for each message, immediate or not; in `order`."""
 
 
 class MessageFanOut(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class MessageFanOut(msgspec.Struct, frozen=True):
 
 
 class GraphFigures(msgspec.Struct, frozen=True):
-    """What a dependency graph looks like."""
+    """The figures that describe a dependency graph."""
 
     run: str
     processes: int
@@ -73,13 +74,13 @@ class GraphFigures(msgspec.Struct, frozen=True):
     dependencies_mean: float
     dependencies_most: int
     dependencies_histogram: dict[int, int]
-    """How many messages have so many immediate dependencies."""
+    """How many messages have each number of immediate dependencies."""
     depth: int
     """Messages in the longest chain."""
     frontier: int
-    """The most messages without effect at once, if every message comes as early as it can."""
+    """The most messages without an effect at once, if every message comes as early as it can."""
     antichain: int | None
-    """The most messages of which none happened before another; None if there are too many to find out."""
+    """The width: most messages of which none happened before another; None if too many to compute."""
     busiest: list[MessageFanOut]
 
 
@@ -102,59 +103,65 @@ RESULT_SCHEMA = pa.schema(
         ("figures", _FIGURES_TYPE),
     ]
 )
-"""What Spark's tasks say of graphs: an edge a row, and the figures in a row of their own."""
+"""What Spark tasks return: a row for each edge, and one row with the figures."""
 
 
 def graph_of_run(run: str, rows: pa.Table) -> Graph:
     """The graph of one run's rows, in whatever order they come."""
     try:
-        log = encode_run(_to_all(rows), {})
+        encoded = encode_run(_to_single_group(rows), {})
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
-    with allocate_pasts(run, log.streams.first) as vectors:
-        compute_pasts(log.rows, log.streams, vectors, create_sends(log.streams))
+    with allocate_pasts(run, encoded.streams.first) as vectors:
+        compute_pasts(encoded.rows, encoded.streams, vectors, create_message_streams(encoded.streams))
         sizes = past_sizes(vectors)
         start, cause = immediate_dependencies(
-            log.streams.first, _previous(log), vectors, sizes, 0, len(vectors)
+            encoded.streams.first, _previous(encoded), vectors, sizes, 0, len(vectors)
         )
-    origins = pa.DictionaryArray.from_arrays(log.origins, pa.array(log.names, pa.string()))
-    names = pc.binary_join_element_wise(origins.cast(pa.string()), pa.array(log.seqs).cast(pa.string()), ":")
-    return Graph(run, names, len(log.names), start, cause, np.argsort(sizes, kind="stable"))
+    names = message_names(encoded.origins, encoded.seqs, encoded.names)
+    return Graph(run, names, len(encoded.names), start, cause, np.argsort(sizes, kind="stable"))
 
 
-def _to_all(rows: pa.Table) -> pa.Table:
-    """Whom messages are meant for does not matter here; a stream an origin is the least there can be."""
-    there = [name for name in rows.column_names if name not in ("group", "destinations")]
-    return rows.select(there).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
+def message_names(origins: np.ndarray, seqs: np.ndarray, names: list[str]) -> pa.Array:
+    """Messages as origin:seq."""
+    origin = pa.DictionaryArray.from_arrays(origins, pa.array(names, pa.string())).cast(pa.string())
+    return pc.binary_join_element_wise(origin, pa.array(seqs).cast(pa.string()), ":")
 
 
-def _previous(log: EncodedRun) -> np.ndarray:
-    """What each message's sender sent before it; -1 if nothing. Here a stream is all that an origin sends."""
-    previous = np.arange(-1, log.streams.messages - 1)
-    previous[log.streams.first[:-1]] = -1
+def _to_single_group(rows: pa.Table) -> pa.Table:
+    """Without audiences, which do not matter here: one stream an origin is the least there can be."""
+    columns = [name for name in rows.column_names if name not in ("group", "destinations")]
+    return rows.select(columns).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
+
+
+def _previous(encoded: EncodedRun) -> np.ndarray:
+    """The message that each message's sender sent before it; -1 if none. A stream is all that an origin
+    sends."""
+    previous = np.arange(-1, encoded.streams.messages - 1)
+    previous[encoded.streams.first[:-1]] = -1
     return previous
 
 
-def graph_of_dependencies(given: Dependencies) -> Graph:
-    """The graph of a table of dependencies: those that another one implies are left out."""
-    size = len(given.order)
+def graph_of_dependencies(table: Dependencies) -> Graph:
+    """The graph of a table of dependencies, without those that others imply."""
+    size = len(table.order)
     place = np.empty(size, np.int64)
-    place[given.order] = np.arange(size)
-    effect = place[np.repeat(np.arange(size), np.diff(given.start))]
-    # As one number each: by effect, of each the latest cause first, and every pair once.
-    pairs = np.unique(effect * size + (size - 1 - place[given.cause])) if size else effect
+    place[table.order] = np.arange(size)
+    effect = place[np.repeat(np.arange(size), np.diff(table.start))]
+    # Each pair as one number: sorted by effect, the latest cause first, without duplicates.
+    pairs = np.unique(effect * size + (size - 1 - place[table.cause])) if size else effect
     effect, cause = pairs // max(size, 1), size - 1 - pairs % max(size, 1)
     start = _starts(effect, size)
-    kept = immediate_edges(EdgeArrays(start, cause), given.process[given.order])
-    effect, cause = given.order[effect[kept]], given.order[cause[kept]]
+    immediate_only = immediate_edges(EdgeArrays(start, cause), table.process[table.order])
+    effect, cause = table.order[effect[immediate_only]], table.order[cause[immediate_only]]
     by_effect = np.lexsort((cause, effect))
     return Graph(
-        run=given.run,
-        names=given.names,
-        processes=len(np.unique(given.process)),
+        run=table.run,
+        names=table.names,
+        processes=len(np.unique(table.process)),
         start=_starts(effect[by_effect], size),
         cause=cause[by_effect],
-        order=given.order,
+        order=table.order,
         stated=np.diff(start),
     )
 
@@ -165,21 +172,21 @@ def _starts(effect: np.ndarray, size: int) -> np.ndarray:
     return start
 
 
-def edges(graph: Graph) -> pa.Table:
+def edge_table(graph: Graph) -> pa.Table:
     """A row for each immediate dependency: run, cause, effect."""
     effect = np.repeat(np.arange(len(graph.order)), np.diff(graph.start))
     run = pa.repeat(pa.scalar(graph.run, pa.string()), len(effect))
     return pa.table([run, graph.names.take(pa.array(graph.cause)), graph.names.take(pa.array(effect))], EDGES)
 
 
-def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> GraphFigures:
-    """What the graph looks like; the largest antichain is found below `exact_width` messages."""
+def compute_figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> GraphFigures:
+    """Describe the graph; the largest antichain is computed below `exact_width` messages."""
     size = len(graph.order)
     counts = np.diff(graph.start)
     depth = depths(graph.start, graph.cause, graph.order)
     by_depth = graph.order[np.argsort(depth[graph.order], kind="stable")]
     effects = np.bincount(graph.cause, minlength=size)
-    busiest = [each for each in np.argsort(-effects, kind="stable")[:BUSIEST] if effects[each]]
+    busiest = [each for each in np.argsort(-effects, kind="stable")[:_BUSIEST_SHOWN] if effects[each]]
     exact = size < exact_width
     return GraphFigures(
         run=graph.run,
@@ -198,22 +205,19 @@ def figures(graph: Graph, exact_width: int = EXACT_WIDTH) -> GraphFigures:
     )
 
 
-def told(graph: Graph, exact_width: int = EXACT_WIDTH) -> pa.Table:
+def result_rows(graph: Graph, exact_width: int = EXACT_WIDTH) -> pa.Table:
     """The edges and the figures, as rows of `RESULT_SCHEMA`."""
-    about = msgspec.structs.asdict(figures(graph, exact_width))
-    about["dependencies_histogram"] = list(about["dependencies_histogram"].items())
-    about["busiest"] = [msgspec.structs.asdict(each) for each in about["busiest"]]
-    first = pa.Table.from_pylist([{"run": graph.run, "figures": about}], schema=RESULT_SCHEMA)
-    return pa.concat_tables([first, edges(graph)], promote_options="default").select(RESULT_SCHEMA.names)
+    figures = msgspec.structs.asdict(compute_figures(graph, exact_width))
+    figures["dependencies_histogram"] = list(figures["dependencies_histogram"].items())
+    figures["busiest"] = [msgspec.structs.asdict(each) for each in figures["busiest"]]
+    first = pa.Table.from_pylist([{"run": graph.run, "figures": figures}], schema=RESULT_SCHEMA)
+    return pa.concat_tables([first, edge_table(graph)], promote_options="default").select(RESULT_SCHEMA.names)
 
 
 def graph_files(path: Path, files: list[Path]) -> Iterator[Graph]:
     """The graph of each run of a local trace."""
-    events = pa.concat_tables(
-        [table for file in files for table in read_batches(file)], promote_options="default"
-    )
-    for run in sorted(events.column("run").unique().to_pylist()):
+    for run, rows in split_runs(read_table(files)):
         try:
-            yield graph_of_run(run, events.filter(pc.equal(events.column("run"), run)))
+            yield graph_of_run(run, rows)
         except InputError as error:
             raise InputError(f"{path}, {error}") from error

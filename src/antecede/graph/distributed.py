@@ -1,42 +1,40 @@
-"""The graph of a run that several workers went through, by one that gets what senders had (`parcels`)."""
+"""Reduces a run that several tasks went through: from the chunks of every message's past to its graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from antecede.audit.core import allocate_pasts
-from antecede.audit.distributed_steps import KEY, Batches, BlockPlan, read_chunks
+from antecede.audit.distributed_steps import SEQ, Batches, BatchStep, BlockPlan, read_chunks
 from antecede.causality.transitive_reduction import immediate_dependencies, past_sizes
-from antecede.graph.core import Graph, told
+from antecede.graph.core import Graph, message_names, result_rows
 
 
-def graph_from_chunks(
-    plan: BlockPlan, names: list[str], exact_width: int
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """From every message's past to rows of `graph.TOLD`. Where messages have other numbers than those of
-    their streams, parcels of `KEY` say which."""
+def graph_from_chunks(plan: BlockPlan, names: list[str], exact_width: int) -> BatchStep:
+    """From every message's past to rows of `graph.core.RESULT_SCHEMA`.
 
-    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+    Where messages' seqs are not their places in their streams, chunks of `SEQ` say what they are.
+    """
+
+    def step(batches: Batches) -> Iterator[pa.RecordBatch]:
         sizes = np.diff(plan.first)
         seqs = np.arange(plan.messages) - np.repeat(plan.first[:-1], sizes) + 1
         previous = np.full(plan.messages, -1, np.int64)
         with allocate_pasts(plan.run, plan.first) as vectors:
             for _, part, message, before, _, payload in read_chunks(batches):
-                if part == KEY:
+                if part == SEQ:
                     seqs[message] = int(bytes(payload))
                 else:
                     vectors[message] = np.frombuffer(payload, vectors.dtype)
                     previous[message] = before
             past = past_sizes(vectors)
             start, cause = immediate_dependencies(plan.first, previous, vectors, past, 0, plan.messages)
-        origins = pa.DictionaryArray.from_arrays(np.repeat(plan.origin, sizes), pa.array(names, pa.string()))
-        shown = pc.binary_join_element_wise(origins.cast(pa.string()), pa.array(seqs).cast(pa.string()), ":")
+        shown = message_names(np.repeat(plan.origin, sizes), seqs, names)
         order = np.argsort(past, kind="stable")
         graph = Graph(plan.run, shown, len(names), start, cause, order)
-        yield from told(graph, exact_width).to_batches(max_chunksize=1 << 16)
+        yield from result_rows(graph, exact_width).to_batches(max_chunksize=1 << 16)
 
-    return work
+    return step

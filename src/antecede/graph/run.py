@@ -1,4 +1,4 @@
-"""The dependency graph of a trace wherever it lies, into a folder: a table of edges and a summary."""
+"""Builds the dependency graph of a trace wherever it lies, and writes it to a folder: edges and a summary."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
-from antecede.audit.run import Progress, events_on_spark, local_path, readable, wants_spark
+from antecede.audit.run import Progress, events_on_spark, local_path, splittable_files, wants_spark
 from antecede.errors import InputError
 from antecede.graph.core import (
     EDGES,
     EXACT_WIDTH,
     Graph,
     GraphFigures,
-    edges,
-    figures,
+    compute_figures,
+    edge_table,
     graph_files,
     graph_of_dependencies,
 )
@@ -39,47 +39,47 @@ def graph_path(
     exact_width: int = EXACT_WIDTH,
     bad: BadRows | None = None,
 ) -> tuple[list[GraphFigures], str]:
-    """The figures of a trace or of a table of dependencies, run by run, and the engine that gave them.
+    """The figures of a trace or of a table of dependencies, run by run, and the engine that computed them.
 
-    Edges and figures go into the folder `out`, if there is one. `bad` counts what is wrong in a table of
-    dependencies; without it that raises an error.
+    Edges and figures are written to the folder `out`, if given. `bad` counts bad rows of a table of
+    dependencies; without it they raise an error.
     """
     local = local_path(path, engine)
     if out is not None:
-        _make_room(out)
+        _prepare_folder(out)
     if local is not None:
-        graphs = _here(local, engine, master, progress, bad)
+        graphs = _graphs_here(local, engine, master, progress, bad)
         if graphs is not None:
-            found = [figures(each, exact_width) for each in _written(graphs, out)]
-            _tell(found, out, bad)
-            return found, "local"
+            figures = [compute_figures(each, exact_width) for each in _write_edges(graphs, out)]
+            _write_summary(figures, out, bad)
+            return figures, "local"
     with events_on_spark(path, local, "reducing", master, progress) as (events, _):
         from antecede.graph.on_spark import graph
         from antecede.spark.session import refuse_unshared
 
         if out is not None:
             refuse_unshared(events.sparkSession, out)
-        made = graph(events, exact_width=exact_width, files=readable(local))
-        found = list(made.by_run())
+        graphs_on_spark = graph(events, exact_width=exact_width, files=splittable_files(local))
+        figures = list(graphs_on_spark.by_run())
         if out is not None:
-            made.edges.write.parquet(str((out / _ASIDE).resolve()))
-            _put_in_place(out)
-        made.release()
-    _tell(found, out, bad)
-    return found, "spark"
+            graphs_on_spark.edges.write.parquet(str((out / _ASIDE).resolve()))
+            _rename_into_place(out)
+        graphs_on_spark.release()
+    _write_summary(figures, out, bad)
+    return figures, "spark"
 
 
-def _here(
+def _graphs_here(
     local: Path, engine: str, master: str | None, progress: Progress, bad: BadRows | None
 ) -> Iterator[Graph] | None:
-    """The graphs of what can be done in this process; None if it is for Spark."""
+    """The graphs, if they can be built in this process; None if the trace is for Spark."""
     table = dependency_file(local)
     if table is not None:
         progress("reducing", 0, 0)
-        given = read_dependencies(table, bad)
-        if not len(given.names):
+        dependencies = read_dependencies(table, bad)
+        if not len(dependencies.names):
             raise InputError(f"{table} has no row that could be taken{bad.first() if bad else ''}")
-        return iter([graph_of_dependencies(given)])
+        return iter([graph_of_dependencies(dependencies)])
     files = trace_files(local)
     check_files(files)
     if wants_spark(files, engine, master):
@@ -88,36 +88,36 @@ def _here(
     return graph_files(local, files)
 
 
-def _written(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
-    """The graphs as they come; their edges are in the folder when all have come."""
+def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
+    """Pass the graphs on, and write their edges; the file is in place when all have passed."""
     if out is None:
         yield from graphs
         return
     try:
         with pq.ParquetWriter(out / _ASIDE, EDGES, compression="zstd") as writer:
             for graph in graphs:
-                writer.write_table(edges(graph))
+                writer.write_table(edge_table(graph))
                 yield graph
-        _put_in_place(out)
+        _rename_into_place(out)
     finally:
         _remove(out / _ASIDE)
 
 
-def _put_in_place(out: Path) -> None:
-    # The summary of another graph must not stand beside edges that it does not tell of.
+def _rename_into_place(out: Path) -> None:
+    # The summary of an earlier graph must not lie beside the new edges.
     _remove(out / SUMMARY)
     _remove(out / EDGES_FILE)
     (out / _ASIDE).rename(out / EDGES_FILE)
 
 
-def _tell(found: list[GraphFigures], out: Path | None, bad: BadRows | None) -> None:
+def _write_summary(figures: list[GraphFigures], out: Path | None, bad: BadRows | None) -> None:
     if out is not None:
-        told = {"runs": found, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
-        document = msgspec.json.format(msgspec.json.encode(told), indent=2)
+        summary = {"runs": figures, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
+        document = msgspec.json.format(msgspec.json.encode(summary), indent=2)
         write_whole(out / SUMMARY, document + b"\n")
 
 
-def _make_room(out: Path) -> None:
+def _prepare_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; a graph goes into a folder")
     out.mkdir(parents=True, exist_ok=True)

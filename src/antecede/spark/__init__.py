@@ -20,10 +20,11 @@ require("pyspark", "spark")
 
 if TYPE_CHECKING:
     from antecede.advise.on_spark import advise
-    from antecede.audit.on_spark import Audit, audit, read_events, read_members
+    from antecede.audit.on_spark import Audit, audit
     from antecede.causal_order.inspect import held, stream_counts
     from antecede.causal_order.on_spark import causal_order
     from antecede.graph.on_spark import DependencyGraphs, graph
+    from antecede.spark.read import read_events, read_members
     from antecede.spark.session import connect
     from antecede.spark.source import register
 
@@ -51,8 +52,8 @@ _MODULES = {
     "connect": "antecede.spark.session",
     "graph": "antecede.graph.on_spark",
     "held": "antecede.causal_order.inspect",
-    "read_events": "antecede.audit.on_spark",
-    "read_members": "antecede.audit.on_spark",
+    "read_events": "antecede.spark.read",
+    "read_members": "antecede.spark.read",
     "register": "antecede.spark.source",
     "stream_counts": "antecede.causal_order.inspect",
 }

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.audit.core import members_by_run
-from antecede.audit.on_spark import audit, read_events, read_members
+from antecede.audit.on_spark import audit
 from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import AntecedeError, InputError
@@ -31,6 +31,7 @@ from antecede.sim.engines import compile_for, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
+from antecede.spark.read import read_events, read_members
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
 from antecede.trace.reader import read_metas, trace_files
 from antecede.trace.schema import META

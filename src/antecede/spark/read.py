@@ -1,0 +1,43 @@
+"""Reads traces into DataFrames: events from Parquet, groups' members from `meta.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from antecede.errors import InputError
+from antecede.spark.session import first_line
+from antecede.trace.schema import META, SCHEMA, Meta
+from antecede.trace.validate import check_columns
+
+MEMBERS_SCHEMA = "run string, groups map<string, array<string>>, schema_version int"
+
+
+def read_events(spark: SparkSession, *paths: str) -> DataFrame:
+    """The events of the traces at `paths`: local, or any URL that Spark reads."""
+    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+    try:
+        columns = reader.parquet(*paths).columns
+    except AnalysisException as error:
+        raise InputError(f"{', '.join(paths)} holds no trace: {first_line(error)}") from error
+    check_columns(columns, ", ".join(paths))
+    # With the schema given, parts that differ in integer width or in optional columns read as one.
+    return reader.schema(from_arrow_schema(SCHEMA)).parquet(*paths)
+
+
+def read_members(spark: SparkSession, *paths: str) -> DataFrame:
+    """Who was in which group, from the `meta.json` files at `paths`."""
+    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", META)
+    texts = reader.text(list(paths), wholetext=True)
+    meta = F.from_json("value", MEMBERS_SCHEMA, {"mode": "FAILFAST"})
+    return texts.select(meta.alias("meta")).select("meta.*")
+
+
+def members_frame(spark: SparkSession, metas: Sequence[Meta]) -> DataFrame:
+    """Who was in which group, from `meta.json` files that have been read already."""
+    rows = [(meta.run, meta.groups, meta.schema_version) for meta in metas]
+    return spark.createDataFrame(rows, MEMBERS_SCHEMA)
