@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_browser import COLOUR, brightness, browser, size
 
 from antecede.audit.diagram import diagram
 from antecede.audit.excerpt import Excerpt, build_excerpt, select_rows
@@ -21,6 +20,7 @@ from antecede.audit.page_layout import AuditPageData, audit_page, headline
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
+from chromium import COLOUR, brightness, browser, size
 from planted import chain, table, violation
 
 if TYPE_CHECKING:

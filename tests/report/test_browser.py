@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,33 +17,12 @@ from antecede.sim.scenario import scenario
 from antecede.sweep.grid import expand
 from antecede.sweep.page import example_events, sweep_page
 from antecede.sweep.results import summarise
+from chromium import COLOUR, brightness, browser, size
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--window-size=1200,1600",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        if os.environ.get("ANTECEDE_BROWSER") == "required":
-            pytest.fail("chromium and chromedriver are required here and were not found")
-        pytest.skip("no chromium with chromedriver (Debian: apt-get install chromium chromium-driver)")
-    from selenium.webdriver import Chrome, ChromeOptions
-    from selenium.webdriver.chrome.service import Service
-
-    options = ChromeOptions()
-    options.binary_location = chromium
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
-        options.add_argument(flag)
-    opened = Chrome(options=options, service=Service(driver))
-    yield opened
-    opened.quit()
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +67,6 @@ def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("reproduction") / "report.html"
     page.write_text(report_page([part], found), encoding="utf-8")
     return page
-
-
-BOX = """
-const box = document.querySelector(arguments[0]).getBoundingClientRect();
-return [box.width, box.height];
-"""
-COLOUR = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]];"
-
-
-def size(browser: Chrome, selector: str) -> tuple[float, float]:
-    width, height = browser.execute_script(BOX, selector)
-    return width, height
 
 
 def test_both_pictures_are_drawn(browser: Chrome, report: Path) -> None:
@@ -152,8 +116,3 @@ def test_light_and_dark_both_have_contrast(browser: Chrome, report: Path) -> Non
         assert abs(brightness(paper) - brightness(line)) > 60
         seen[scheme] = paper
     assert seen["light"] != seen["dark"]
-
-
-def brightness(colour: str) -> float:
-    red, green, blue = (float(part) for part in colour.strip("rgba()").split(",")[:3])
-    return 0.299 * red + 0.587 * green + 0.114 * blue
