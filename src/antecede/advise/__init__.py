@@ -1,10 +1,12 @@
 """What each protocol would have cost on the workload of a log, and which one to take.
 
-- `pasts`: what every message of a log, or of a table of dependencies, depends on
+- `core`: advice on one run
+- `pasts`: the causal past of every message of a log, or of a table of dependencies
 - `schedule`: who sent when, and how long messages took
-- `trial`: a protocol on that schedule
-- `choice`: who is behind a super peer; which protocol is recommended, and why
-- `advise`: all of it, for one run
+- `trial`: simulates a protocol on that schedule
+- `recommend`: who is behind a super peer; which protocol is recommended, and why
+- `results`: the types of the answer
+- `run`, `on_spark`: advice on a trace wherever it lies
 """
 
 from antecede.advise.core import Request, advise_dependencies, advise_run

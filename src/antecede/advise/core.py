@@ -1,11 +1,13 @@
-"""Advice on one run: figures from the log's own pasts where that is exact, from a simulation elsewhere.
+"""Advises on one run: costs from the log's own pasts where that is exact, from a simulation elsewhere.
 
-- `timestamp`, `timestamp-diff`, `mbcp` and `depseq` carry what a message's past says: bytes from all
-  messages, by the sizes that the simulator's engines use, and copies to everyone. Not so if the log's own
-  system delivered sooner or later than these would: then its messages knew of others.
-- Everything else is simulated on the logged sends, over delays as the log shows them: the first messages, as
-  many as `deliveries` allow. Where that is not all of them, or when they were sent had to be assumed, control
-  bytes are corrected by the protocol that is stamped most alike (`_LIKE`), of which the log says it all.
+- `timestamp`, `timestamp-diff`, `mbcp` and `depseq` send to everyone directly and carry what a message's
+  causal past determines. Their bytes are computed for all messages, with the sizes that the simulator's
+  engines use. This does not hold if the log's own system delivered clearly sooner or later than these
+  would: then its messages had other pasts, and these protocols are simulated too.
+- Everything else is simulated on the logged sends, over delays as the log shows them: the first messages,
+  as many as `deliveries` allow. Where that is not all of them, or the send times had to be assumed, control
+  bytes are corrected by the flat protocol whose stamps grow alike (`_GROWS_LIKE`), for which the whole log
+  is known.
 """
 
 from __future__ import annotations
@@ -18,10 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.advise.pasts import Pasts, pasts_of_dependencies, pasts_of_run, single_group_rows, stated
-from antecede.advise.recommend import SLACK, recommend, split
+from antecede.advise.pasts import (
+    Pasts,
+    pasts_of_dependencies,
+    pasts_of_run,
+    single_group_rows,
+    stated_dependencies,
+)
+from antecede.advise.recommend import SLACK, choose_roles, recommend
 from antecede.advise.results import Advice, Cost, FreescaleRoles
-from antecede.advise.schedule import WorkloadSchedule, assumed, logged, mean_delay
+from antecede.advise.schedule import WorkloadSchedule, assumed_schedule, logged_schedule, mean_delay
 from antecede.advise.trial import TrialResult, run_trial, trial_scenario
 from antecede.errors import InputError
 from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
@@ -35,43 +43,30 @@ Progress = Callable[[str, int, int], None]
 
 FROM_PASTS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 ADVISED_PROTOCOLS = (*FROM_PASTS, "freescale", "flooding", "vcube", "vcube-agg", "pc")
-_LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": "mbcp"}
-"""Whose stamps grow as theirs do in the course of a log; the others carry an identity and no more."""
+_GROWS_LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": "mbcp"}
+"""The flat protocol whose stamps grow over a log as theirs do; the others carry only a message's identity."""
 DELIVERIES = 40_000
 """Simulated for each protocol: about ten seconds for all of them."""
 MAX_PEERS = 1_000
-"""Members keep something of each other: beyond this many they do not fit."""
-_LEAST_MESSAGES = 10
+"""Members hold state for each other: more than this many do not fit into memory."""
+_MIN_MESSAGES = 10
 _SAME_DELAY = 0.2
-_LONG_ENOUGH = 20
-"""Delays that a simulated part should span."""
-_ENOUGH_DELIVERIES = 1_000
-"""To tell whether the log's deliveries are late: the mean of fewer is a matter of luck."""
-
-
-class CostInputs(NamedTuple):
-    """What the figures of a protocol are made of."""
-
-    sizes: dict[str, np.ndarray]
-    """Control bytes of every message under each flat protocol, by the log's own pasts."""
-    bare: np.ndarray
-    """The same with nothing named: a message's identity."""
-    first: np.ndarray
-    """The messages that were simulated, in the order of sending."""
-    trials: dict[str, TrialResult]
-    timed: bool
+_MIN_DELAYS_SIMULATED = 20
+"""How many mean delays a simulated part should last."""
+_MIN_DELIVERIES_COMPARED = 1_000
+"""Below this, the mean delay of the log's deliveries is too noisy to compare."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked for."""
+    """What to advise on, and how."""
 
     protocols: tuple[str, ...] = ADVISED_PROTOCOLS
     internal: tuple[str, ...] | None = None
     """The peers behind freescale's super peer; by default chosen from the traffic."""
     delay: str | None = None
-    """What a packet takes, as in a scenario; by default as the log shows."""
+    """How long a packet takes, as in a scenario; by default as the log shows."""
     deliveries: int = DELIVERIES
-    """How many to simulate for each protocol, about."""
+    """About how many to simulate for each protocol."""
     slack: float = SLACK
     """How much later than the quickest the recommended protocol may deliver, as a share."""
 
@@ -81,109 +76,120 @@ class Request(msgspec.Struct, frozen=True):
             raise InputError(f"no advice on '{unknown[0]}'; there is on {', '.join(ADVISED_PROTOCOLS)}")
         if not self.protocols:
             raise InputError("no protocol is named")
+        if self.internal is not None and "freescale" not in self.protocols:
+            raise InputError("internal: freescale is not among the protocols")
         if self.delay is not None:
             parse_delay(self.delay)
 
 
+class CostInputs(NamedTuple):
+    """What a protocol's cost is computed from."""
+
+    sizes: dict[str, np.ndarray]
+    """Control bytes of every message under each flat protocol, by the log's own pasts."""
+    identity_sizes: np.ndarray
+    """Control bytes of every message that names no causes: its identity."""
+    simulated: np.ndarray
+    """The messages that were simulated, in the order of sending."""
+    trials: dict[str, TrialResult]
+    timed: bool
+    """Whether the send times are the log's own."""
+
+
 def advise_run(
-    run: str, rows: pa.Table, members: Members, asked: Request, progress: Progress = lambda *_: None
+    run: str, rows: pa.Table, members: Members, request: Request, progress: Progress = lambda *_: None
 ) -> Advice:
     """Advice on the rows of one run, in whatever order they come."""
-    plain, everyone = single_group_rows(run, rows, members)
-    if not pc.any(pc.equal(plain.column("kind"), "deliver")).as_py():
-        return advise_dependencies(stated(run, plain), asked, progress)
-    with pasts_of_run(run, plain, everyone) as (pasts, log):
-        _refuse_nothing(run, pasts)
-        return _advise(run, pasts, logged(plain, log, pasts, asked.delay), asked, progress)
+    rows, everyone = single_group_rows(run, rows, members)
+    if not pc.any(pc.equal(rows.column("kind"), "deliver")).as_py():
+        return advise_dependencies(stated_dependencies(run, rows), request, progress)
+    with pasts_of_run(run, rows, everyone) as (pasts, encoded):
+        _refuse_too_small(run, pasts)
+        schedule = logged_schedule(rows, encoded, pasts, request.delay)
+        return _advise(run, pasts, schedule, request, progress)
 
 
-def advise_dependencies(given: Dependencies, asked: Request, progress: Progress = lambda *_: None) -> Advice:
+def advise_dependencies(
+    table: Dependencies, request: Request, progress: Progress = lambda *_: None
+) -> Advice:
     """Advice on a table of dependencies."""
-    with pasts_of_dependencies(given) as pasts:
-        _refuse_nothing(given.run, pasts)
-        return _advise(given.run, pasts, assumed(pasts, asked.delay), asked, progress)
+    with pasts_of_dependencies(table) as pasts:
+        _refuse_too_small(table.run, pasts)
+        return _advise(table.run, pasts, assumed_schedule(pasts, request.delay), request, progress)
 
 
-def _refuse_nothing(run: str, pasts: Pasts) -> None:
+def _refuse_too_small(run: str, pasts: Pasts) -> None:
     if not len(pasts.senders):
         raise InputError(f"run {run}: nobody sends anything, so there is nothing to advise on")
     if len(pasts.names) < 2:
         raise InputError(f"run {run}: there is only {pasts.names[0]}; a group has two members or more")
 
 
-def _advise(run: str, pasts: Pasts, schedule: WorkloadSchedule, asked: Request, progress: Progress) -> Advice:
-    peers, messages = len(pasts.names), len(pasts.senders)
-    sizes = {name: _sizes(pasts, code, schedule.payload) for name, code in FROM_PASTS.items()}
-    parts = None
-    assumptions = list(schedule.assumptions)
-    if "freescale" in asked.protocols:
-        parts = split(pasts.names, np.bincount(pasts.senders, minlength=peers), asked.internal)
-    elif asked.internal is not None:
-        raise InputError("internal: freescale is not among the protocols")
-    first = np.argsort(schedule.times, kind="stable")
-    first = first[: max(_LEAST_MESSAGES, asked.deliveries // peers)]
-    if peers > MAX_PEERS:
-        first = first[:0]
-        assumptions.append(f"nothing was simulated: there are more than {MAX_PEERS:,} processes")
-    wanted = list(asked.protocols)
-    if not schedule.timed:
-        wanted = list(dict.fromkeys(wanted + [_LIKE[name] for name in wanted if name in _LIKE]))
-    trials: dict[str, TrialResult] = {}
-    for number, protocol in enumerate(wanted if len(first) else ()):
-
-        def told(share: float, number: int = number) -> None:
-            progress("simulating", round(100 * (number + share)), 100 * len(wanted))
-
-        told(0.0)
-        trials[protocol] = _try(protocol, pasts, schedule, first, parts, told)
-    direct = mean_delay(parse_delay(schedule.delay))
-    known = CostInputs(
-        sizes, _sizes(pasts, MBCP, schedule.payload, named=False), first, trials, schedule.timed
+def _advise(
+    run: str, pasts: Pasts, schedule: WorkloadSchedule, request: Request, progress: Progress
+) -> Advice:
+    peers = len(pasts.names)
+    roles = None
+    if "freescale" in request.protocols:
+        roles = choose_roles(pasts.names, np.bincount(pasts.senders, minlength=peers), request.internal)
+    simulated = np.argsort(schedule.times, kind="stable")
+    simulated = simulated[: max(_MIN_MESSAGES, request.deliveries // peers) if peers <= MAX_PEERS else 0]
+    inputs = CostInputs(
+        sizes={name: _control_sizes(pasts, code, schedule.payload) for name, code in FROM_PASTS.items()},
+        identity_sizes=_control_sizes(pasts, MBCP, schedule.payload, with_causes=False),
+        simulated=simulated,
+        trials=_run_trials(pasts, schedule, request, simulated, roles, progress),
+        timed=schedule.timed,
     )
-    costs = []
-    elsewhen = False
-    for protocol in asked.protocols:
-        trial = trials.get(protocol)
-        if protocol in sizes and not (trial and _differs(schedule, direct, trial)):
-            costs.append(_from_log(protocol, sizes[protocol], peers, schedule.payload, trial))
-        elif trial is None:
-            costs.append(Cost(protocol, None, None, False, None, None, None, None, None))
-        else:
-            elsewhen |= protocol in sizes
-            costs.append(_simulated(protocol, trial, _over_all(protocol, known)))
-    if elsewhen and schedule.delivered_after is not None:
-        assumptions.append(
-            f"the log's deliveries took {format_duration(schedule.delivered_after)} on average, not what "
-            "direct ones take, so its messages knew of others than they would have; what they carry is "
-            "simulated"
-        )
-    if 0 < len(first) < messages and schedule.times[first].max() < _LONG_ENOUGH * direct:
-        assumptions.append(
-            f"the simulated part is {format_duration(float(schedule.times[first].max()))} long, too short "
-            "for messages to have come round: simulated control bytes are too low; take more --deliveries"
-        )
-    chosen, reason, otherwise = recommend(costs, direct, asked.slack)
+    direct = mean_delay(parse_delay(schedule.delay))
+    costs = [_cost(protocol, inputs, schedule, direct, peers) for protocol in request.protocols]
+    recommended, reason, otherwise = recommend(costs, direct, request.slack)
     return Advice(
         run=run,
         processes=peers,
-        messages=messages,
-        simulated_messages=len(first),
-        recommended=chosen,
+        messages=len(pasts.senders),
+        simulated_messages=len(simulated),
+        recommended=recommended,
         reason=reason,
         otherwise=otherwise,
         delay_mean_ns=direct,
         delay=schedule.delay_from,
         payload_bytes=schedule.payload,
         logged_control_bytes_mean=schedule.logged_control,
-        assumptions=assumptions,
-        split=parts,
+        assumptions=_assumptions(schedule, inputs, costs, direct, peers),
+        split=roles,
         costs=costs,
     )
 
 
-def _sizes(pasts: Pasts, protocol: int, payload: int, named: bool = True) -> np.ndarray:
-    """Control bytes of every message; with nothing `named`, of its identity alone."""
-    start = pasts.start if named else np.zeros_like(pasts.start)
+def _assumptions(
+    schedule: WorkloadSchedule, inputs: CostInputs, costs: list[Cost], direct: float, peers: int
+) -> list[str]:
+    """What the advice rests on besides the log, in sentences."""
+    notes = list(schedule.assumptions)
+    simulated = inputs.simulated
+    if peers > MAX_PEERS:
+        notes.append(f"nothing was simulated: there are more than {MAX_PEERS:,} processes")
+    resimulated = any(cost.protocol in FROM_PASTS and not cost.exact for cost in costs)
+    if resimulated and schedule.delivered_after is not None:
+        notes.append(
+            f"the log's deliveries took {format_duration(schedule.delivered_after)} on average, not what "
+            "direct ones take, so its messages knew of others than they would have; what they carry is "
+            "simulated"
+        )
+    if 0 < len(simulated) < len(inputs.identity_sizes):
+        length = float(schedule.times[simulated].max())
+        if length < _MIN_DELAYS_SIMULATED * direct:
+            notes.append(
+                f"the simulated part is {format_duration(length)} long, too short for messages to have come "
+                "round: simulated control bytes are too low; take more --deliveries"
+            )
+    return notes
+
+
+def _control_sizes(pasts: Pasts, protocol: int, payload: int, with_causes: bool = True) -> np.ndarray:
+    """Control bytes of every message; without its causes, of its identity alone."""
+    start = pasts.start if with_causes else np.zeros_like(pasts.start)
     sizes: np.ndarray = control_sizes(
         protocol, len(pasts.names), payload, pasts.senders, pasts.numbers, pasts.columns,
         pasts.vectors, pasts.previous, start, pasts.cause,
@@ -191,65 +197,108 @@ def _sizes(pasts: Pasts, protocol: int, payload: int, named: bool = True) -> np.
     return sizes
 
 
-def _try(
+# Simulating.
+
+
+def _run_trials(
+    pasts: Pasts,
+    schedule: WorkloadSchedule,
+    request: Request,
+    simulated: np.ndarray,
+    roles: FreescaleRoles | None,
+    progress: Progress,
+) -> dict[str, TrialResult]:
+    """Simulate each protocol, and where send times are assumed also those that they are compared with."""
+    if not len(simulated):
+        return {}
+    protocols = list(request.protocols)
+    if not schedule.timed:
+        compared = [_GROWS_LIKE[name] for name in protocols if name in _GROWS_LIKE]
+        protocols = list(dict.fromkeys(protocols + compared))
+    trials: dict[str, TrialResult] = {}
+    for number, protocol in enumerate(protocols):
+
+        def report(share: float, number: int = number) -> None:
+            progress("simulating", round(100 * (number + share)), 100 * len(protocols))
+
+        report(0.0)
+        trials[protocol] = _run_trial(protocol, pasts, schedule, simulated, roles, report)
+    return trials
+
+
+def _run_trial(
     protocol: str,
     pasts: Pasts,
     schedule: WorkloadSchedule,
-    first: np.ndarray,
-    parts: FreescaleRoles | None,
+    simulated: np.ndarray,
+    roles: FreescaleRoles | None,
     progress: Callable[[float], None],
 ) -> TrialResult:
-    """Simulate the `first` messages; in freescale members stand in the order of their roles."""
+    """Simulate one protocol; in freescale, members are ordered by their roles."""
     order: Sequence[int] = range(len(pasts.names))
     layout: dict[str, Any] | None = None
-    if protocol == "freescale" and parts is not None:
+    if protocol == "freescale" and roles is not None:
         rank = {name: place for place, name in enumerate(pasts.names)}
-        order = [rank[name] for name in (parts.super_peer, *parts.internal, *parts.external)]
-        layout = {"inside": [len(parts.internal)]}
+        order = [rank[name] for name in (roles.super_peer, *roles.internal, *roles.external)]
+        layout = {"inside": [len(roles.internal)]}
     sends: list[list[int]] = [[] for _ in pasts.names]
-    for message in first:
+    for message in simulated:
         sends[pasts.senders[message]].append(int(schedule.times[message]))
     arranged = [sends[peer] for peer in order]
     return run_trial(trial_scenario(protocol, arranged, schedule.delay, schedule.payload, layout), progress)
 
 
-def _differs(schedule: WorkloadSchedule, direct: float, trial: TrialResult) -> bool:
-    """Whether the log's deliveries were not those of a protocol that sends to everyone directly."""
+# Costs.
+
+
+def _cost(protocol: str, inputs: CostInputs, schedule: WorkloadSchedule, direct: float, peers: int) -> Cost:
+    trial = inputs.trials.get(protocol)
+    if protocol in inputs.sizes and not (trial and _delays_differ(schedule, direct, trial)):
+        return _cost_from_log(protocol, inputs.sizes[protocol], peers, schedule.payload, trial)
+    if trial is None:
+        return Cost(protocol, None, None, False, None, None, None, None, None)
+    return _cost_from_trial(protocol, trial, _control_over_log(protocol, inputs))
+
+
+def _delays_differ(schedule: WorkloadSchedule, direct: float, trial: TrialResult) -> bool:
+    """Whether the log's deliveries cannot be those of a protocol that sends to everyone directly."""
     logged, simulated = schedule.delivered_after, direct + trial.extra_delay
-    if logged is None or trial.deliveries < _ENOUGH_DELIVERIES:
+    if logged is None or trial.deliveries < _MIN_DELIVERIES_COMPARED:
         return False
     return abs(logged - simulated) > _SAME_DELAY * simulated
 
 
-def _over_all(protocol: str, known: CostInputs) -> tuple[float, float]:
-    """Control bytes, mean and p99: simulated for the first messages, as they would be over the whole log.
+def _control_over_log(protocol: str, inputs: CostInputs) -> tuple[float, float]:
+    """Control bytes, mean and p99, extrapolated from the simulated messages to the whole log.
 
-    What a message carries in any case grows as its identity does. What it names grows as it does in the flat
-    protocol that is most alike, by the log; where the sends are not the log's own, beside that one's trial.
+    The fixed part of a message grows as its identity does. The causes that it names grow as they do over the
+    log in the flat protocol that is most alike; where the send times are assumed, as in that one's own trial.
     """
-    trial, bare, first = known.trials[protocol], known.bare, known.first
-    if known.timed and len(first) == len(bare):
+    trial, identity, simulated = inputs.trials[protocol], inputs.identity_sizes, inputs.simulated
+    if inputs.timed and len(simulated) == len(identity):
         return float(trial.control.mean()), _p99(trial.control)
-    always = int(trial.control.min()) - int(bare[first].min())  # a run's first message names nothing
-    fixed = bare + always
-    like = _LIKE.get(protocol, protocol)
-    if like not in known.sizes:
+    # A run's first message names no causes.
+    fixed = identity + (int(trial.control.min()) - int(identity[simulated].min()))
+    like = _GROWS_LIKE.get(protocol, protocol)
+    if like not in inputs.sizes:
         return float(fixed.mean()), _p99(fixed)
-    # In the beginning nothing depends on anything, and for longer where messages take longer.
-    later = len(first) // 2
-    part = known.sizes[like][first] if known.timed else known.trials[like].control
-    named, by_part = (trial.control - fixed[first])[later:], (part - bare[first])[later:]
-    by_log = known.sizes[like] - bare
-    mean = named.mean() * by_log.mean() / (by_part.mean() or 1.0)
-    most = _p99(named) * _p99(by_log) / (_p99(by_part) or 1.0)
-    return float(fixed.mean() + mean), float(fixed.mean() + most)
+    # At first nothing depends on anything, and for longer where messages take longer: skip the first half.
+    half = len(simulated) // 2
+    part = inputs.sizes[like][simulated] if inputs.timed else inputs.trials[like].control
+    named = (trial.control - fixed[simulated])[half:]
+    like_in_part, like_in_log = (part - identity[simulated])[half:], inputs.sizes[like] - identity
+    mean = named.mean() * like_in_log.mean() / (like_in_part.mean() or 1.0)
+    p99 = _p99(named) * _p99(like_in_log) / (_p99(like_in_part) or 1.0)
+    return float(fixed.mean() + mean), float(fixed.mean() + p99)
 
 
 def _p99(sizes: np.ndarray) -> float:
     return float(np.quantile(sizes, 0.99, method="higher"))
 
 
-def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: TrialResult | None) -> Cost:
+def _cost_from_log(
+    protocol: str, sizes: np.ndarray, peers: int, payload: int, trial: TrialResult | None
+) -> Cost:
     mean = float(sizes.mean())
     return Cost(
         protocol=protocol,
@@ -264,14 +313,15 @@ def _from_log(protocol: str, sizes: np.ndarray, peers: int, payload: int, trial:
     )
 
 
-def _simulated(protocol: str, trial: TrialResult, control: tuple[float, float]) -> Cost:
-    """What a trial showed; of all links as much more or less as of a message's own packet."""
-    mean, most = control
+def _cost_from_trial(protocol: str, trial: TrialResult, control: tuple[float, float]) -> Cost:
+    """The cost that a trial showed; bytes of all links are corrected in proportion to a message's own
+    packet."""
+    mean, p99 = control
     link = trial.link_bytes * mean / float(trial.control.mean())
     return Cost(
         protocol=protocol,
         control_bytes_mean=mean,
-        control_bytes_p99=most,
+        control_bytes_p99=p99,
         exact=False,
         copies=trial.copies,
         link_bytes=link,

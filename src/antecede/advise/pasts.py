@@ -1,4 +1,4 @@
-"""What every message depends on: of a log with deliveries, or of a table of dependencies."""
+"""The causal past of every message: of a log with deliveries, or of a table of dependencies."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from antecede.trace.validate import destinations
 
 
 class Pasts(NamedTuple):
-    """The messages of a run, sender by sender, each sender's in its own order, and what they depend on."""
+    """The messages of a run, sender by sender, each sender's in its own order, and their causal pasts."""
 
     names: list[str]
     """Of the processes, by rank."""
     senders: np.ndarray
     numbers: np.ndarray
-    """Of each message among its sender's, from 1."""
+    """The place of each message among its sender's, from 1."""
     columns: np.ndarray
     """The process that each column of `vectors` is about."""
     vectors: np.ndarray
     previous: np.ndarray
-    """What its sender sent before; -1 if nothing."""
+    """The message that its sender sent before; -1 if none."""
     start: np.ndarray
     cause: np.ndarray
     """The immediate dependencies of each."""
     order: np.ndarray
     """All messages, causes first."""
-    out_of_turn: int = 0
-    """Messages that a table has beside their own sender's previous one, not after it."""
+    unordered: int = 0
+    """Messages of a table that do not depend on their own sender's previous one."""
 
 
 def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Table, list[str]]:
-    """The rows of a run in which everybody gets everything, and who that is; no other run can be advised."""
+    """The rows of a run in which every message goes to everyone, and who that is; other runs are refused."""
     groups = sorted(str(name) for name in rows.column("group").unique().to_pylist())
     if len(groups) > 1:
         raise InputError(
@@ -63,14 +63,14 @@ def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Ta
                 f"run {run}: {origin}:{seq} does not go to {left_out[0]}; the protocols that advise weighs "
                 "send every message to the whole group, and for groups that overlap there is only multigroup"
             )
-    there = [name for name in rows.column_names if name not in ("group", "destinations")]
-    plain = rows.select(there).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
-    return plain, sorted(everyone)
+    columns = [name for name in rows.column_names if name not in ("group", "destinations")]
+    single = rows.select(columns).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
+    return single, sorted(everyone)
 
 
-def stated(run: str, rows: pa.Table) -> Dependencies:
-    """What the sends of a log without deliveries name as their causes."""
-    _coded(run, rows, {})
+def stated_dependencies(run: str, rows: pa.Table) -> Dependencies:
+    """The causes that the sends of a log without deliveries name in `deps`."""
+    _encode(run, rows, {})  # refuses invalid rows
     sends = rows.filter(pc.equal(rows.column("kind"), "send"))
     named = sends.column("deps") if "deps" in rows.column_names else None
     if sends.num_rows and (named is None or named.null_count == sends.num_rows):
@@ -85,15 +85,15 @@ def stated(run: str, rows: pa.Table) -> Dependencies:
 
 @contextmanager
 def pasts_of_run(run: str, rows: pa.Table, everyone: list[str]) -> Iterator[tuple[Pasts, EncodedRun]]:
-    """Those of the rows of one run (as `single_group_rows` gives them), and the run in numbers."""
-    log = _coded(run, rows, {"": everyone})
-    first = log.streams.first
+    """The pasts of the rows that `single_group_rows` returns, and the run in numbers."""
+    encoded = _encode(run, rows, {"": everyone})
+    first = encoded.streams.first
     with allocate_pasts(run, first) as vectors:
-        compute_pasts(log.rows, log.streams, vectors, create_message_streams(log.streams))
-        yield _pasts(log.names, first, log.streams.origin.astype(np.int64), vectors), log
+        compute_pasts(encoded.rows, encoded.streams, vectors, create_message_streams(encoded.streams))
+        yield _pasts(encoded.names, first, encoded.streams.origin.astype(np.int64), vectors), encoded
 
 
-def _coded(run: str, rows: pa.Table, members: Members) -> EncodedRun:
+def _encode(run: str, rows: pa.Table, members: Members) -> EncodedRun:
     try:
         return encode_run(rows, members)
     except InputError as error:
@@ -101,21 +101,21 @@ def _coded(run: str, rows: pa.Table, members: Members) -> EncodedRun:
 
 
 @contextmanager
-def pasts_of_dependencies(given: Dependencies) -> Iterator[Pasts]:
-    """Those of a table. Who sends twice has seen its own first, whatever the table says."""
-    rank = np.argsort(np.argsort(np.array(given.senders, object)))
-    size = len(given.order)
+def pasts_of_dependencies(table: Dependencies) -> Iterator[Pasts]:
+    """The pasts of a table. A sender has seen its own earlier messages, whatever the table says."""
+    rank = np.argsort(np.argsort(np.array(table.senders, object)))
+    size = len(table.order)
     place = np.empty(size, np.int64)
-    place[given.order] = np.arange(size)
-    process = rank[given.process]
+    place[table.order] = np.arange(size)
+    process = rank[table.process]
     by_sender = np.lexsort((place, process))
     number_of = np.empty(size, np.int64)
     number_of[by_sender] = np.arange(size)
     first = np.searchsorted(process[by_sender], np.arange(len(rank) + 1))
-    with allocate_pasts(given.run, first) as vectors:
-        aside = gather(given.order, process, number_of, first, given.start, given.cause, vectors)
-        found = _pasts(sorted(given.senders), first, np.arange(len(rank)), vectors)
-        yield found._replace(out_of_turn=int(aside))
+    with allocate_pasts(table.run, first) as vectors:
+        unordered = collect_pasts(table.order, process, number_of, first, table.start, table.cause, vectors)
+        found = _pasts(sorted(table.senders), first, np.arange(len(rank)), vectors)
+        yield found._replace(unordered=int(unordered))
 
 
 def _pasts(names: list[str], first: np.ndarray, columns: np.ndarray, vectors: np.ndarray) -> Pasts:
@@ -130,58 +130,61 @@ def _pasts(names: list[str], first: np.ndarray, columns: np.ndarray, vectors: np
 
 
 @njit_plain
-def gather(order: Any, process: Any, number_of: Any, first: Any, start: Any, cause: Any, vectors: Any) -> Any:
-    """The past of every message of a table, causes first, into `vectors`; how many of them do not follow
-    their sender's previous message by themselves."""
-    aside = 0
+def collect_pasts(
+    order: Any, process: Any, number_of: Any, first: Any, start: Any, cause: Any, vectors: Any
+) -> Any:
+    """Compute the past of every message of a table, causes first, into `vectors`; return how many messages do
+    not depend on their sender's previous one."""
+    unordered = 0
     for row in order:
         me, message = process[row], number_of[row]
         vector, number = vectors[message], message - first[me] + 1
         for link in range(start[row], start[row + 1]):
             other = number_of[cause[link]]
-            known = vectors[other]
-            for column in range(len(known)):
-                vector[column] = max(vector[column], known[column])
-            whose = process[cause[link]]
-            vector[whose] = max(vector[whose], other - first[whose] + 1)
+            past = vectors[other]
+            for column in range(len(past)):
+                vector[column] = max(vector[column], past[column])
+            sender = process[cause[link]]
+            vector[sender] = max(vector[sender], other - first[sender] + 1)
         if number > 1 and vector[me] < number - 1:
-            aside += 1
-            known = vectors[message - 1]
-            for column in range(len(known)):
-                vector[column] = max(vector[column], known[column])
+            unordered += 1
+            past = vectors[message - 1]
+            for column in range(len(past)):
+                vector[column] = max(vector[column], past[column])
             vector[me] = number - 1
-    return aside
+    return unordered
 
 
-def send_times(log: EncodedRun) -> np.ndarray:
-    """When each message was sent, as the log says."""
-    times = np.zeros(log.streams.messages, np.int64)
-    sends = log.rows.kind == SEND
-    times[log.rows.message[sends]] = log.times[sends]
+def send_times(encoded: EncodedRun) -> np.ndarray:
+    """When each message was sent, by the log's times."""
+    times = np.zeros(encoded.streams.messages, np.int64)
+    sends = encoded.rows.kind == SEND
+    times[encoded.rows.message[sends]] = encoded.times[sends]
     return times
 
 
-def delivery_delays(log: EncodedRun, sent: np.ndarray) -> np.ndarray:
-    """From send to deliver."""
-    those = (log.rows.kind == DELIVER) & (log.rows.message >= 0)
-    delays: np.ndarray = log.times[those] - sent[log.rows.message[those]]
+def delivery_delays(encoded: EncodedRun, sent: np.ndarray) -> np.ndarray:
+    """How long each delivery took, from the send."""
+    those = (encoded.rows.kind == DELIVER) & (encoded.rows.message >= 0)
+    delays: np.ndarray = encoded.times[those] - sent[encoded.rows.message[those]]
     return delays
 
 
-def link_delays(rows: pa.Table, log: EncodedRun, sent: np.ndarray) -> np.ndarray:
-    """From send to receive, of what came from its sender directly; none where a log does not say."""
+def link_delays(rows: pa.Table, encoded: EncodedRun, sent: np.ndarray) -> np.ndarray:
+    """How long packets took, from send to receive, if received from the sender directly and the log says
+    so."""
     if "link" not in rows.column_names:
         return np.empty(0, np.int64)
     direct = pc.and_(
         pc.equal(rows.column("kind"), "receive"), pc.equal(rows.column("link"), rows.column("origin"))
     )
     rows = rows.filter(pc.fill_null(direct, False))
-    ranks = pc.index_in(rows.column("origin"), pa.array(log.names, pa.string()))
+    ranks = pc.index_in(rows.column("origin"), pa.array(encoded.names, pa.string()))
     known = pc.fill_null(ranks, -1).to_numpy().astype(np.int64)
     seqs, times = rows.column("seq").to_numpy(), rows.column("time").to_numpy()
     # Messages are in the order of senders, and of one sender nearly always in that of seqs.
-    ids = np.lexsort((log.seqs, log.origins))
-    key = _key(log.origins[ids], log.seqs[ids])
+    ids = np.lexsort((encoded.seqs, encoded.origins))
+    key = _key(encoded.origins[ids], encoded.seqs[ids])
     wanted = _key(known, seqs)
     place = np.minimum(np.searchsorted(key, wanted), max(0, len(key) - 1))
     found = (known >= 0) & (key[place] == wanted) if len(key) else np.zeros(len(wanted), np.bool_)

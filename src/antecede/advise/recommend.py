@@ -1,8 +1,8 @@
-"""The choices: who is behind a super peer, and which protocol is recommended.
+"""Chooses the peers behind freescale's super peer, and the protocol to recommend.
 
-The rule for the protocol, with nothing hidden in it: of those that deliver, on average, at most `slack` later
-than the quickest, the one with the fewest bytes over all links, control and payload of every copy. Of several
-within `_TIE` of the fewest, the one whose members keep the least.
+The whole rule for the protocol: of those that deliver, on average, at most `slack` later than the quickest,
+the one with the fewest bytes over all links, control and payload of every copy. Of several within `_TIE` of
+the fewest, the one whose members store the least.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from antecede.units import format_duration
 
 SLACK = 0.1
 _TIE = 0.01
-_WORTH_SAYING = 0.05
-_FLAT = "needs no overlay"
+_MIN_SAVING = 0.05
+_NO_OVERLAY = "needs no overlay"
 _OVERLAYS = {
     "freescale": "needs a super peer that stays up",
     "flooding": "needs its hypercube of FIFO links kept up",
@@ -28,11 +28,11 @@ _OVERLAYS = {
 }
 
 
-def split(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) -> FreescaleRoles:
-    """Who is what in freescale: as given, or by how much each sends.
+def choose_roles(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) -> FreescaleRoles:
+    """The roles in freescale: as requested, or by how much each sends.
 
-    A message of an internal peer takes one hop more, so those who send less than the average are internal;
-    the busiest of all is the super peer, whose own messages take no detour.
+    A message of an internal peer takes one hop more, so those that send less than the average are internal.
+    The busiest peer is the super peer, whose own messages take no detour.
     """
     unknown = [name for name in internal or () if name not in names]
     if unknown:
@@ -60,36 +60,36 @@ def split(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) ->
 
 
 def recommend(costs: list[Cost], direct: float, slack: float) -> tuple[str, str, str | None]:
-    """A protocol, why in one sentence, and what would be better if deliveries might be later."""
-    judged = [cost for cost in costs if cost.total_bytes is not None and cost.extra_delay_ns is not None]
-    if not judged:
-        return _by_control(costs)
-    quickest = min(_delay(cost) for cost in judged)
-    in_time = [cost for cost in judged if direct + _delay(cost) <= (1 + slack) * (direct + quickest)]
-    best = _fewest(in_time)
+    """A protocol, why in one sentence, and what would be better if deliveries may be later."""
+    complete = [cost for cost in costs if cost.total_bytes is not None and cost.extra_delay_ns is not None]
+    if not complete:
+        return _recommend_by_control(costs)
+    quickest = min(_delay(cost) for cost in complete)
+    in_time = [cost for cost in complete if direct + _delay(cost) <= (1 + slack) * (direct + quickest)]
+    best = _fewest_bytes(in_time)
     others = sorted((cost for cost in in_time if cost is not best), key=_total)[:2]
     beside = ", ".join(f"{cost.protocol} {_total(cost):,.0f}" for cost in others)
     than = f"({beside})" if beside else "(no other is as quick)"
-    overlay = _OVERLAYS.get(best.protocol, _FLAT)
+    overlay = _OVERLAYS.get(best.protocol, _NO_OVERLAY)
     less = any(_total(cost) < _total(best) for cost in others)
-    why = "the least kept of those with about the fewest bytes" if less else "the fewest bytes"
+    why = "the least stored of those with about the fewest bytes" if less else "the fewest bytes"
     reason = (
         f"{best.protocol}: {why}, {_total(best):,.0f} a message over all links with payload {than}, of those "
-        f"that deliver within {slack:.0%} of the quickest; it delivers {_after(best)} and {overlay}."
+        f"that deliver within {slack:.0%} of the quickest; it delivers {_delivers(best)} and {overlay}."
     )
-    later = _fewest(judged)
+    later = _fewest_bytes(complete)
     saved = 1 - _total(later) / _total(best) if _total(best) else 0.0
     otherwise = None
-    if saved > _WORTH_SAYING:
+    if saved > _MIN_SAVING:
         otherwise = (
             f"If deliveries may come later, {later.protocol} takes {saved:.0%} fewer bytes; it delivers "
-            f"{_after(later)} and {_OVERLAYS.get(later.protocol, _FLAT)}."
+            f"{_delivers(later)} and {_OVERLAYS.get(later.protocol, _NO_OVERLAY)}."
         )
     return best.protocol, reason, otherwise
 
 
-def _by_control(costs: list[Cost]) -> tuple[str, str, str | None]:
-    """Where nothing could be simulated, of those whose bytes follow from the log."""
+def _recommend_by_control(costs: list[Cost]) -> tuple[str, str, str | None]:
+    """Without a simulation: of the protocols whose bytes follow from the log."""
     known = [cost for cost in costs if cost.control_bytes_mean is not None]
     if not known:
         raise InputError(
@@ -104,13 +104,13 @@ def _by_control(costs: list[Cost]) -> tuple[str, str, str | None]:
     ), None  # fmt: skip
 
 
-def _fewest(costs: list[Cost]) -> Cost:
+def _fewest_bytes(costs: list[Cost]) -> Cost:
     fewest = min(_total(cost) for cost in costs)
     near = [cost for cost in costs if _total(cost) <= (1 + _TIE) * fewest]
     return min(near, key=lambda cost: (cost.stored_bytes or 0.0, _total(cost)))
 
 
-def _after(cost: Cost) -> str:
+def _delivers(cost: Cost) -> str:
     later = _delay(cost)
     return f"{format_duration(later)} later than a direct send" if later else "no later than a direct send"
 

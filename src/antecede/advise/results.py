@@ -1,4 +1,4 @@
-"""The figures that advice consists of."""
+"""The types that advice consists of."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import msgspec
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one protocol costs on a workload; None where it was not simulated."""
+    """What one protocol costs on a workload; None where it would have to be simulated and was not."""
 
     protocol: str
     control_bytes_mean: float | None
-    """Of a message's own packet, as its sender sends it, on the wire."""
+    """Of a message's own packet, as its sender puts it on the wire."""
     control_bytes_p99: float | None
     exact: bool
-    """Whether these two follow from the log alone, over all its messages, and from no simulation."""
+    """Whether these two are computed from all messages of the log, without a simulation."""
     copies: float | None
-    """Packets that a message makes, over all links."""
+    """Packets a message, over all links."""
     link_bytes: float | None
-    """Control bytes of all those packets, a message."""
+    """Control bytes of all these packets, a message."""
     total_bytes: float | None
-    """The same with the payload in every copy: what the recommendation goes by."""
+    """The same with the payload of every copy; the recommendation goes by this."""
     stored_bytes: float | None
-    """What a member keeps, on average over members and over the time: its saved state."""
+    """The size of a member's saved state, on average over members and time."""
     extra_delay_ns: float | None
-    """How much later than by a direct send a message is delivered, on average: hops and holding."""
+    """How much later than by a direct send a message is delivered, on average: hops and hold-back."""
 
 
 class FreescaleRoles(msgspec.Struct, frozen=True):
-    """Who is what in freescale."""
+    """The roles of a group's members in freescale."""
 
     super_peer: str
     internal: list[str]
@@ -42,18 +42,18 @@ class Advice(msgspec.Struct, frozen=True):
     processes: int
     messages: int
     simulated_messages: int
-    """How many of them, the first ones, the simulated figures are from."""
+    """How many of them, from the first on, were simulated."""
     recommended: str
     reason: str
     otherwise: str | None
-    """What would be better if deliveries might be later."""
+    """What would be better if deliveries may be later."""
     delay_mean_ns: float
     """Of a direct send."""
     delay: str
-    """Where the delays are from."""
+    """Where the delays come from."""
     payload_bytes: int
     logged_control_bytes_mean: float | None
-    """What the log says that its own system sent along."""
+    """What the log's own system sent along, if it says so."""
     assumptions: list[str]
     split: FreescaleRoles | None
     costs: list[Cost]

@@ -1,4 +1,4 @@
-"""Who sends when, and how long packets take: as a log shows it, or where it does not, as is assumed."""
+"""Who sends when, and how long packets take: as the log shows, or assumed where it does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkloadSchedule(NamedTuple):
     times: np.ndarray
     """When each message is sent, in nanoseconds from 0."""
     delay: str
-    """As a scenario has it."""
+    """As in a scenario."""
     delay_from: str
     payload: int
     logged_control: float | None
@@ -35,27 +35,27 @@ class WorkloadSchedule(NamedTuple):
     timed: bool = True
     """Whether the times are the log's own."""
     delivered_after: float | None = None
-    """How long the log's own deliveries took, on average, where that is known besides what packets take."""
+    """How long the log's own deliveries took on average, where packets' delays are known apart from that."""
 
 
-def logged(rows: pa.Table, log: EncodedRun, pasts: Pasts, delay: str | None) -> WorkloadSchedule:
-    """The schedule of a log; a `delay` that is given is taken instead of the log's own."""
+def logged_schedule(rows: pa.Table, encoded: EncodedRun, pasts: Pasts, delay: str | None) -> WorkloadSchedule:
+    """The schedule of a log; a requested `delay` takes the place of the log's own."""
     payload, assumptions = _payload(rows)
     control = _mean_of_sends(rows, "control_bytes")
     if not _has_times(rows):
-        assumed = _untimed(pasts, delay, "the log has no times")
-        return assumed._replace(
-            payload=payload, logged_control=control, assumptions=[*assumed.assumptions, *assumptions]
+        untimed = _untimed(pasts, delay, "the log has no times")
+        return untimed._replace(
+            payload=payload, logged_control=control, assumptions=[*untimed.assumptions, *assumptions]
         )
-    sent = send_times(log)
-    delivered = np.maximum(delivery_delays(log, sent), 0)
+    sent = send_times(encoded)
+    delivered = np.maximum(delivery_delays(encoded, sent), 0)
     after = float(delivered.mean()) if len(delivered) else None
     if delay is not None:
         text, source = delay, "given"
     else:
-        delays, source = link_delays(rows, log, sent), "the log's own, from send to receive"
+        delays, source = link_delays(rows, encoded, sent), "the log's own, from send to receive"
         if not len(delays):
-            delays, after = delivery_delays(log, sent), None
+            delays, after = delivery_delays(encoded, sent), None
             source = "the log's own, from send to delivery, so with what its system held messages for"
         if len(delays):
             early = float((delays < 0).mean())
@@ -67,32 +67,32 @@ def logged(rows: pa.Table, log: EncodedRun, pasts: Pasts, delay: str | None) -> 
         else:
             text, source = ASSUMED_DELAY, "assumed"
             assumptions.append(f"the log has no deliveries; a packet takes {ASSUMED_DELAY}")
-    return WorkloadSchedule(_in_turn(sent, pasts), text, source, payload, control, assumptions, True, after)
+    return WorkloadSchedule(_monotonic(sent, pasts), text, source, payload, control, assumptions, True, after)
 
 
-def assumed(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
+def assumed_schedule(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
     """A schedule for a table of dependencies."""
-    made = _untimed(pasts, delay, "a table of dependencies has no times")
+    untimed = _untimed(pasts, delay, "a table of dependencies has no times")
     notes = [
         "every node counts as a message to everyone",
-        *made.assumptions,
+        *untimed.assumptions,
         f"payloads are {ASSUMED_PAYLOAD} bytes",
     ]
-    if pasts.out_of_turn:
+    if pasts.unordered:
         notes.append(
-            f"{pasts.out_of_turn:,} nodes do not follow their process's previous one; here they do, as a "
+            f"{pasts.unordered:,} nodes do not follow their process's previous one; here they do, as a "
             "process has seen what it sent"
         )
-    return made._replace(assumptions=notes)
+    return untimed._replace(assumptions=notes)
 
 
 def mean_delay(delay: Delay) -> float:
-    """Nanoseconds, on average: from as many evenly spread bits as matter."""
+    """The mean in nanoseconds, by stratified sampling."""
     return sum(delay.sample((2 * place + 1) << 51) for place in range(_STRATA)) / _STRATA
 
 
 def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:
-    """Each message as soon as all that it depends on has come."""
+    """A schedule that sends each message as soon as all its causes have arrived."""
     text = delay or ASSUMED_DELAY
     depth = depths(pasts.start, pasts.cause, pasts.order).astype(np.int64)
     times = (depth - 1) * max(1, parse_delay(text).longest)
@@ -103,16 +103,16 @@ def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:
 
 
 def _has_times(rows: pa.Table) -> bool:
-    """A log without times has the rows' own numbers there, or always the same."""
+    """Whether the times mean anything: they are not all equal, nor copies of `index`."""
     time = rows.column("time")
     if rows.num_rows < 2:
         return False
-    same = pc.min_max(time).as_py()
-    return same["min"] != same["max"] and not pc.all(pc.equal(time, rows.column("index"))).as_py()
+    extremes = pc.min_max(time).as_py()
+    return extremes["min"] != extremes["max"] and not pc.all(pc.equal(time, rows.column("index"))).as_py()
 
 
-def _in_turn(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
-    """From 0 on, and each process in its own order, whatever its clock says."""
+def _monotonic(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
+    """Send times from 0 on, each process's ascending whatever its clock says."""
     if int(sent.max()) - int(sent.min()) > MAX_DURATION:
         raise InputError("the log's sends are more than 30 years apart; take out its times (--map time=)")
     times: np.ndarray = sent - sent.min()

@@ -1,4 +1,4 @@
-"""One protocol on the schedule of a log: what it sends, keeps and delays."""
+"""Simulates one protocol on the schedule of a log: what it sends, stores and delays."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from antecede.sim.probes import Probe
 from antecede.sim.scenario import Scenario, scenario
 from antecede.units import SECOND
 
-_LOOKS = 20
-_STEPS = 5_000
+_SAMPLES = 20
+_STEPS_PER_REPORT = 5_000
 DIRECT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
-"""Protocols that send to everyone directly: what is late with them was held."""
+"""Protocols that send to everyone directly: with them, a late message was held back."""
 
 
 class TrialResult(NamedTuple):
+    """What a simulation measured, a message on average."""
+
     control: np.ndarray
     """Control bytes of each message's own packet."""
     copies: float
@@ -35,13 +37,13 @@ class TrialResult(NamedTuple):
 
 
 class CostProbe(Probe):
-    """What each message carried, how often payloads were sent, and what members keep."""
+    """Records what each message carried, how often payloads were sent, and the size of members' state."""
 
     def __init__(self) -> None:
         super().__init__()
         self.control: list[int] = []
         self.payloads = 0
-        self._kept = self._looks = 0
+        self._stored = self._samples = 0
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
@@ -52,12 +54,12 @@ class CostProbe(Probe):
         self.payloads += packet.payload_bytes() * len(to)
 
     def sample(self, members: Sequence[Protocol]) -> None:
-        self._kept += sum(len(member.save()) for member in members)
-        self._looks += len(members)
+        self._stored += sum(len(member.save()) for member in members)
+        self._samples += len(members)
 
     @property
     def stored(self) -> float:
-        return self._kept / max(1, self._looks)
+        return self._stored / max(1, self._samples)
 
 
 def trial_scenario(
@@ -68,7 +70,7 @@ def trial_scenario(
     layout: dict[str, Any] | None = None,
     seed: int = 1,
 ) -> Scenario:
-    """A protocol among as many peers as `sends` has times for."""
+    """A scenario with a peer for each list of send times."""
     last = max((times[-1] for times in sends if times), default=0)
     return scenario(
         protocol=protocol,
@@ -83,26 +85,26 @@ def trial_scenario(
     )
 
 
-def run_trial(given: Scenario, progress: Callable[[float], None] = lambda _: None) -> TrialResult:
-    """Simulate a scenario whose sends are given."""
-    members = given.members()
-    meter, ledger = Meter(given.peers), CostProbe()
-    times = sorted(time for mine in given.sends or () for time in mine)
-    looks = sorted({times[(2 * look + 1) * len(times) // (2 * _LOOKS)] for look in range(_LOOKS)})
-    world = given.world(members, [meter], [ledger], looks)
-    while all(world.step() for _ in range(_STEPS)):
+def run_trial(planned: Scenario, progress: Callable[[float], None] = lambda _: None) -> TrialResult:
+    """Simulate a scenario of `trial_scenario` on the reference engine."""
+    members = planned.members()
+    meter, probe = Meter(planned.peers), CostProbe()
+    times = sorted(time for mine in planned.sends or () for time in mine)
+    sample_at = sorted({times[(2 * n + 1) * len(times) // (2 * _SAMPLES)] for n in range(_SAMPLES)})
+    world = planned.world(members, [meter], [probe], sample_at)
+    while all(world.step() for _ in range(_STEPS_PER_REPORT)):
         progress(min(1.0, world.now / max(1, times[-1])))
-    found = meter.metrics(world.packets, world.control_bytes, 0, world.now, {})
-    messages, deliveries = max(1, found.messages), max(1, found.deliveries)
-    extra = found.hold_mean_ns * found.held / deliveries
-    if given.protocol not in DIRECT:
-        extra = max(0.0, found.latency_mean_ns - mean_delay(parse_delay(given.delay)))
+    metrics = meter.metrics(world.packets, world.control_bytes, 0, world.now, {})
+    messages, deliveries = max(1, metrics.messages), max(1, metrics.deliveries)
+    extra = metrics.hold_mean_ns * metrics.held / deliveries
+    if planned.protocol not in DIRECT:
+        extra = max(0.0, metrics.latency_mean_ns - mean_delay(parse_delay(planned.delay)))
     return TrialResult(
-        control=np.array(ledger.control, np.int64),
-        copies=found.packets / messages,
-        link_bytes=found.link_bytes / messages,
-        payload_bytes=ledger.payloads / messages,
-        stored=ledger.stored,
+        control=np.array(probe.control, np.int64),
+        copies=metrics.packets / messages,
+        link_bytes=metrics.link_bytes / messages,
+        payload_bytes=probe.payloads / messages,
+        stored=probe.stored,
         extra_delay=extra,
-        deliveries=found.deliveries,
+        deliveries=metrics.deliveries,
     )
