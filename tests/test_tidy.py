@@ -67,7 +67,9 @@ WORDS = {
 }
 """Names of functions, arguments and attributes that need decoding, and what to say instead."""
 
-ALLOWED_WORDS: dict[tuple[str, str], str] = {}
+ALLOWED_WORDS: dict[tuple[str, str], str] = {
+    ("audit/tally.py", "causal_deliveries"): "a deprecated JSON key that stays for one release",
+}
 """Exceptions: (file, name) and the reason."""
 
 # Names that are being mended; nothing may be added.
@@ -77,7 +79,7 @@ PENDING_CLASSES = {
 }  # fmt: skip
 PENDING_WORDS = {
     "Again", "Beat", "Book", "Found", "Got", "Have", "Held", "Id", "Kept", "Piece", "Popped", "Rough", "Run",
-    "Shelf", "Want", "accounts", "causal_deliveries", "chance", "in_hand", "plain", "popped", "put_back",
+    "Shelf", "Want", "accounts", "chance", "in_hand", "plain", "popped", "put_back",
     "rough", "said", "say", "says", "sound", "take_down", "told",
 }  # fmt: skip
 PENDING_LONG = {

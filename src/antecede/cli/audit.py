@@ -132,9 +132,9 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
         return
     run = f" of {outcome.tally_of}" if outcome.tally_of else ""
     processes = [
-        f"{row.process} ({row.causal_deliveries:,}, {row.missing:,})"
+        f"{row.process} ({row.causal_violations:,}, {row.missing:,})"
         for row in tally.by_process
-        if row.causal_deliveries or row.missing
+        if row.causal_violations or row.missing
     ]
     if processes:
         yield f"worst processes{run} (before a cause, missing): {_first(processes)}"
@@ -144,7 +144,7 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     if origins:
         yield f"origins of the causes{run} (late, never delivered): {_first(origins)}"
     times = tally.over_time
-    buckets = [bucket for bucket, count in enumerate(times.causal_deliveries) if count] if times else []
+    buckets = [bucket for bucket, count in enumerate(times.causal_violations) if count] if times else []
     if times and buckets:
         begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
         yield f"when{run}: from {format_duration(begin)} to {format_duration(end)} after the first event"

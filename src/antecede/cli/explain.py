@@ -23,10 +23,9 @@ def explain(
 ) -> None:
     """Show one message's causes, and where it was held, how long and for which cause."""
     require("antecede.trace", "sim")
-    from antecede.trace.explain import RunEvents
-    from antecede.trace.reader import read_run
+    from antecede.trace.explain import explain_message
 
-    explanation = RunEvents(read_run(trace, run)).explain(message)
+    explanation = explain_message(trace, message, run)
     if as_json:
         show.json(explanation)
     else:

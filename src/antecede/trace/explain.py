@@ -1,4 +1,4 @@
-"""What waited where, for how long and for what: read off one run's events, as rows.
+"""Explains a run's waits: what was held where, for how long, and for which cause.
 
 It holds the whole run and its causal order in memory, so it is for runs that a person looks at.
 """
@@ -6,18 +6,20 @@ It holds the whole run and its causal order in memory, so it is for runs that a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from antecede.causality import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.errors import InputError
+from antecede.trace.reader import read_run
 
 _KINDS = {"send": Kind.SEND, "deliver": Kind.DELIVER}
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A message that waited at a process, and the delivery that released it; nanoseconds."""
+    """A message that was held at a process, and the cause whose delivery released it; nanoseconds."""
 
     process: str
     message: str
@@ -27,7 +29,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class DeliveryAtProcess(msgspec.Struct, frozen=True):
-    """What became of a message at one process."""
+    """When one process received and delivered a message, and how long it was held in between."""
 
     process: str
     arrived: int | None
@@ -37,7 +39,7 @@ class DeliveryAtProcess(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One message: when it was sent, what it depends on, and what became of it everywhere."""
+    """One message: when it was sent, its immediate causes, and its delivery at every process."""
 
     message: str
     sent: int
@@ -45,8 +47,21 @@ class Explanation(msgspec.Struct, frozen=True):
     deliveries: list[DeliveryAtProcess]
 
 
+def explain_message(trace: Path | str, message: str, run: str | None = None) -> Explanation:
+    """Where a message (ORIGIN:SEQ) of a trace was held, for how long, and for which cause.
+
+    A trace of several runs needs `run`.
+    """
+    return RunEvents(read_run(Path(trace), run)).explain(message)
+
+
+def message_id(row: dict[str, Any]) -> str:
+    """The message of a row, as ORIGIN:SEQ."""
+    return f"{row['origin']}:{row['seq']}"
+
+
 class RunEvents:
-    """One run's rows, by process, with the causal order that they make."""
+    """One run's rows by process, and their causal order."""
 
     def __init__(self, events: Sequence[dict[str, Any]]) -> None:
         self.processes: dict[str, list[dict[str, Any]]] = {}
@@ -66,47 +81,51 @@ class RunEvents:
         self._names = {message: name for name, message in self._ids.items()}
 
     def happened_before(self, earlier: str, later: str) -> bool:
-        one, other = self._ids[earlier], self._ids[later]
-        known = one in self._order.position and other in self._order.position
-        return known and self._order.happened_before(one, other)
+        """Whether one message happened before another; an orphan is in no order."""
+        first, second = self._ids[earlier], self._ids[later]
+        both_sent = first in self._order.position and second in self._order.position
+        return both_sent and self._order.happened_before(first, second)
 
     def waits(self) -> list[Wait]:
         """Every wait in the run, longest first.
 
-        What released a message is the last of its causes to be delivered while it waited.
+        A message is released by the last of its causes to be delivered while it waits.
         """
-        found = [wait for process in self.processes for wait in self._waits_at(process)]
-        return sorted(found, key=lambda wait: (wait.arrived - wait.delivered, wait.process))
+        waits = [wait for process in self.processes for wait in self._waits_at(process)]
+        return sorted(waits, key=lambda wait: (wait.arrived - wait.delivered, wait.process))
 
     def _waits_at(self, process: str) -> list[Wait]:
-        found = []
+        waits = []
         arrived: dict[str, int] = {}
         delivered: list[str] = []
-        had: dict[str, int] = {}
+        delivered_on_arrival: dict[str, int] = {}
         for row in self.processes[process]:
             message = message_id(row)
             if row["kind"] == "receive":
                 arrived.setdefault(message, row["time"])
-                had.setdefault(message, len(delivered))
+                delivered_on_arrival.setdefault(message, len(delivered))
             elif row["kind"] == "deliver":
                 if row["time"] > arrived.get(message, row["time"]):
-                    meanwhile = reversed(delivered[had[message] :])
-                    cause = next((each for each in meanwhile if self.happened_before(each, message)), None)
-                    found.append(Wait(process, message, cause, arrived[message], row["time"]))
+                    meanwhile = reversed(delivered[delivered_on_arrival[message] :])
+                    causes = (other for other in meanwhile if self.happened_before(other, message))
+                    waits.append(Wait(process, message, next(causes, None), arrived[message], row["time"]))
                 delivered.append(message)
-        return found
+        return waits
 
     def explain(self, message: str) -> Explanation:
         """One message's immediate causes, and where it was held, for how long, and for which cause."""
-        rows = [row for those in self.processes.values() for row in those if message_id(row) == message]
-        sent = next((row["time"] for row in rows if row["kind"] == "send"), None)
-        if sent is None:
+        sends = [
+            row["time"]
+            for rows in self.processes.values()
+            for row in rows
+            if row["kind"] == "send" and message_id(row) == message
+        ]
+        if not sends:
             raise InputError(f"no process sends {message}; write a message as ORIGIN:SEQ")
         causes = [self._names[cause] for cause in self._order.immediate_dependencies(self._ids[message])]
         origin = message.rpartition(":")[0]
         others = sorted(process for process in self.processes if process != origin)
-        deliveries = [self._explain_at(process, message) for process in others]
-        return Explanation(message, sent, causes, deliveries)
+        return Explanation(message, sends[0], causes, [self._explain_at(each, message) for each in others])
 
     def _explain_at(self, process: str, message: str) -> DeliveryAtProcess:
         times: dict[str, int] = {}
@@ -121,8 +140,3 @@ class RunEvents:
             held_ns=wait.delivered - wait.arrived if wait else 0,
             held_for=wait.cause if wait else None,
         )
-
-
-def message_id(row: dict[str, Any]) -> str:
-    """A row's message as people write it."""
-    return f"{row['origin']}:{row['seq']}"

@@ -109,6 +109,11 @@ def read_batches(file: Path) -> Iterator[pa.Table]:
         yield from _in_batches(_read_json_lines(file), file)
 
 
+def read_trace(path: Path | str) -> pa.Table:
+    """The validated rows of the trace at `path` as one table."""
+    return read_table(trace_files(Path(path)))
+
+
 def read_table(files: Sequence[Path]) -> pa.Table:
     """The validated rows of several files as one table, for traces that fit into memory."""
     tables = [table for file in files for table in read_batches(file)]

@@ -10,12 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
-from antecede.errors import InputError, require
-
-require("pyarrow", "sim")
-
-import pyarrow as pa  # noqa: E402
+from antecede.errors import InputError
 
 VERSION = 1
 META = "meta.json"
