@@ -14,7 +14,7 @@ from antecede.papers.paper_002 import runs as paper_runs
 from antecede.papers.scoreboard import ScoreRow
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.engines import simulate
-from antecede.sim.probes import Queues
+from antecede.sim.probes import HoldBackQueues
 from antecede.sim.scenario import Scenario
 
 SIZES: dict[Scale, list[int]] = {"quick": [8, 16], "full": [8, 16]}
@@ -158,7 +158,7 @@ def test_queues_are_counted_while_they_stand() -> None:
     """Two members for 10 ns. At member 1 the second of member 0's messages waits from 2 to 6, the third,
     which comes at 5, until 6: 5 ns of waiting. Its own message comes back and does not wait, nor do
     copies."""
-    probe = Queues()
+    probe = HoldBackQueues()
     member = Timestamp.group(2)[0]
     probe.transmit(member, (1,), member.stamp(1, b""), 0)
     one, two, three = (MessageId(0, seq) for seq in (1, 2, 3))
@@ -175,7 +175,7 @@ def test_queues_are_counted_while_they_stand() -> None:
 
 
 def test_what_came_before_the_warm_up_counts_from_its_end() -> None:
-    probe = Queues(since=4)
+    probe = HoldBackQueues(since=4)
     probe.receive(1, 0, MessageId(0, 2), 1)
     probe.receive(1, 0, MessageId(0, 1), 6)
     probe.deliver(1, MessageId(0, 1), 6)

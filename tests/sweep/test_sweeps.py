@@ -125,7 +125,7 @@ def test_former_names_of_counts_are_written_and_read(spark: SparkSession, tmp_pa
     file.write_bytes(msgspec.json.encode(counts))
     assert next(sweep.runs())[2] == verdict
     file.write_bytes(b"{}")
-    with pytest.raises(InputError, match="lacks the count"):
+    with pytest.raises(InputError, match="no count"):
         list(sweep.runs())
 
 

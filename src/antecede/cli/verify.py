@@ -68,13 +68,13 @@ def verify(
 def _verify(
     protocol: str, runs: int, seed: int, peers: int | None, only: int | None, export: Path | None, jobs: int
 ) -> Iterator[VerifyReport]:
-    from antecede.sim.verify import verify, verify_on
+    from antecede.sim.verify import verify, verify_parallel
 
     if only is not None:
         return verify(protocol, 1, seed, peers, only, export)
     if jobs == 1 or runs <= _SMALL:
         return verify(protocol, runs, seed, peers, export=export)
-    return verify_on(jobs, protocol, runs, seed, peers, export)
+    return verify_parallel(jobs, protocol, runs, seed, peers, export)
 
 
 def _print_reports(reports: list[VerifyReport], seed: int) -> None:

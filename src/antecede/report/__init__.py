@@ -1,1 +1,1 @@
-"""Charts and pages from tables. Nothing here computes a result; it shows them."""
+"""Charts and pages from tables. Nothing here computes a result."""

@@ -1,4 +1,4 @@
-"""Line charts as SVG: one line a series, labelled where it ends, with the values on hover.
+"""Line charts as SVG: one line for each series, labelled at its end, with the values on hover.
 
 Colours and fonts come from the page's style sheet, so one chart serves light, dark and print.
 """
@@ -33,10 +33,10 @@ def line_chart(
     published: Sequence[Series] = (),
     powers: bool = False,
 ) -> str:
-    """A line chart from zero upwards; `label` says for a screen reader what it shows.
+    """A line chart; `label` describes it to screen readers.
 
-    Points of `published` are drawn as rings in the colour of the line of the same name. With `powers` both
-    axes go by powers of ten: what grows in proportion is a line at 45 degrees where the axes are alike.
+    Points of `published` are drawn as rings in the colour of the line of the same name. Axes are linear, the
+    y axis from zero, or with `powers` both logarithmic.
     """
     series = [each for each in series if each.points]
     xs = sorted({x for each in (*series, *published) for x, _ in each.points})
@@ -44,7 +44,7 @@ def line_chart(
     low = min((y for each in (*series, *published) for _, y in each.points), default=1.0)
     ticks = powers_of_ten(low, top) if powers else nice_ticks(top)
     end = _LEFT + PLOT
-    # Names stand where the lines end; the picture is as wide as the longest needs.
+    # Series are labelled at their ends; the longest name decides the width.
     width = end + 20 + max(108, round(_CHARACTER * max((len(each.name) for each in series), default=0)))
     across = _Scale(min(xs, default=0.0), max(xs, default=1.0), _LEFT + 12, end, powers)
     up = _Scale(ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP, powers)
@@ -118,7 +118,7 @@ class _Scale:
 
 
 def compact(value: float) -> str:
-    """A number for an axis, short enough to stand beside it.
+    """A number in short form, for an axis.
 
     >>> compact(0), compact(250), compact(40_000), compact(2_500_000), compact(0.05)
     ('0', '250', '40k', '2.5M', '0.05')
@@ -135,14 +135,14 @@ def nice_ticks(top: float, about: int = 5) -> list[float]:
     >>> nice_ticks(57)
     [0.0, 20.0, 40.0, 60.0]
     """
-    rough = max(top, 1e-9) / about
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    least = max(top, 1e-9) / about
+    size = 10.0 ** math.floor(math.log10(least))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= least)
     return [step * number for number in range(max(1, math.ceil(top / step - 1e-9)) + 1)]
 
 
 def powers_of_ten(low: float, top: float) -> list[float]:
-    """Those from below `low` to above `top`.
+    """The powers of ten from below `low` to above `top`.
 
     >>> powers_of_ten(0.3, 57)
     [0.1, 1.0, 10.0, 100.0]
@@ -152,7 +152,7 @@ def powers_of_ten(low: float, top: float) -> list[float]:
 
 
 def _spread(places: Sequence[float], gap: float) -> list[float]:
-    """The same heights, moved apart so that labels do not lie on each other."""
+    """The same heights, moved apart so that labels do not overlap."""
     spread = list(places)
     order = sorted(range(len(places)), key=lambda each: places[each])
     for above, below in pairwise(order):

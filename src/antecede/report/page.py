@@ -1,4 +1,4 @@
-"""A page: one self-contained HTML file, sane in light and dark, readable in print."""
+"""A page: one self-contained HTML file, for light and dark screens and for print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STYLE = files("antecede.report").joinpath("style.css").read_text(encoding="utf-8
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: a heading, a sentence or two, and what it shows (already HTML)."""
+    """A part of a page: a heading, a sentence or two, and its body as HTML."""
 
     title: str
     text: str
@@ -20,7 +20,7 @@ class Section:
 
 
 def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str:
-    """A whole document. It fetches nothing."""
+    """A complete document that loads nothing from elsewhere."""
     parts = "".join(
         f"<section><h2>{escape(s.title)}</h2><p>{escape(s.text)}</p>{s.body}</section>\n" for s in sections
     )
@@ -34,7 +34,7 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
 
 
 def alone(picture: str, width: int = 640) -> str:
-    """A chart as a file of its own, on paper of its own."""
+    """A chart as an SVG file of its own, with style sheet and background."""
     head, rest = picture.split(">", 1)
     head = head.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}"', 1)
     paper = '<rect width="100%" height="100%" style="fill: var(--paper)"/>'
@@ -51,8 +51,8 @@ def table(
     words: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """A table of figures; the first column and those in `words` are text. A note stands below the first cell
-    of its row."""
+    """A table of figures; the first column and those in `words` are text. A row's note appears below its
+    first cell."""
 
     def cell(kind: str, place: int, text: str, note: str = "") -> str:
         shown = f"<small>{escape(note)}</small>" if note else ""

@@ -1,7 +1,7 @@
-"""Space-time diagrams: a line a process, time to the right, an arrow a packet.
+"""Space-time diagrams: one line for each process, time to the right, one arrow for each packet.
 
-A message that arrives before its cause is held: a thick bar from its arrival to its delivery. The
-diagram shows what the trace says, event by event, with the details on hover.
+A message that arrives before its cause is held: a thick bar from its arrival to its delivery. Every event of
+the trace is drawn, with its details on hover.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEFT, _RIGHT, _TOP, _ROW = 64, 24, 48, 84
 def excerpt(
     events: Sequence[dict[str, Any]], waits: Sequence[Wait], most: int = 8
 ) -> tuple[list[dict[str, Any]], list[Wait]]:
-    """The longest wait's message, its cause, and those sent nearest to it in time."""
+    """The message that waits longest, its cause, and the messages sent nearest to it in time."""
     sends = {message_id(row): row["time"] for row in events if row["kind"] == "send"}
     star = waits[0] if waits else None
     chosen = {star.message, star.cause or star.message} if star else set()
@@ -31,7 +31,7 @@ def excerpt(
 
 
 def spacetime(events: Sequence[dict[str, Any]], waits: Sequence[Wait], label: str) -> str:
-    """The diagram of a few messages. The longest wait is drawn with its cause; the rest are quiet."""
+    """The diagram of a few messages. The longest wait and its cause are highlighted."""
     lanes = {
         process: _TOP + row * _ROW for row, process in enumerate(sorted({row["process"] for row in events}))
     }
@@ -109,10 +109,10 @@ def _dot(row: dict[str, Any], lanes: dict[str, int], across: _Time, marked: dict
 
 
 def _time_axis(across: _Time, y: float) -> str:
-    """Round times, about six of them."""
-    rough = (across.end - across.start) / 6
-    size = 10 ** max(0, len(str(int(rough))) - 1)
-    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    """About six round times."""
+    least = (across.end - across.start) / 6
+    size = 10 ** max(0, len(str(int(least))) - 1)
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= least)
     first = -(-across.start // step) * step
     marks = [
         tag("text", text(_milliseconds(time)), x=across(time), y=y, text_anchor="middle")

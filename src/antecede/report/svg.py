@@ -1,4 +1,4 @@
-"""Small pieces of SVG, with every text escaped."""
+"""SVG elements, with all text escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text(value: object) -> str:
 
 
 def hover(value: str) -> str:
-    """What appears when the pointer rests on the element that contains it."""
+    """A tooltip for the element that contains it."""
     return tag("title", text(value))
 
 
@@ -38,7 +38,7 @@ def arrow(
     short_of: float = 4,
     bend: tuple[float, float] | None = None,
 ) -> str:
-    """The path of a line with a head that stops short of where it points; with `bend`, curved to that."""
+    """The path of an arrow that stops short of its target; with `bend`, a curve with that control point."""
     from_x, from_y = bend or (x1, y1)
     length = math.hypot(x2 - from_x, y2 - from_y) or 1.0
     along_x, along_y = (x2 - from_x) / length, (y2 - from_y) / length

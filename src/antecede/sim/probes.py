@@ -1,6 +1,6 @@
-"""What else can be measured in a run, besides what is always counted.
+"""Probes: measurements beyond the metrics that every run counts.
 
-A probe sees every packet as it is sent and, now and then, all members. It keeps sums only.
+A probe observes every event, every packet as it is sent and, at intervals, all members. It keeps sums only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LONG = 1 << 62
 
 
 class Probe:
-    """Told of everything, as an observer is, and of packets and moments besides; nothing before `since`, in
-    nanoseconds, is to be measured. A probe answers to what it wants to know of."""
+    """An observer that also sees packets and samples all members; it overrides the methods it needs. Nothing
+    before `since`, in nanoseconds, is measured."""
 
     def __init__(self, since: int = 0) -> None:
         self.since = since
@@ -26,10 +26,10 @@ class Probe:
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
     ) -> None:
-        """An application sends."""
+        """The application broadcasts a message."""
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
-        """A message arrives, perhaps once more."""
+        """A message arrives, possibly again."""
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         """A message is delivered."""
@@ -38,24 +38,24 @@ class Probe:
         """`member` sends a packet to each of `to`."""
 
     def sample(self, members: Sequence[Protocol]) -> None:
-        """Look at all members as they are at this moment; every 50 ms."""
+        """Sample the state of all members; every 50 ms."""
 
     def figures(self) -> dict[str, float]:
-        """What was found, by name."""
+        """The measurements by name."""
         return {}
 
 
 class Costs(Probe):
-    """Control information sent, by kind of packet, and kept, by kind of member.
+    """Control information sent, by kind of packet, and stored, by role of member.
 
-    `down_packets`, `down_paper_bytes` and `down_wire_bytes` are of packets called Down, each counted once
-    however many get it; `internal_storage` is what internal peers keep, on average over peers and time.
+    `down_packets`, `down_paper_bytes` and `down_wire_bytes` are of freescale's Down packets, each counted
+    once however many peers receive it; `internal_storage` is the mean over internal peers and time.
     """
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
         self._sent: dict[str, list[int]] = {}
-        self._kept: dict[str, list[int]] = {}
+        self._stored: dict[str, list[int]] = {}
 
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
         if now >= self.since:
@@ -66,27 +66,27 @@ class Costs(Probe):
 
     def sample(self, members: Sequence[Protocol]) -> None:
         for member in members:
-            sums = self._kept.setdefault(member.role(), [0, 0])
+            sums = self._stored.setdefault(member.role(), [0, 0])
             sums[0] += 1
             sums[1] += member.paper_storage()
 
     def figures(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for name, (count, paper, wire) in self._sent.items():
-            found[f"{name}_packets"] = count
-            found[f"{name}_paper_bytes"] = paper / count
-            found[f"{name}_wire_bytes"] = wire / count
-        for name, (count, kept) in self._kept.items():
-            found[f"{name}_storage"] = kept / count
-        return found
+            figures[f"{name}_packets"] = count
+            figures[f"{name}_paper_bytes"] = paper / count
+            figures[f"{name}_wire_bytes"] = wire / count
+        for name, (count, stored) in self._stored.items():
+            figures[f"{name}_storage"] = stored / count
+        return figures
 
 
-class Queues(Probe):
-    """How many messages are held, waiting for their causes.
+class HoldBackQueues(Probe):
+    """Lengths of the hold-back queues, in messages.
 
-    `delivery_queue_mean` is the average over members and over the time until the last arrival;
-    `delivery_queue_most` is the longest that one member's queue was for any time at all. A member's own
-    messages that come back to it, and what was delivered before, do not wait.
+    `delivery_queue_mean` is the mean over members and over the time until the last arrival;
+    `delivery_queue_most` is the greatest length of one member's queue for any time above zero. A member's own
+    messages that come back, and those delivered before, are not in the queue.
     """
 
     def __init__(self, since: int = 0) -> None:
@@ -112,7 +112,7 @@ class Queues(Probe):
         self._waited += self._counted(arrived, time)
 
     def _queue(self, process: int, time: int) -> dict[MessageId, int]:
-        """A member's queue, about to change."""
+        """A member's queue, before a change."""
         held = self._held.setdefault(process, {})
         if time > max(self._changed.get(process, 0), self.since):
             self._most = max(self._most, len(held))
@@ -132,18 +132,19 @@ class Queues(Probe):
         }
 
 
-class Named(Probe):
-    """What packets between gateways name, of the messages that have the same number at another peer.
+class NamedPairs(Probe):
+    """Which pairs of messages with the same sequence number gateways order: the packet of one then names the
+    other as a cause.
 
-    `p1_after_p2` is the share of peer 1's messages that name peer 2's of the same number, and
-    `p1_after_p2_least_ns` how much later than it such a message was sent, at least.
+    `p1_after_p2` is the share of peer 1's messages that name peer 2's message with the same number;
+    `p1_after_p2_least_ns` is the shortest time between the sends of such a pair.
     """
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
         self._sent: dict[int, tuple[MessageId, int]] = {}
         self._last: dict[int, tuple[MessageId, int, int]] = {}
-        """Each peer's last message: the subgroup and the number that its gateway gave it."""
+        """Each peer's last message, with its subgroup and the number that the gateway assigned."""
         self._passed: dict[int, int] = {}
         self._pairs: dict[tuple[int, int], list[int]] = {}
 
@@ -173,30 +174,30 @@ class Named(Probe):
                 sums[1] = min(sums[1], time - before)
 
     def figures(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         for (one, other), (count, least) in self._pairs.items():
-            found[f"p{one}_after_p{other}"] = count / self._passed[one]
+            figures[f"p{one}_after_p{other}"] = count / self._passed[one]
             if least < _LONG:
-                found[f"p{one}_after_p{other}_least_ns"] = least
-        return found
+                figures[f"p{one}_after_p{other}_least_ns"] = least
+        return figures
 
 
-class Immediate(Probe):
-    """How many messages each message immediately depends on, for protocols that name just those.
+class ImmediateDependencies(Probe):
+    """Numbers of immediate dependencies, for protocols whose messages name exactly those.
 
-    The sender's own previous message is never named; it is one of them unless another that was delivered
-    since depends on it. `immediate_mean` and `immediate_most` count it, `named_mean` does not; `worst_share`
-    is the share of messages with as many as there are peers, `named_all_share` that of messages that name
-    one of every other peer's.
+    The sender's own previous message is never named. It is an immediate dependency unless a message delivered
+    since depends on it. `immediate_mean` and `immediate_most` include it, `named_mean` does not.
+    `worst_share` is the share of messages with as many immediate dependencies as there are peers,
+    `named_all_share` the share of those that name a message of every other peer.
     """
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
         self._sent: dict[int, int] = {}
         self._covered: set[int] = set()
-        """Peers whose last message is before another that was delivered to them."""
+        """Peers that have delivered a message that depends on their own last one."""
         self._clocks: dict[MessageId, tuple[dict[int, int], list[int]]] = {}
-        """Of each message under way, what its sender had delivered, and how many are still to get it."""
+        """For each message in flight: what its sender had delivered, and how many peers still lack it."""
         self._delivered: dict[int, dict[int, int]] = {}
         self._messages = self._named = self._immediate = self._most = self._worst = self._all = 0
 
@@ -240,13 +241,13 @@ class Immediate(Probe):
 
 
 class Bundles(Probe):
-    """Packets as paper 004 looks at them, copies counted: how many messages are in one and how large it is (a
-    header of 20 bytes, payloads, control information as the paper counts it), how many entries a message's
-    clock has besides its own, how long messages take and are held, and how many each node holds.
+    """Packets as paper 004 measures them, once for each copy: messages in a packet, its size (a header of 20
+    bytes, payloads, control information as the paper counts), dependencies of a message besides its sender's,
+    times of reception and in the hold-back queue, and how many messages each node holds.
 
-    A packet is *cut* if another one had to follow it. Of messages that came two in a packet (`pair_...`):
-    how long they took, were held after that, and had been held up in all on their way by peers that waited
-    for something to send with them.
+    A packet is *cut* if it was full and another one followed. For messages that arrive two in a packet
+    (`pair_...`): their time to reception, their time held after it, and how long peers on their way delayed
+    them in order to aggregate.
     """
 
     HEADER = 20
@@ -254,7 +255,7 @@ class Bundles(Probe):
     SIZES = (100, 200, 300, 400)
     HOLDING = (50, 100, 150, 200, 250)
     SLICE = 50_000_000
-    """Receptions are also told apart by when their message was sent, in slices of 50 ms."""
+    """Receptions are also grouped by the send time of their message, in slices of 50 ms."""
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
@@ -265,9 +266,9 @@ class Bundles(Probe):
         self._last: tuple[int, Sequence[int]] | None = None
         self._sent_at: dict[MessageId, int] = {}
         self._arrived: dict[int, dict[MessageId, tuple[int, int, bool]]] = {}
-        """What each node holds: since when, how late it was sent on in all, whether it came in a pair."""
+        """The messages each node holds: arrival, total delay by aggregation, whether it came in a pair."""
         self._delivered: dict[tuple[int, int], int] = {}
-        self._coming: dict[tuple[int, MessageId], tuple[int, bool]] = {}
+        self._in_flight: dict[tuple[int, MessageId], tuple[int, bool]] = {}
         self._receptions: dict[int, list[int]] = {}
         self._slowest = self._deliveries = self._held = 0
         self._pairs = [0, 0, 0, 0]
@@ -297,18 +298,21 @@ class Bundles(Probe):
             late += now - came
             if late or len(carried) == 2:
                 for peer in to:
-                    self._coming[peer, message] = (late, len(carried) == 2)
+                    self._in_flight[peer, message] = (late, len(carried) == 2)
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         self._last = None
         here = self._arrived.setdefault(process, {})
-        if self._newest.get(process) != (link, time):  # what came before has been delivered if it could be
+        if self._newest.get(process) != (
+            link,
+            time,
+        ):  # everything deliverable before this packet has been delivered
             self._newest[process] = (link, time)
             self._most_held[process] = max(self._most_held.get(process, 0), len(here))
         again = message in here or self._delivered.get((process, message.origin), 0) >= message.seq
         if again or message.origin == process or message not in self._sent_at:
             return
-        late, paired = self._coming.pop((process, message), (0, False))
+        late, paired = self._in_flight.pop((process, message), (0, False))
         here[message] = (time, late, paired)
         took = time - self._sent_at[message]
         self._slowest = max(self._slowest, took)
@@ -329,50 +333,50 @@ class Bundles(Probe):
                 self._pairs[place] += value
 
     def figures(self) -> dict[str, float]:
-        found: dict[str, float] = {"packets_cut": self._cut}
-        found |= _histogram("packets_of", self._messages_in, range(1, 21))
-        found |= _histogram("packet_bytes", self._sizes, self.SIZES)
-        found |= _histogram("causes", self._causes, self.CAUSES)
-        found |= _histogram("nodes_holding", Counter(self._most_held.values()), self.HOLDING)
-        found |= _histogram("nodes_packing", Counter(self._fullest.values()), range(1, 21))
-        found["packets_sized"] = sum(self._sizes.values())
-        found["packets_over_1400_bytes"] = sum(n for size, n in self._sizes.items() if size > 1400)
-        found["sent_bytes"] = sum(size * n for size, n in self._sizes.items())
-        found["causes_over_12"] = sum(n for causes, n in self._causes.items() if causes > 12)
+        figures: dict[str, float] = {"packets_cut": self._cut}
+        figures |= _histogram("packets_of", self._messages_in, range(1, 21))
+        figures |= _histogram("packet_bytes", self._sizes, self.SIZES)
+        figures |= _histogram("causes", self._causes, self.CAUSES)
+        figures |= _histogram("nodes_holding", Counter(self._most_held.values()), self.HOLDING)
+        figures |= _histogram("nodes_packing", Counter(self._fullest.values()), range(1, 21))
+        figures["packets_sized"] = sum(self._sizes.values())
+        figures["packets_over_1400_bytes"] = sum(n for size, n in self._sizes.items() if size > 1400)
+        figures["sent_bytes"] = sum(size * n for size, n in self._sizes.items())
+        figures["causes_over_12"] = sum(n for causes, n in self._causes.items() if causes > 12)
         received = sum(count for count, _ in self._receptions.values())
         took = sum(total for _, total in self._receptions.values())
-        found["reception_mean_ns"] = took / max(1, received)
-        found["reception_max_ns"] = self._slowest
-        found["held_mean_ns"] = self._held / max(1, self._deliveries)
+        figures["reception_mean_ns"] = took / max(1, received)
+        figures["reception_max_ns"] = self._slowest
+        figures["held_mean_ns"] = self._held / max(1, self._deliveries)
         for part, (count, total) in sorted(self._receptions.items()):
-            found[f"reception_ns_sent_in_{part}"] = total / count
+            figures[f"reception_ns_sent_in_{part}"] = total / count
         pairs, *sums = self._pairs
-        found["pair_messages"] = pairs
+        figures["pair_messages"] = pairs
         for name, total in zip(("reception", "held", "late"), sums, strict=True):
-            found[f"pair_{name}_mean_ns"] = total / max(1, pairs)
-        return found
+            figures[f"pair_{name}_mean_ns"] = total / max(1, pairs)
+        return figures
 
 
 def _histogram(name: str, counted: Counter[int], bounds: Sequence[int]) -> dict[str, float]:
-    """How many are at most each bound and above the one before, above the last, and the largest.
+    """Counts up to each bound and above the one before, above the last bound, and the largest value.
 
     >>> _histogram("x", Counter([1, 1, 2, 7]), (1, 4))
     {'x_to_1': 2, 'x_to_4': 1, 'x_over_4': 1, 'x_max': 7}
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     below = -1
     for bound in bounds:
-        found[f"{name}_to_{bound}"] = sum(n for value, n in counted.items() if below < value <= bound)
+        figures[f"{name}_to_{bound}"] = sum(n for value, n in counted.items() if below < value <= bound)
         below = bound
-    found[f"{name}_over_{below}"] = sum(n for value, n in counted.items() if value > below)
-    found[f"{name}_max"] = max(counted, default=0)
-    return found
+    figures[f"{name}_over_{below}"] = sum(n for value, n in counted.items() if value > below)
+    figures[f"{name}_max"] = max(counted, default=0)
+    return figures
 
 
 PROBES: dict[str, type[Probe]] = {
     "costs": Costs,
     "bundles": Bundles,
-    "named": Named,
-    "immediate": Immediate,
-    "queues": Queues,
+    "named": NamedPairs,
+    "immediate": ImmediateDependencies,
+    "queues": HoldBackQueues,
 }

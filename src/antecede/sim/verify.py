@@ -1,7 +1,8 @@
-"""Judge a protocol on random small executions with wild delays, by the oracle and nothing else.
+"""Verify a protocol on random small executions, by the oracle alone.
 
-Run r of seed s is always the same scenario, so a failure is replayed by naming both. A protocol
-passes if every message is delivered exactly once, in causal order, and nothing stays held.
+Scenarios have few peers, delays over orders of magnitude, faults and replies. Run r of seed s is always the
+same scenario, so both replay a failure. A protocol passes if every message is delivered exactly once, in
+causal order, and none stays held.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _BATCH = 100
 
 
 class Histories:
-    """Keeps what each process sent and delivered: all that the oracle is given."""
+    """Records what each process sent and delivered: the oracle's only input."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.steps: list[list[Step]] = [[] for _ in range(scenario.peers)]
-        self._members = {group: frozenset(those) for group, those in scenario.audiences().items()}
+        self._members = {group: frozenset(peers) for group, peers in scenario.audiences().items()}
         self._audiences: dict[MessageId, frozenset[int]] = {}
 
     def execution(self) -> Execution:
@@ -43,14 +44,14 @@ class Histories:
             self._audiences[message] = self._members[group]
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
-        """Arriving is not an event of causal order."""
+        """Receiving a packet is not an event of causal order."""
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         self.steps[process].append(Step(Kind.DELIVER, message))
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One run that went wrong, and how to see it again."""
+    """A run that failed, with its scenario to replay it."""
 
     run: int
     scenario: Scenario
@@ -58,7 +59,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct):
-    """What `verify` found for one protocol."""
+    """The outcome of `verify` for one protocol."""
 
     protocol: str
     runs: int = 0
@@ -74,7 +75,7 @@ class VerifyReport(msgspec.Struct):
     control_bytes_mean: float = 0.0
     control_bytes_max: int = 0
     failed: int = 0
-    """Runs in which anything went wrong; the first of them are `failures`."""
+    """Runs with any fault; `failures` has the first of them."""
     failures: list[Failure] = msgspec.field(default_factory=list)
 
     @property
@@ -82,7 +83,7 @@ class VerifyReport(msgspec.Struct):
         return self.failed == 0
 
     def add(self, other: VerifyReport) -> None:
-        """Take in what was found in other runs."""
+        """Add the counts of other runs."""
         control = self.control_bytes_mean * self.messages + other.control_bytes_mean * other.messages
         for count in ("runs", "deliveries", "violations", "stuck", "duplicates", "missing", "raised"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
@@ -95,7 +96,7 @@ class VerifyReport(msgspec.Struct):
 
 
 def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None) -> Scenario:
-    """The `run`-th of an endless supply of nasty little scenarios."""
+    """Scenario number `run` of the endless sequence that `seed` determines."""
     sequence = counter_rng.key(seed, counter_rng.SCENARIO, run)
 
     def pick(number: int, choices: list[Any]) -> Any:
@@ -106,27 +107,27 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         *pick(1, [[], ["reorder:20%:900ms"]]),
         *pick(2, [[], ["spike:100-300ms:700ms"]]),
     ]
-    make = catalog.find(protocol)
-    if make.links.fifo:
+    kind = catalog.find(protocol)
+    if kind.links.fifo:
         faults = [fault for fault in faults if fault.startswith("spike")]
-    if make.links.bounded_delays:
+    if kind.links.bounded_delays:
         faults = [fault for fault in faults if fault.startswith("duplicate")]
     size = peers or pick(3, [1, 2, 3, 4, 5, 6, 6, 7, 8, 8, 10, 12])
     groups = None
-    if make.overlapping_groups and pick(10, [True, True, True, False]):
+    if kind.overlapping_groups and pick(10, [True, True, True, False]):
         groups = _random_groups(counter_rng.draw(sequence, 11), size)
     layout = None
-    if make.layout is not None:
-        arranged = counter_rng.RandomStream(counter_rng.draw(sequence, 15))
-        layout = msgspec.to_builtins(make.layout.random(size, arranged.below))
+    if kind.layout is not None:
+        stream = counter_rng.RandomStream(counter_rng.draw(sequence, 15))
+        layout = msgspec.to_builtins(kind.layout.random(size, stream.below))
     return Scenario(
         protocol=protocol,
         peers=size,
         groups=groups,
         layout=layout,
         local_delay=pick(12, [None, "wild:1us-10ms", "0-2ms"]) if layout else None,
-        skew=pick(13, [None, "1ms", "50ms"]) if make.links.bounded_delays else None,
-        churn=pick(14, [None, 10.0, 40.0, 120.0]) if make.dynamic_links else None,
+        skew=pick(13, [None, "1ms", "50ms"]) if kind.links.bounded_delays else None,
+        churn=pick(14, [None, 10.0, 40.0, 120.0]) if kind.dynamic_links else None,
         seconds=0.5,
         seed=counter_rng.draw(sequence, 4),
         workload=pick(5, ["periodic", "poisson"]),
@@ -141,7 +142,7 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
 
 
 def _random_groups(bits: int, size: int) -> dict[str, tuple[int, ...]]:
-    """One to five groups: random ones, and rings in which each shares a member with the next."""
+    """One to five overlapping groups: random ones, or a ring in which each shares a member with the next."""
     names = [f"g{number}" for number in range(1 + counter_rng.between(bits, 0, 5))]
     if len(names) <= size and counter_rng.mix(bits + 1) % 3 == 0:
         return {name: tuple({n, (n + 1) % len(names)}) for n, name in enumerate(names)}
@@ -161,9 +162,9 @@ def verify(
     first: int = 0,
     export: Path | None = None,
 ) -> Iterator[VerifyReport]:
-    """Judge `protocol` on `runs` random executions from the `first`; the report after each.
+    """Judge `protocol` on `runs` random executions from number `first` on; yields the report after each.
 
-    With `export`, each run's trace is written there too, so that anyone can judge it again.
+    With `export`, each run's trace is written to that folder too.
     """
     report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     for run in range(first, first + runs):
@@ -172,7 +173,6 @@ def verify(
 
 
 def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> VerifyReport:
-    """One run."""
     histories = Histories(scenario)
     try:
         if export is None:
@@ -205,10 +205,10 @@ def _judge(protocol: str, scenario: Scenario, run: int, export: Path | None) -> 
     )
 
 
-def verify_on(
+def verify_parallel(
     jobs: int, protocol: str, runs: int, seed: int, peers: int | None = None, export: Path | None = None
 ) -> Iterator[VerifyReport]:
-    """As `verify`, on so many processes; the report after each batch. What is found is the same."""
+    """As `verify`, on `jobs` processes, with the same outcome. Yields the report after each batch."""
     report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     batches = [(first, min(_BATCH, runs - first)) for first in range(0, runs, _BATCH)]
     pool = ProcessPoolExecutor(jobs)

@@ -152,7 +152,7 @@ class World:
         clock = self._clock(peer)
         effects = self.members[peer].wake(clock)
         if effects.wake_at is not None and effects.wake_at <= clock:
-            raise LocalError(f"woken at {clock}, a member asks to be woken at {effects.wake_at}, not later")
+            raise LocalError(f"woken at {clock}, a member asks for {effects.wake_at}: time would stand still")
         self._apply(peer, effects)
         self._collect_deliveries(peer)
 

@@ -1,1 +1,1 @@
-"""Sweeps: grids of scenarios run as Spark tasks, and the tables they leave."""
+"""Sweeps: grids of scenarios run as Spark tasks, and their result tables."""

@@ -1,10 +1,10 @@
-"""Grids of scenarios: every combination of the values that vary, with what they share.
+"""Grids of scenarios: every combination of some fields' values, with the other fields fixed.
 
-[run]                 # the same for every run; any field of a scenario
+[run]                 # fields of a scenario that are the same in every run
 seconds = 2
 delay = "1-100ms"
 
-[grid]                # every combination of these
+[grid]                # fields with a list of values; every combination is a run
 protocol = ["timestamp", "mbcp"]
 peers = [5, 10, 20]
 seed = [1, 2, 3]
@@ -25,27 +25,27 @@ MAX_RUNS = 100_000
 
 
 def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Scenario]:
-    """The scenarios of a grid, in the order in which its values are written."""
+    """The scenarios of a grid, in the order in which values are listed."""
     for field, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(f"grid: {field} takes a list of values, got {values!r}")
         if field in run:
-            raise InputError(f"grid: {field} is given for every run and as a list; keep one")
+            raise InputError(f"grid: {field} is in [run] and in [grid]; keep one")
     size = 1
     for values in grid.values():
         size *= len(values)
     if not 1 <= size <= MAX_RUNS:
-        raise InputError(f"grid: it makes {size:,} runs; between 1 and {MAX_RUNS:,} are allowed")
+        raise InputError(f"grid: it has {size:,} runs; from 1 to {MAX_RUNS:,} are allowed")
     scenarios = [
         scenario(**run, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())
     ]
     if len({each.key() for each in scenarios}) < len(scenarios):
-        raise InputError("grid: a value is listed twice, so some runs would be the same")
+        raise InputError("grid: a value is listed twice, so two runs would be the same")
     return scenarios
 
 
 def read_grid(file: Path) -> list[Scenario]:
-    """The grid in a TOML file."""
+    """Read a grid from a TOML file."""
     try:
         with file.open("rb") as stream:
             content = tomllib.load(stream)

@@ -1,8 +1,8 @@
-"""Sweeps: many simulations as Spark tasks, one run a task.
+"""Sweeps: many simulations as Spark tasks, one task for each run.
 
-A run is made in a folder of its own attempt, which is renamed to the run's key when it is whole. So a
-sweep that was stopped goes on where it was, attempts at one run do not disturb each other, and nothing
-else has to be remembered. A run that fails is reported with its error; the others finish.
+An attempt at a run writes into a folder of its own, which is renamed to the run's key once it is complete.
+So a sweep that was stopped continues where it was, attempts at one run do not disturb each other, and the
+folders are all the state there is. A run that fails is reported with its error; the others finish.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from antecede.trace.writer import write_whole
 
 T = TypeVar("T")
 
-_OUTCOME = pa.schema([("key", pa.string()), ("error", pa.string())])
+_TASK_RESULT = pa.schema([("key", pa.string()), ("error", pa.string())])
 
 Progress = Callable[[int], None]
-"""Told how many are finished, now and then."""
+"""Called now and then with the number of finished runs."""
 
 _RUN, _VERDICT, _ERROR = "run.json", "verdict.json", "error.txt"
 _POLL_SECONDS = 0.2
-_LOOKED_AT = 500_000
-"""Deliveries, up to which a trace also says when messages were received."""
+_MAX_DELIVERIES_WITH_RECEIVES = 500_000
+"""Traces of larger runs have no rows for when packets were received."""
 _ABANDONED_SECONDS = 3600
 
 
 class SweepRun(msgspec.Struct, frozen=True):
-    """A finished run: what was asked, what it cost, and how long it took here."""
+    """A finished run: its scenario, its metrics, and the CPU time it took."""
 
     scenario: Scenario
     metrics: Metrics
@@ -60,7 +60,7 @@ class SweepRun(msgspec.Struct, frozen=True):
 
 
 class Sweep:
-    """The runs of some scenarios, in a folder: which are finished, judged, failed."""
+    """The runs of some scenarios in a folder: which are finished, audited, failed."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Sweep:
         *,
         traced: Callable[[Scenario], bool] = lambda _: True,
     ) -> None:
-        """Runs that are not `traced` leave figures only, and so are not audited."""
+        """Runs that are not `traced` leave metrics only, and are not audited."""
         self.folder = Path(folder)
         self.scenarios = {scenario.key(): scenario for scenario in scenarios}
         self.traced = {key: traced(scenario) for key, scenario in self.scenarios.items()}
@@ -81,7 +81,7 @@ class Sweep:
         return all((self.run_folder(key) / file).exists() for file in files)
 
     def unfinished(self) -> list[str]:
-        """Runs that are still to be made: those without a result, or without a wanted trace."""
+        """Runs that still lack a result, or a trace that they should have."""
         return [
             key
             for key, traced in self.traced.items()
@@ -93,7 +93,7 @@ class Sweep:
         return [key for key in self.scenarios if self._has(key, _RUN, META) and not self._has(key, _VERDICT)]
 
     def simulate(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
-        """Run what is not finished yet; the errors of runs that failed, by key."""
+        """Run what is not finished yet. Returns the errors of failed runs by key."""
         todo = self.unfinished()
         if not todo:
             return {}
@@ -103,34 +103,34 @@ class Sweep:
         long: dict[str, bool] = {}
         for traced in (False, True):
             keys = [key for key in todo if self.traced[key] is traced]
-            found = compile_for([self.scenarios[key] for key in keys], traced)
-            long |= dict(zip(keys, found, strict=True))
+            compiled = compile_for([self.scenarios[key] for key in keys], traced)
+            long |= dict(zip(keys, compiled, strict=True))
         specs = [
             (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo
         ]
-        task = _task(str((self.folder / "runs").resolve()), specs)
-        # A partition a run, so a task a run; the specifications travel with the task's code.
+        task = _simulate_task(str((self.folder / "runs").resolve()), specs)
+        # One partition, and so one task, for each run; the specifications travel with the task's code.
         numbers = spark.range(0, len(todo), 1, len(todo))
         results = numbers.mapInArrow(task, "key string, error string")
 
         def failed() -> dict[str, str]:
             return {row.key: row.error for row in results.where("error is not null").collect()}
 
-        return _watched(spark, failed, lambda: progress(len(todo) - len(self.unfinished())))
+        return _run_watched(spark, failed, lambda: progress(len(todo) - len(self.unfinished())))
 
     def judge(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
-        """Audit, on Spark, the traces that have not been; why some could not be, by key.
+        """Audit the traces that have no verdict yet. Returns why some could not be audited, by key.
 
-        A task reads a run's rows in their order and says that it is clean; what is left is looked at closely.
+        A one-pass audit in a task of its own clears clean runs; the rest gets the full audit.
         """
         todo = self.unjudged()
         if not todo:
             return {}
         refuse_unshared(spark, self.folder)
         before = len(todo)
-        checks = _checks(str((self.folder / "runs").resolve()), todo)
+        checks = _check_task(str((self.folder / "runs").resolve()), todo)
         numbers = spark.range(0, len(todo), 1, len(todo))
-        _watched(
+        _run_watched(
             spark,
             lambda: numbers.mapInArrow(checks, "key string, error string").count(),
             lambda: progress(before - len(self.unjudged())),
@@ -146,14 +146,14 @@ class Sweep:
         audited.release()
         for done, key in enumerate(todo, start=before - len(todo) + 1):
             if key not in errors:
-                # A run in which nothing happened has no rows, so Spark says nothing of it.
+                # A run without events has no rows, so the audit has no verdict on it.
                 verdict = verdicts.get(key) or Verdict.no_faults(self.scenarios[key].peers, 0, 0)
                 write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict.counts()))
             progress(done)
         return errors
 
     def errors(self) -> dict[str, str]:
-        """What stopped the runs that failed, by key."""
+        """The errors of failed runs by key."""
         failed = [key for key in self.scenarios if self._has(key, _ERROR)]
         return {key: (self.run_folder(key) / _ERROR).read_text() for key in failed}
 
@@ -167,8 +167,8 @@ class Sweep:
             yield key, _read(folder / _RUN, SweepRun), verdict
 
 
-def _watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
-    """What Spark works out, looking at it now and then; an interruption cancels it."""
+def _run_watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
+    """Run `work` and call `look` at intervals until it is done; an interruption cancels Spark's jobs."""
     pool = ThreadPoolExecutor(1)
     job = pool.submit(work)
     with uninterrupted() as interrupted:
@@ -190,49 +190,50 @@ def _read(file: Path, kind: type[T]) -> T:
 
 
 def _read_verdict(file: Path) -> Verdict:
-    """Verdicts written before counts were renamed are read too."""
+    """Read a verdict; deprecated names of counts are accepted."""
     counts = _read(file, dict[str, int])
     try:
         return Verdict.from_counts(counts)
     except KeyError as error:
-        raise InputError(f"{file} lacks the count {error}; delete it and run the sweep again") from error
+        text = f"{file} is damaged (no count {error}); delete it and run the sweep again"
+        raise InputError(text) from error
 
 
-def _task(
+def _simulate_task(
     runs: str, specs: list[tuple[str, bool, bool]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            made = [_run(Path(runs), *specs[number]) for number in batch.column("id").to_pylist()]
-            yield pa.RecordBatch.from_pylist(made, schema=_OUTCOME)
+            rows = [_run(Path(runs), *specs[number]) for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=_TASK_RESULT)
 
     return task
 
 
-def _checks(runs: str, keys: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _check_task(runs: str, keys: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            done = [_check(Path(runs) / keys[number]) for number in batch.column("id").to_pylist()]
-            yield pa.RecordBatch.from_pylist(done, schema=_OUTCOME)
+            rows = [_check(Path(runs) / keys[number]) for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=_TASK_RESULT)
 
     return task
 
 
 def _check(folder: Path) -> dict[str, str | None]:
-    """Leave a verdict on a run that is clean."""
+    """Write the verdict of a run if one pass shows that it is clean."""
     try:
-        found = verdict_if_clean(
+        verdict = verdict_if_clean(
             trace_files(folder), folder.name, members_by_run(read_metas(folder))[folder.name]
         )
     except InputError:
-        found = None  # the audit says what is wrong
-    if found is not None:
-        write_whole(folder / _VERDICT, msgspec.json.encode(found.counts()))
+        verdict = None  # the full audit reports what is wrong
+    if verdict is not None:
+        write_whole(folder / _VERDICT, msgspec.json.encode(verdict.counts()))
     return {"key": folder.name, "error": None}
 
 
 def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
-    """One run, made in a folder of its own attempt and put in place when it is whole."""
+    """Execute one run in a folder of its own, and move that into place once it is complete."""
     scenario = msgspec.json.decode(text, type=Scenario)
     key = scenario.key()
     aside = runs / f".{key}.{uuid.uuid4().hex}"
@@ -240,29 +241,29 @@ def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | Non
     try:
         start = time.process_time()
         if traced:
-            metrics = simulate_to(aside, scenario, long=long, receives=_small(scenario)).metrics
+            metrics = simulate_to(aside, scenario, long=long, receives=_is_small(scenario)).metrics
         else:
             metrics = simulate(scenario, long=long).metrics
         run = SweepRun(scenario, metrics, time.process_time() - start)
         write_whole(aside / _RUN, msgspec.json.encode(run))
-    except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
+    except (Exception, SystemExit) as error:  # whatever happened, the other runs continue
         known = isinstance(error, AntecedeError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
-        _empty(aside)
+        _remove_files(aside)
         write_whole(aside / _ERROR, reason.encode())
-        _put_in_place(aside, runs / key)
+        _move_into_place(aside, runs / key)
         return {"key": key, "error": reason}
-    _put_in_place(aside, runs / key)
+    _move_into_place(aside, runs / key)
     return {"key": key, "error": None}
 
 
-def _small(scenario: Scenario) -> bool:
-    """Whether a trace is one that people look at, and not only auditors."""
-    return scenario.expected_messages() * scenario.peers <= _LOOKED_AT
+def _is_small(scenario: Scenario) -> bool:
+    """Whether a trace is small enough to be drawn, so that it should say when packets were received."""
+    return scenario.expected_messages() * scenario.peers <= _MAX_DELIVERIES_WITH_RECEIVES
 
 
-def _put_in_place(aside: Path, place: Path) -> None:
-    """Whichever attempt comes last stays: attempts at one run leave the same bytes."""
+def _move_into_place(aside: Path, place: Path) -> None:
+    """The last attempt wins: all attempts at one run leave the same bytes."""
     older = aside.with_name(f"{aside.name}.older")
     while True:
         try:
@@ -277,13 +278,13 @@ def _put_in_place(aside: Path, place: Path) -> None:
         shutil.rmtree(older, ignore_errors=True)
 
 
-def _empty(folder: Path) -> None:
+def _remove_files(folder: Path) -> None:
     for file in folder.iterdir():
         file.unlink()
 
 
 def _clear_abandoned(runs: Path) -> None:
-    """Attempts that nobody has touched for an hour were killed."""
+    """Remove attempts that have not changed for an hour: they were killed."""
     for aside in runs.glob(".*.*"):
         with contextlib.suppress(OSError):
             if time.time() - aside.stat().st_mtime > _ABANDONED_SECONDS:

@@ -1,4 +1,4 @@
-"""The report of a sweep: its table, control bytes against group size, and one run drawn."""
+"""The report of a sweep: its table, control bytes by group size, and a space-time diagram of one run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from antecede.trace.explain import RunEvents
 
 
 def columns(summary: pa.Table) -> list[str]:
-    """The heading of the table, for a page or a terminal."""
+    """The header of the table, for a page or a terminal."""
     measures = ["runs", "deliveries", "wire B", "paper B", "held", "wait", "violations"]
     return ["protocol", "peers", *settings(summary), *measures]
 
 
 def cells(summary: pa.Table) -> list[list[str]]:
-    """The rows of the table as people read them."""
+    """The rows of the table, as text."""
     return [
         [
             row["protocol"],
@@ -52,7 +52,7 @@ def _measures(row: dict[str, Any]) -> list[str]:
 
 
 def settings(summary: pa.Table) -> list[str]:
-    """The columns that tell one setting from another, besides the protocol and the peers."""
+    """The columns, other than protocol and peers, in which settings differ."""
     names: list[str] = summary.column_names
     return names[2 : names.index("runs")]
 
@@ -64,7 +64,7 @@ def faults(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def lead(summary: pa.Table, failed: int = 0) -> str:
-    """The first line: how much was audited, and what was found."""
+    """The first sentence: how much was audited, and the outcome."""
     rows = summary.to_pylist()
     runs = sum(row["runs"] for row in rows)
     audited = sum(row["audited"] or 0 for row in rows)
@@ -83,13 +83,13 @@ def sweep_page(
     title: str,
     failed: Mapping[str, str] | None = None,
 ) -> str:
-    """The report as HTML. `example` holds the events of one run to be drawn, `failed` errors by run."""
+    """The report as HTML. `example` has the events of the run to draw, `failed` the errors by run."""
     extra = settings(summary)
     rows = summary.to_pylist()
     charts = (
         figure(
             _chart(rows, extra, "control_bytes_mean"),
-            "Bytes on our wire that are not payload, the message's identity included.",
+            "Bytes on our wire other than payload, including the message's identity.",
         ),
         figure(
             _chart(rows, extra, "paper_bytes_mean"),
@@ -99,21 +99,21 @@ def sweep_page(
     sections = [
         Section(
             "What causal order costs",
-            "Control bytes a message against the size of the group. A vector clock names every "
+            "Control bytes per message by group size. A vector clock has an entry for every "
             "peer on every message; immediate dependencies name only what nothing else implies.",
             f'<div class="panels">{"".join(charts)}</div>',
         ),
         *([_example(example)] if example else []),
         Section(
             "Every setting",
-            "Means over seeds. Wire and paper B: bytes of control information a message, as we send it and "
-            "as the papers count it. Held: deliveries that had to wait for a cause, and how long.",
+            "Means over seeds. Wire B and paper B: control bytes per message, as encoded and "
+            "as the papers count. Held: deliveries that had to wait for a cause, and how long.",
             table(columns(summary), cells(summary)),
         ),
     ]
     if failed:
         errors = [[run, error] for run, error in failed.items()]
-        text = "They are no part of the figures above; the same command tries them again."
+        text = "They are not in the figures above; the same command tries them again."
         sections.append(Section(f"Runs that failed: {len(failed):,}", text, table(["run", "error"], errors)))
     return page(title, lead(summary, len(failed or ())), sections, f"Antecede {__version__}")
 
@@ -124,27 +124,27 @@ def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -
         name = ", ".join([row["protocol"], *(f"{name} {row[name]}" for name in extra)])
         lines.setdefault(name, []).append((row["peers"], row[measure]))
     series = [Series(name, points) for name, points in lines.items()]
-    return line_chart(series, "peers", "bytes a message", f"{measure} against peers, a line a protocol")
+    return line_chart(series, "peers", "bytes per message", f"{measure} by peers, one line for each protocol")
 
 
 def _example(run: Sequence[dict[str, Any]]) -> Section:
     events, waits = excerpt(run, RunEvents(run).waits())
     wait = waits[0] if waits else None
     what = "One small run" if len(events) == len(run) else "A few messages of one run"
-    text = f"{what}, drawn from its trace. Rest the pointer on anything to read it."
+    text = f"{what}, drawn from its trace. Hover over anything for details."
     if wait and wait.cause:
         text = (
             f"{what}, drawn from its trace: {wait.message} reaches {wait.process} before its "
             f"cause {wait.cause} does, so it is held (thick bar) until {wait.cause} has been "
-            "delivered. Rest the pointer on anything to read it."
+            "delivered. Hover over anything for details."
         )
     caption = (
         "Ringed dots are sends, solid dots deliveries; arrows end where a packet arrives. Bars are "
-        "messages that wait at a process for a cause; the longest wait is the bright one."
+        "messages held at a process until a cause arrives; the longest wait is highlighted."
     )
     return Section("A message waits for its cause", text, figure(spacetime(events, waits, text), caption))
 
 
 def example_events(folder: Path) -> list[dict[str, Any]]:
-    """The events of a small trace, for drawing."""
+    """The events of a small trace."""
     return [row for part in sorted(folder.glob("*.parquet")) for row in pq.read_table(part).to_pylist()]

@@ -1,4 +1,4 @@
-"""The tables of a sweep: a row a run, and the runs that differ only by their seed taken together."""
+"""The tables of a sweep: one row for each run, and a summary over runs that differ only by their seed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ RESULTS, SUMMARY = "results.parquet", "summary.parquet"
 _METRICS = Metrics.__struct_fields__
 _VERDICT = tuple(name for name in (*COUNTS, *Verdict.DEPRECATED) if name not in (*_METRICS, "processes"))
 _FIELDS = Scenario.__struct_fields__
+_STRUCTURED = ("layout", "network", "silent", "probes")
 
 
 def write_results(sweep: Sweep) -> pa.Table:
-    """Write both tables into the sweep's folder; the summary is given back."""
+    """Write both tables into the sweep's folder and return the summary."""
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
-        | {"faults": " ".join(run.scenario.faults), "groups": _in_words(run.scenario.groups)}
-        | {name: _as_json(getattr(run.scenario, name)) for name in ("layout", "network", "silent", "probes")}
-        | {"measured": _as_json(run.metrics.measured)}
+        | {"faults": " ".join(run.scenario.faults), "groups": _groups_text(run.scenario.groups)}
+        | {name: _json_text(getattr(run.scenario, name)) for name in _STRUCTURED}
+        | {"measured": _json_text(run.metrics.measured)}
         | {name: counts.get(name) for name in _VERDICT}
         | {"audited": counts.get("deliveries")}
         for key, run, verdict in sweep.runs()
@@ -43,17 +44,17 @@ def write_results(sweep: Sweep) -> pa.Table:
     return summary
 
 
-def _as_json(value: object) -> str | None:
-    """What has a shape of its own, in one column of text."""
+def _json_text(value: object) -> str | None:
+    """A structured value as a column of JSON text."""
     return msgspec.json.encode(value, order="sorted").decode() if value else None
 
 
-def _in_words(groups: dict[str, tuple[int, ...]] | None) -> str:
+def _groups_text(groups: dict[str, tuple[int, ...]] | None) -> str:
     return "; ".join(f"{name}: {' '.join(map(str, peers))}" for name, peers in (groups or {}).items())
 
 
 def summarise(results: pa.Table) -> pa.Table:
-    """A row for each setting: means over its runs, sums of what was audited."""
+    """One row for each setting: means over its runs, and sums of audit counts."""
     settings = ["protocol", "peers", *_varying(results)]
     measures = {"runs": ("run", "count"), "audited_runs": ("audited", "count")}
     for name in ("messages", "deliveries", "audited", "held", "stuck", *_VERDICT):
@@ -68,6 +69,6 @@ def summarise(results: pa.Table) -> pa.Table:
 
 
 def _varying(results: pa.Table) -> list[str]:
-    """The fields, besides the protocol, its size and the seed, in which the runs differ."""
-    plain = [name for name in _FIELDS if name not in ("protocol", "peers", "seed")]
-    return [name for name in plain if len({str(v) for v in results.column(name).to_pylist()}) > 1]
+    """The fields, other than protocol, peers and seed, in which runs differ."""
+    others = [name for name in _FIELDS if name not in ("protocol", "peers", "seed")]
+    return [name for name in others if len({str(v) for v in results.column(name).to_pylist()}) > 1]

@@ -1,4 +1,4 @@
-"""From scenarios to a report: simulate, audit, tabulate, draw; skipping whatever is done already."""
+"""From scenarios to a report: simulate, audit, tabulate and draw, skipping what is finished."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ REPORT = "report.html"
 _DRAWABLE = 20_000
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is finished, and how much there is."""
+"""Called with the phase, how many runs are finished in it, and how many there are."""
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a study left: its table, and the errors of runs that failed."""
+    """The outcome of a sweep: its summary, errors of failed runs by key, and how many runs were skipped."""
 
     summary: pa.Table
     failed: dict[str, str]
@@ -36,7 +36,7 @@ class SweepResult:
 
     @property
     def fine(self) -> bool:
-        """Every run finished with nothing held, and no audit found anything."""
+        """Whether every run finished with no message stuck, and no audit found a fault."""
         stuck = sum(self.summary.column("stuck").to_pylist())
         return not (self.failed or stuck or faults(self.summary.to_pylist()))
 
@@ -49,9 +49,9 @@ def run_study(
     traced: Callable[[Scenario], bool] = lambda _: True,
     progress: Progress = lambda *_: None,
 ) -> SweepResult:
-    """Run, audit and tabulate what is not done yet. Spark starts only if there is something to do."""
+    """Run, audit and tabulate what is not finished yet. Spark starts only if there is something to do."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; a sweep goes into a folder")
+        raise InputError(f"{folder} is a file; a sweep needs a folder")
     folder.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(folder, scenarios, traced=traced)
     total = len(sweep.scenarios)
@@ -79,9 +79,10 @@ def run_study(
 def write_report(
     folder: Path, title: str, example: str | None = None, failed: Mapping[str, str] | None = None
 ) -> Path:
-    """The report of the sweep in `folder`; `example` is the run to draw, else a small one is found.
+    """Write the report of the sweep in `folder` and return its path.
 
-    `failed` are the errors of runs that did not finish; without it they are looked for.
+    `example` is the run to draw, by default a small one. `failed` has the errors of failed runs by key; by
+    default they are read from the folder.
     """
     if not (folder / SUMMARY).exists():
         raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
@@ -101,11 +102,11 @@ def _read_table(file: Path) -> pa.Table:
     try:
         return pq.read_table(file)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is damaged or not there; run the sweep again to make it anew") from error
+        raise InputError(f"{file} is damaged or missing; run the sweep again to rebuild it") from error
 
 
 def _small_run(folder: Path) -> str | None:
-    """The traced run with the fewest deliveries in which something was held, if one can be drawn."""
+    """The traced run with the fewest deliveries in which a message was held; None if all are too large."""
     rows = _read_table(folder / RESULTS).select(["run", "deliveries", "held"]).to_pylist()
     small = [
         row

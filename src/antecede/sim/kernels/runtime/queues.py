@@ -8,7 +8,7 @@ import numpy as np
 
 from antecede.jit import njit_inline
 from antecede.sim.kernels.runtime.events import NOW
-from antecede.sim.probes import Queues
+from antecede.sim.probes import HoldBackQueues
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
@@ -76,7 +76,7 @@ def figures(watch: Watch | None) -> dict[str, float]:
     if watch is None:
         return {}
     most, waited, end, left, starts = (int(value) for value in watch.at)
-    probe = Queues(watch.since)
+    probe = HoldBackQueues(watch.since)
     probe._members, probe._most, probe._end = len(watch.held), most, end
     probe._waited = waited + (left * end - starts if end > watch.since else 0)
     return probe.figures()
