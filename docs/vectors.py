@@ -1,4 +1,4 @@
-"""Test vectors of the wire format, for clients in any language: run it to write wire-vectors.json anew."""
+"""Test vectors of the wire format, for clients in any language. Running it rewrites wire-vectors.json."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from antecede.protocols.vcube import Bundle
 
 HERE = Path(__file__).parent
 KEY = bytes(range(32))
-"""The token key of the vectors; of no group."""
+"""The token key of the vectors; no group has it."""
 
 MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})
 
@@ -39,12 +39,12 @@ FRAMES: dict[str, frames.Frame] = {
     ),
     "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
     "packets": frames.Packets(1, [b"\x01", b"\x02\x03"]),
-    "got": frames.Got(2),
-    "again": frames.Again(1),
-    "have": frames.Have({0: {0: 5, 2: 300}}),
-    "want": frames.Want([(2, 4, 9)]),
-    "found": frames.Found([b"\x01"]),
-    "beat": frames.Beat(),
+    "ack": frames.Ack(2),
+    "nack": frames.Nack(1),
+    "progress": frames.Progress({0: {0: 5, 2: 300}}),
+    "repair request": frames.RepairRequest([(2, 4, 9)]),
+    "repair reply": frames.RepairReply([b"\x01"]),
+    "heartbeat": frames.Heartbeat(),
 }
 PACKETS: dict[str, tuple[str, Any]] = {
     "mbcp, timestamp-diff, vcube": ("DependencyPacket", MESSAGE),
@@ -69,46 +69,46 @@ PACKETS: dict[str, tuple[str, Any]] = {
 
 
 def vectors() -> dict[str, list[dict[str, Any]]]:
-    """What goes in, what it looks like as JSON, and its bytes in hexadecimal."""
-    found: dict[str, list[dict[str, Any]]] = {"frames": [], "packets": [], "payloads": [], "tokens": []}
+    """For each value: its name, its decoded form as JSON, and its bytes in hexadecimal."""
+    sections: dict[str, list[dict[str, Any]]] = {"frames": [], "packets": [], "payloads": [], "tokens": []}
     for name, frame in FRAMES.items():
-        found["frames"].append(_vector(name, type(frame).__name__, frames.encode(frame)))
+        sections["frames"].append(_vector(name, type(frame).__name__, frames.encode(frame)))
     for name, (kind, packet) in PACKETS.items():
-        found["packets"].append(_vector(name, kind, Protocol.encode(packet)))
+        sections["packets"].append(_vector(name, kind, Protocol.encode(packet)))
     bodies: dict[str, Body] = {"bytes": b"\x00\xff", "text": "häi", "JSON": {"n": 1}}
     for name, body in bodies.items():
         payload = wrap(body, True, None if name == "bytes" else {1: 4})
-        found["payloads"].append(_vector(name, "Envelope", payload))
+        sections["payloads"].append(_vector(name, "Envelope", payload))
     token = identity.issue(KEY, "room", "phone", 2_000_000_000)
-    found["tokens"].append({"key": KEY.hex(), "token": token})
-    return found
+    sections["tokens"].append({"key": KEY.hex(), "token": token})
+    return sections
 
 
 def _vector(name: str, kind: str, data: bytes) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
-        "shape": _plain(msgspec.msgpack.decode(data, strict=False)),
+        "shape": _to_json(msgspec.msgpack.decode(data, strict=False)),
         "hex": data.hex(),
     }
 
 
-def _plain(value: Any) -> Any:
-    """As JSON can say it: bytes as {"hex": …}, maps as lists of pairs."""
+def _to_json(value: Any) -> Any:
+    """As JSON: bytes as {"hex": …}, maps as lists of pairs."""
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if isinstance(value, dict):
-        return {"map": [[_plain(key), _plain(each)] for key, each in value.items()]}
+        return {"map": [[_to_json(key), _to_json(each)] for key, each in value.items()]}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_to_json(each) for each in value]
     return value
 
 
 def text() -> str:
-    """A vector a line."""
+    """One vector a line."""
     parts = []
-    for name, those in vectors().items():
-        lines = ",\n".join(f"  {json.dumps(each, ensure_ascii=False)}" for each in those)
+    for name, section in vectors().items():
+        lines = ",\n".join(f"  {json.dumps(vector, ensure_ascii=False)}" for vector in section)
         parts.append(f' "{name}": [\n{lines}\n ]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import msgspec
 
-from antecede.live.trial.cluster import Plan
-from antecede.live.trial.load import Report, Result, drive, together
+from antecede.live.trial.cluster import TrialPlan
+from antecede.live.trial.load import LoadReport, LoadResult, drive, merge_reports
 
 HERE = Path(__file__).parent
 JGROUPS = Path("/usr/share/java/jgroups.jar")
@@ -45,8 +45,8 @@ def free_port(count: int = 1) -> int:
             return port
 
 
-async def members(commands: list[list[str]], plan: Plan, pause: float = 0.0) -> Result:
-    """Start a member by each command, let them go together, and put together what they report."""
+async def members(commands: list[list[str]], plan: TrialPlan, pause: float = 0.0) -> LoadResult:
+    """Start a member by each command, release them at once, and merge what they report."""
     pipe = asyncio.subprocess.PIPE
     processes = []
     for command in commands:
@@ -75,22 +75,22 @@ async def members(commands: list[list[str]], plan: Plan, pause: float = 0.0) -> 
                 if process.stdin is not None:
                     process.stdin.write(f"{start}\n".encode())
             found = await asyncio.gather(*(line(process, b"{") for process in processes))
-        reports = [msgspec.json.decode(each, type=Report, strict=False) for each in found]
+        reports = [msgspec.json.decode(each, type=LoadReport, strict=False) for each in found]
         await asyncio.gather(*(process.wait() for process in processes))
     finally:
         for process in processes:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-    return together(plan, reports, start)
+    return merge_reports(plan, reports, start)
 
 
-async def antecede(plan: Plan, durable: bool) -> Result:
+async def antecede(plan: TrialPlan, durable: bool) -> LoadResult:
     with tempfile.TemporaryDirectory(prefix="antecede-load-") as folder:
         return await drive(plan, Path(folder), 0.0, plan.size, durable, lambda _: None)
 
 
-def python_peer(name: str, plan: Plan, port: int) -> list[list[str]]:
+def python_peer(name: str, plan: TrialPlan, port: int) -> list[list[str]]:
     share = plan.messages // plan.size
     return [
         [
@@ -118,16 +118,16 @@ async def nats_server() -> AsyncIterator[int]:
         await server.wait()
 
 
-async def nats(plan: Plan) -> Result:
+async def nats(plan: TrialPlan) -> LoadResult:
     async with nats_server() as port:
         return await members(python_peer("nats", plan, port), plan)
 
 
-async def zeromq(plan: Plan) -> Result:
+async def zeromq(plan: TrialPlan) -> LoadResult:
     return await members(python_peer("zeromq", plan, free_port(plan.size)), plan)
 
 
-async def jgroups(plan: Plan, total: bool) -> Result:
+async def jgroups(plan: TrialPlan, total: bool) -> LoadResult:
     """JGroups' own TCP stack as it ships, with SEQUENCER put in for total order."""
     with tempfile.TemporaryDirectory(prefix="antecede-jgroups-") as name:
         folder = Path(name)
@@ -156,8 +156,8 @@ async def jgroups(plan: Plan, total: bool) -> Result:
         return await members(commands, plan, pause=7.0)
 
 
-def contenders() -> dict[str, Callable[[Plan], object]]:
-    found: dict[str, Callable[[Plan], object]] = {
+def contenders() -> dict[str, Callable[[TrialPlan], object]]:
+    found: dict[str, Callable[[TrialPlan], object]] = {
         "antecede mbcp, in memory": lambda plan: antecede(plan, durable=False),
         "antecede mbcp, store, operating system has it": lambda plan: antecede(
             msgspec.structs.replace(plan, sync=False), durable=True
@@ -181,16 +181,16 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--only", default="")
     given = parser.parse_args()
-    results: dict[str, dict[str, Result]] = {}
+    results: dict[str, dict[str, LoadResult]] = {}
     for size in given.bytes:
-        plan = Plan(size=given.members, messages=given.messages, payload=size, sync=True)
-        best: dict[str, Result] = {}
+        plan = TrialPlan(size=given.members, messages=given.messages, payload=size, sync=True)
+        best: dict[str, LoadResult] = {}
         for _ in range(given.turns):
             for name, run in contenders().items():
                 if given.only not in name:
                     continue
                 try:
-                    found: Result = asyncio.run(run(plan))  # type: ignore[arg-type]
+                    found: LoadResult = asyncio.run(run(plan))  # type: ignore[arg-type]
                 except (RuntimeError, TimeoutError, OSError, subprocess.CalledProcessError) as error:
                     print(f"{size:>5} {name:<48} failed: {error}", flush=True)
                     continue

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import antecede
-from antecede.live.trial.cluster import Plan, configure
+from antecede.live.trial.cluster import TrialPlan, configure
 
 HERE = Path(__file__).parent
 LIMIT = 8 * 1024 * 1024
@@ -99,7 +99,7 @@ class Relay:
 
 async def run(trouble: float) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="antecede-overload-") as folder:
-        settings = configure(Plan(size=SIZE, protocol="mbcp"), Path(folder), None)
+        settings = configure(TrialPlan(size=SIZE, protocol="mbcp"), Path(folder), None)
         relay = Relay(int(str(settings[1].listen).rpartition(":")[2]))
         port = await relay.start()
         processes = []

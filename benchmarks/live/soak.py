@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from antecede.live.trial.cluster import Plan, run
+from antecede.live.trial.cluster import TrialPlan, run
 
 HERE = Path(__file__).parent
 _SAMPLE_SECONDS = 2.0
@@ -46,7 +46,7 @@ def workers() -> list[int]:
     return found
 
 
-async def sampled(plan: Plan, folder: Path) -> list[tuple[float, int, float, float, float]]:
+async def sampled(plan: TrialPlan, folder: Path) -> list[tuple[float, int, float, float, float]]:
     """Seconds, deliveries, and megabytes: the largest member, the largest store, all stores."""
     rows: list[tuple[float, int, float, float, float]] = []
     began = time.monotonic()
@@ -71,7 +71,7 @@ async def sampled(plan: Plan, folder: Path) -> list[tuple[float, int, float, flo
     return rows
 
 
-def drawn(rows: list[tuple[float, int, float, float, float]], plan: Plan) -> str:
+def drawn(rows: list[tuple[float, int, float, float, float]], plan: TrialPlan) -> str:
     """Memory and store of the largest member, over deliveries."""
     width, height, left, bottom = 720, 300, 60, 40
     most = max(max(row[2], row[3]) for row in rows) * 1.15
@@ -106,7 +106,7 @@ def drawn(rows: list[tuple[float, int, float, float, float]], plan: Plan) -> str
 def main() -> None:
     messages = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     size = int(sys.argv[2]) if len(sys.argv) > 2 else 4
-    plan = Plan(size=size, messages=messages, seconds=0.0, sync=False, limit=LIMIT)
+    plan = TrialPlan(size=size, messages=messages, seconds=0.0, sync=False, limit=LIMIT)
     with tempfile.TemporaryDirectory(prefix="antecede-soak-") as folder:
         rows = asyncio.run(sampled(plan, Path(folder)))
     with (HERE / "soak.csv").open("w", newline="") as file:

@@ -23,26 +23,26 @@ from antecede.errors import AntecedeError, InputError, MissingExtraError, Protoc
 if TYPE_CHECKING:
     from antecede.live.group import Group
     from antecede.live.joining import join
-    from antecede.live.messages import Held, Id, Message, Notice
-    from antecede.live.settings import Member, Rough, Settings
+    from antecede.live.messages import HeldMessage, Message, MessageId, Notice
+    from antecede.live.settings import FaultInjection, Member, Settings
     from antecede.live.store.group_commit import StoreError
     from antecede.protocols.base import LocalError, RemoteError
 
 __version__ = "0.1.0"
 __all__ = [
     "AntecedeError",
+    "FaultInjection",
     "Group",
-    "Held",
-    "Id",
+    "HeldMessage",
     "InputError",
     "LocalError",
     "Member",
     "Message",
+    "MessageId",
     "MissingExtraError",
     "Notice",
     "ProtocolError",
     "RemoteError",
-    "Rough",
     "Settings",
     "SparkError",
     "StoreError",
@@ -51,14 +51,14 @@ __all__ = [
 
 _MODULES = {
     "Group": "antecede.live.group",
-    "Held": "antecede.live.messages",
-    "Id": "antecede.live.messages",
+    "HeldMessage": "antecede.live.messages",
+    "MessageId": "antecede.live.messages",
     "LocalError": "antecede.protocols.base",
     "Member": "antecede.live.settings",
     "Message": "antecede.live.messages",
     "Notice": "antecede.live.messages",
     "RemoteError": "antecede.protocols.base",
-    "Rough": "antecede.live.settings",
+    "FaultInjection": "antecede.live.settings",
     "Settings": "antecede.live.settings",
     "StoreError": "antecede.live.store.group_commit",
     "join": "antecede.live.joining",

@@ -66,9 +66,9 @@ def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
         (["cluster", "3", "--engine", "steam"], "steam"),
         (["node"], "--me"),
         (["node", "nowhere.toml"], "nowhere.toml"),
-        (["node", "--me", "ana", "--peer", "bo@nowhere"], "'nowhere' is no address"),
-        (["node", "--me", "ana", "--peer", "ana"], "ana is named twice"),
-        (["node", "--me", "ana", "--listen", "7000"], "listen: '7000' is no address"),
+        (["node", "--me", "ana", "--peer", "bo@nowhere"], "'nowhere' is not an address"),
+        (["node", "--me", "ana", "--peer", "ana"], "ana is listed twice"),
+        (["node", "--me", "ana", "--listen", "7000"], "listen: '7000' is not an address"),
         (["chat", "--me", "ana", "--protocol", "hcg"], "hcg"),
     ],
 )

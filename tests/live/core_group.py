@@ -1,8 +1,8 @@
-"""Cores that are joined by links in memory, with real journals, and killed at any moment.
+"""Cores joined by links in memory, with real journals, and killed at any moment.
 
-It does what a driver does, in the order that a story or chance says: links bring packets under their numbers,
-break, and go on from what the receiver has safe; batches are taken, written and confirmed at moments of
-their own; an application takes message after message. A member that is killed leaves its files behind.
+It does what the driver does, in the order that a story or chance says: links carry packets under their
+numbers, break, and resume from what is durable at the receiver; a `Ready` is taken, persisted and advanced at
+moments of its own; an application asks for message after message. A member that is killed leaves its files.
 """
 
 from __future__ import annotations
@@ -15,22 +15,35 @@ import msgspec
 
 from antecede.causality import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.live import core as core_module
-from antecede.live.core import Batch, Core, Event, Popped
-from antecede.live.envelope import opened
+from antecede.live import repair as repair_module
+from antecede.live.core import Core
+from antecede.live.envelope import decode_body, immediate_causes, unwrap
+from antecede.live.events import (
+    AckReceived,
+    DeliveryAcked,
+    DeliveryRequested,
+    PacketReceived,
+    ProgressReceived,
+    RepairReceived,
+)
+from antecede.live.ready import Ready
+from antecede.live.recovery import restore
 from antecede.live.settings import Member, Roster
 from antecede.live.store.journal import Journal
+from antecede.live.trace_rows import TraceRow
 from antecede.live.transport import frames
+from antecede.protocols.base import Delivery
 from antecede.protocols.freescale import FreescaleLayout
 
 LIVE = (
     "mbcp", "timestamp", "timestamp-diff", "depseq", "freescale", "vcube", "vcube-agg", "flooding", "pc",
 )  # fmt: skip
-HANDING_ON = LIVE[:-2]
-"""Those in which members help each other to what a dead one has sent to some of them only."""
+WITH_REPAIR = LIVE[:-2]
+"""Those in which members supply each other with what a dead one has sent to some of them only."""
 
 
-core_module.MANY_PACKETS = 1  # so that small groups also skip what is everywhere,
-core_module._TOGETHER_BYTES, core_module._MAX_TOGETHER = 300, 3  # and runs end for every reason
+repair_module.MANY_PACKETS = 1  # so that small groups also skip stable packets,
+core_module._MAX_BATCH_BYTES, core_module._MAX_BATCH = 300, 3  # and batches end for every reason
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:
@@ -42,26 +55,29 @@ def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Ro
             layout //= 3
             if supers and layout % 3:
                 members[rank] = Member(f"m{rank}", behind=f"m{layout % supers}")
-    made = Roster.of(protocol, members)
-    if made.layout is not None:
-        made = msgspec.structs.replace(made, layout=FreescaleLayout(made.layout.inside, ack_every=ack_every))
-    return made
+    created = Roster.create(protocol, members)
+    if created.layout is not None:
+        created = msgspec.structs.replace(
+            created, layout=FreescaleLayout(created.layout.inside, ack_every=ack_every)
+        )
+    return created
 
 
 @dataclass
-class Did:
+class Action:
     """Something that changed what a member's next message depends on; a crash may undo it."""
 
     kind: Kind
     message: MessageId
     body: object
-    place: int = 0
+    position: int = 0
+    """Among the deliveries."""
     causes: dict[int, int] = field(default_factory=dict)
 
 
-def _taken(popped: Popped) -> Did:
-    said = opened(popped.envelope)
-    return Did(Kind.DELIVER, popped.message, said, popped.place, popped.causes)
+def delivery_action(delivery: Delivery, position: int, size: int) -> Action:
+    body = decode_body(unwrap(delivery.payload))
+    return Action(Kind.DELIVER, delivery.message, body, position, immediate_causes(delivery, size))
 
 
 class Peer:
@@ -70,87 +86,86 @@ class Peer:
     def __init__(self, roster: Roster, rank: int, folder: Path) -> None:
         self.roster, self.rank, self.folder = roster, rank, folder
         self.life = 0
-        self.did: list[Did] = []
-        self.durable = 0
-        """How much of `did` is written, as far as it is broadcasts."""
-        self.shown: list[MessageId] = []
-        """What the application has seen, what was in its hand when it was killed once."""
+        self.actions: list[Action] = []
+        self.durable_actions = 0
+        """How many of them are durable, as far as they are broadcasts."""
+        self.seen: list[MessageId] = []
+        """What the application was given; what was in flight when it was killed, once."""
         self._start()
 
     def _start(self) -> None:
         name = self.roster.names[self.rank]
         store = self.folder / f"{name}-{self.life}" / "store"
         self.journal = Journal(store, {"group": "test", "me": name}, sync=False)
-        self.core = Core(self.roster.make(name), traced=True)
-        self.core.restore(self.journal)
+        self.core = Core(self.roster.create_protocol(name), traced=True)
+        restore(self.core, self.journal)
         self.alive = True
-        self.batch: Batch | None = None
-        self.batch_holds = 0
-        self.in_hand: Popped | None = None
+        self.pending: Ready | None = None
+        """Taken and not advanced."""
+        self.pending_actions = 0
 
     # The application
 
-    def say(self, body: str, now: int) -> MessageId:
+    def broadcast(self, body: str, now: int) -> MessageId:
         message = self.core.broadcast(body, now)
-        self.did.append(Did(Kind.SEND, message, body))
+        self.actions.append(Action(Kind.SEND, message, body))
         return message
 
-    def finish(self) -> None:
-        """The application is done with what it has in hand."""
-        if self.in_hand is not None:
-            self.journal.taken = 2 * self.in_hand.place
-            self.core.final(self.in_hand.place)
-            self.in_hand = None
+    def ack(self) -> None:
+        """The application has processed the message in flight."""
+        self.core.step(DeliveryAcked())
+        self.journal.cursor = self.core.cursor
 
     def take(self, now: int) -> bool:
-        """The application asks for the next message; False if there is none that a crash would not undo.
-
-        As a driver does it: what was in hand is final by the same number that says what is now.
-        """
-        done = self.in_hand.place if self.in_hand else self.journal.taken // 2
-        popped = next((each for each in self.core.hand if each.place > done), None) or self.core.pop(now)
-        if popped is not None and not self.did_take(popped.place):
-            self.did.append(_taken(popped))
-        if popped is None or not self.core.is_written(popped.message):
-            self.finish()
+        """The application asks for the next message; False if there is none that is durable."""
+        core = self.core
+        core.step(DeliveryRequested(now))
+        if core.unacked and not self.has_delivered(core.delivered):
+            self.actions.append(delivery_action(core.unacked[-1], core.delivered, core.size))
+        ready = core.ready(deliveries_only=True)
+        assert (ready.records, ready.checkpoint, ready.packets) == ((), None, {})
+        self.journal.cursor = ready.cursor
+        core.advance(ready)
+        if not ready.deliveries:
             return False
-        assert popped.place == done + 1
-        self.core.final(done)
-        self.journal.taken = 2 * done + 1
-        self.core.given(popped.message)
-        self.in_hand = popped
-        if len(self.shown) == done:
-            self.shown.append(popped.message)
-        assert self.shown[done:] == [popped.message]
+        (delivery,) = ready.deliveries
+        acked, in_flight = ready.cursor
+        assert in_flight
+        if len(self.seen) == acked:
+            self.seen.append(delivery.message)
+        assert self.seen[acked:] == [delivery.message]
         return True
 
-    def did_take(self, place: int) -> bool:
-        return any(did.place == place for did in self.did)
+    def has_delivered(self, position: int) -> bool:
+        return any(action.position == position for action in self.actions)
 
-    # The journal
+    # The driver
 
-    def begin_batch(self, whole: bool) -> None:
-        if self.batch is None:
-            self.batch, self.batch_holds, self.is_durable = self.core.batch(whole), len(self.did), False
+    def take_ready(self, checkpoint: bool) -> None:
+        if self.pending is None:
+            self.pending, self.pending_actions = self.core.ready(checkpoint), len(self.actions)
+            self.is_persisted = False
 
-    def write_batch(self) -> None:
-        if self.batch is not None and not self.is_durable:
-            self.journal.write(self.batch.rows, self.batch.changes)
-            self.durable, self.is_durable = self.batch_holds, True
+    def persist(self) -> None:
+        if self.pending is not None and not self.is_persisted:
+            self.journal.write(self.pending.records, self.pending.checkpoint)
+            self.durable_actions, self.is_persisted = self.pending_actions, True
 
-    def end_batch(self) -> None:
-        if self.batch is not None and self.is_durable:
-            self.core.written(self.batch)
-            self.batch = None
+    def advance(self) -> None:
+        if self.pending is not None and self.is_persisted:
+            for peer, packets in self.pending.packets.items():
+                self.core.outboxes[peer].extend(packets.first, packets.bodies)
+            self.core.advance(self.pending)
+            self.pending = None
 
-    def flush(self, whole: bool = False) -> None:
-        """All that there is, written; what was under way first."""
+    def flush(self, checkpoint: bool = False) -> None:
+        """Carry out everything; what was under way first."""
         for _ in range(2):
-            self.write_batch()
-            self.end_batch()
-            self.begin_batch(whole)
-        self.write_batch()
-        self.end_batch()
+            self.persist()
+            self.advance()
+            self.take_ready(checkpoint)
+        self.persist()
+        self.advance()
 
     # Its deaths
 
@@ -161,7 +176,7 @@ class Peer:
             here = self.journal.path
             there = self.folder / f"{self.roster.names[self.rank]}-{self.life + 1}"
             there.mkdir()
-            for suffix in ("", "-wal", "-taken"):
+            for suffix in ("", "-wal", "-cursor"):
                 if (file := here.with_name(here.name + suffix)).exists():
                     shutil.copy(file, there)
             self.life += 1
@@ -169,32 +184,40 @@ class Peer:
 
     def revive(self) -> None:
         self._start()
-        final, in_hand = divmod(self.journal.taken, 2)
-        core, before = self.core, self.did
-        assert core.popped >= final + in_hand
-        self.did = [
-            did
-            for index, did in enumerate(before)
-            if (index < self.durable if did.kind is Kind.SEND else did.place <= core.popped)
+        acked, in_flight = self.journal.cursor
+        core, before = self.core, self.actions
+        assert core.delivered >= acked + in_flight
+        self.actions = [
+            action
+            for index, action in enumerate(before)
+            if (
+                index < self.durable_actions
+                if action.kind is Kind.SEND
+                else action.position <= core.delivered
+            )
         ]
-        sends = [did for did in self.did if did.kind is Kind.SEND]
-        assert core.progress.known[self.rank][self.rank] == len(sends)
-        if sends:  # what a written message depends on is as lasting as itself
+        sends = [action for action in self.actions if action.kind is Kind.SEND]
+        assert core.stability.matrix_clock[self.rank][self.rank] == len(sends)
+        if sends:  # what a durable message depends on is as lasting as itself
             until = before.index(sends[-1])
-            assert all(did.place <= core.popped for did in before[:until])
-        taken = [did for did in self.did if did.kind is Kind.DELIVER]
-        assert [did.place for did in taken] == list(range(1, core.popped + 1))
-        assert [_taken(popped) for popped in core.hand] == taken[final:]
-        assert len(self.shown) == final + in_hand
-        self.durable = len(self.did)
+            assert all(action.position <= core.delivered for action in before[:until])
+        deliveries = [action for action in self.actions if action.kind is Kind.DELIVER]
+        assert [action.position for action in deliveries] == list(range(1, core.delivered + 1))
+        unacked = [
+            delivery_action(delivery, position, core.size)
+            for position, delivery in enumerate(core.unacked, core.acked + 1)
+        ]
+        assert unacked == deliveries[acked:]
+        assert len(self.seen) == acked + in_flight
+        self.durable_actions = len(self.actions)
 
-    def events(self) -> list[Event]:
+    def trace(self) -> list[TraceRow]:
         """The trace, as far as it is in the journal."""
-        self.flush(whole=True)
+        self.flush(checkpoint=True)
         return [
-            event
-            for _, data in self.journal.events()
-            for event in msgspec.msgpack.decode(data, type=list[Event])
+            row
+            for _, blob in self.journal.trace()
+            for row in msgspec.msgpack.decode(blob, type=list[TraceRow])
         ]
 
 
@@ -205,10 +228,10 @@ class Group:
         self.roster = roster
         self.peers = [Peer(roster, rank, folder) for rank in range(len(roster.members))]
         self.now = 0
-        self.said = 0
-        self.at: dict[tuple[int, int], int] = {}
+        self.broadcasts = 0
+        self.sent: dict[tuple[int, int], int] = {}
         """For each direction of each connection, the number of the last packet that went."""
-        self.told: dict[tuple[int, int], dict[int, list[int]]] = {}
+        self.reported: dict[tuple[int, int], dict[int, list[int]]] = {}
         self.connect_all()
 
     def close(self) -> None:
@@ -221,13 +244,13 @@ class Group:
         return [(peer.rank, partner) for peer in self.peers for partner in peer.core.partners]
 
     def connect(self, one: int, other: int) -> None:
-        if (one, other) in self.at or not (self.peers[one].alive and self.peers[other].alive):
+        if (one, other) in self.sent or not (self.peers[one].alive and self.peers[other].alive):
             return
         for source, to in ((one, other), (other, one)):
-            got = self.peers[to].core.safe[source]
-            self.peers[source].core.outboxes[to].confirm(got)
-            self.at[source, to] = got
-            self.told[source, to] = {}
+            received = self.peers[to].core.durably_received[source]
+            self.peers[source].core.step(AckReceived(to, received))
+            self.sent[source, to] = received
+            self.reported[source, to] = {}
 
     def connect_all(self) -> None:
         for way in self.ways():
@@ -235,56 +258,60 @@ class Group:
 
     def cut(self, one: int, other: int) -> None:
         for way in ((one, other), (other, one)):
-            self.at.pop(way, None)
+            self.sent.pop(way, None)
 
     def kill(self, rank: int, sudden: bool = True) -> None:
         for partner in self.peers[rank].core.partners:
             self.cut(rank, partner)
         self.peers[rank].kill(sudden)
 
-    def say(self, rank: int, padding: int = 0) -> MessageId:
-        """Something that nobody has ever said."""
-        self.said += 1
-        return self.peers[rank].say(f"{self.said}" + "." * padding, self.now)
+    def broadcast(self, rank: int, padding: int = 0) -> MessageId:
+        """A message with a body of its own."""
+        self.broadcasts += 1
+        return self.peers[rank].broadcast(f"{self.broadcasts}" + "." * padding, self.now)
 
     def carry(self, source: int, to: int, most: int = 1_000_000) -> int:
         """Packets arrive, in order and at most so many; how many."""
         box = self.peers[source].core.outboxes[to]
-        at = max(self.at[source, to], box.confirmed)
-        packets = box.after(at, most_bytes=1 << 20)[:most]
-        for number, data in enumerate(packets, at + 1):
-            self.peers[to].core.receive(source, number, data, self.now)
-        self.at[source, to] = at + len(packets)
+        sent = max(self.sent[source, to], box.acked)
+        packets = box.after(sent, max_bytes=1 << 20)[:most]
+        for number, data in enumerate(packets, sent + 1):
+            self.peers[to].core.step(PacketReceived(source, number, data, self.now))
+        self.sent[source, to] = sent + len(packets)
         return len(packets)
 
-    def confirm(self, source: int, to: int) -> None:
-        """The receiver says what is safe."""
-        self.peers[source].core.outboxes[to].confirm(self.peers[to].core.safe[source])
+    def ack(self, source: int, to: int) -> None:
+        """The receiver acknowledges what is durable there."""
+        durable = self.peers[to].core.durably_received[source]
+        self.peers[source].core.step(AckReceived(to, durable))
 
     def gossip(self, source: int, to: int) -> bool:
-        """One tells the other how far members are, as frames do; False if there was no news."""
+        """One reports progress to the other, as frames do; False if there was none."""
         core = self.peers[source].core
-        core.skip_stable()
-        rows: dict[int, dict[int, int]] = {}
+        core.repair.skip_stable(core.protocol, core.outboxes.values())
+        counts: dict[int, dict[int, int]] = {}
         for turn in range(core.size):
-            rows |= core.progress.news(self.told[source, to], turn)
-        frame = frames.decode(frames.encode(frames.Have(rows)))
-        assert isinstance(frame, frames.Have)
-        self.peers[to].core.progress.learn(source, frame.rows)
-        return bool(rows)
+            counts |= core.stability.changes_since(self.reported[source, to], turn)
+        frame = frames.decode(frames.encode(frames.Progress(counts)))
+        assert isinstance(frame, frames.Progress)
+        self.peers[to].core.step(ProgressReceived(source, frame.counts))
+        return bool(counts)
 
-    def recover(self, rank: int, patience: int) -> bool:
-        """A member asks for what it lacks."""
+    def repair(self, rank: int, patience: int) -> bool:
+        """A member asks for what it lacks; whether it got some."""
         core = self.peers[rank].core
-        asked = core.progress.wanted(self.now, patience, [to for source, to in self.at if source == rank])
-        if asked is None:
+        connected = [to for source, to in self.sent if source == rank]
+        request = core.repair.request(self.now, patience, connected)
+        if request is None:
             return False
-        helper, spans = asked
-        came = [core.on_repair(data, self.now) for data in self.peers[helper].core.progress.found(spans)]
-        return any(came)
+        helper, spans = request
+        before = [window.to_bytes() for window in core.stability.received]
+        for data in self.peers[helper].core.repair.reply(spans):
+            core.step(RepairReceived(helper, data, self.now))
+        return before != [window.to_bytes() for window in core.stability.received]
 
     def settle(self, gone: frozenset[int] = frozenset()) -> None:
-        """All come back but those that are gone; then everything is carried, taken and told."""
+        """All come back but those that are gone; then everything is carried, delivered and reported."""
         for peer in self.peers:
             if peer.rank in gone and peer.alive:
                 self.kill(peer.rank)
@@ -297,31 +324,30 @@ class Group:
             moved = False
             for peer in self.peers:
                 if peer.alive:
-                    moved |= peer.core.is_unwritten
+                    moved |= peer.core.has_ready
                     peer.flush()
                     while peer.take(self.now):
                         moved = True
                     if gone:
-                        moved |= self.recover(peer.rank, patience=0)
-            for way in self.at:
+                        moved |= self.repair(peer.rank, patience=0)
+            for way in self.sent:
                 moved |= self.carry(*way) > 0
-                self.confirm(*way)
+                self.ack(*way)
                 moved |= self.gossip(*way)
             quiet = 0 if moved else quiet + 1
             assert self.now < 100_000, "it never comes to rest"
 
     def judged(self) -> Judgement:
-        """By the oracle; and whatever anybody took is what its sender said, and names its causes right."""
-        judgement = judge(Execution([[Step(d.kind, d.message) for d in peer.did] for peer in self.peers]))
+        """By the oracle; and whatever was delivered is what its sender broadcast, with the right causes."""
+        judgement = judge(Execution([[Step(a.kind, a.message) for a in peer.actions] for peer in self.peers]))
         verdict = judgement.verdict
         assert not verdict.causal_violations, [judgement.explain(each) for each in judgement.violations()]
         assert (verdict.duplicates, verdict.orphans, verdict.impossible) == (0, 0, 0)
-        said = {d.message: d.body for peer in self.peers for d in peer.did if d.kind is Kind.SEND}
+        bodies = {a.message: a.body for peer in self.peers for a in peer.actions if a.kind is Kind.SEND}
         for peer in self.peers:
-            for did in peer.did:
-                assert did.body == said[did.message]
-                if did.kind is Kind.DELIVER:
-                    assert sorted(did.causes.items()) == sorted(
-                        judgement.order.immediate_dependencies(did.message)
-                    )
+            for action in peer.actions:
+                assert action.body == bodies[action.message]
+                if action.kind is Kind.DELIVER:
+                    immediate = judgement.order.immediate_dependencies(action.message)
+                    assert sorted(action.causes.items()) == sorted(immediate)
         return judgement

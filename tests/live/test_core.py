@@ -1,4 +1,4 @@
-"""Live members that are killed at any moment: exactly once, in causal order, and nothing is kept for ever."""
+"""Live members killed at any moment: exactly once, in causal order, and nothing is retained for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from core_group import HANDING_ON, LIVE, Group, roster
+from core_group import LIVE, WITH_REPAIR, Group, roster
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -36,10 +36,11 @@ def group_of(members: Roster) -> Iterator[Group]:
 
 
 WHAT = (
-    "nothing", "say", "say", "say", "say a lot", "carry", "carry", "carry", "carry one", "carry one",
-    "take", "take", "take", "take all", "finish", "begin", "begin", "write", "end", "flush", "flush all",
-    "spread", "spread", "confirm", "gossip", "gossip", "tell", "cut", "connect", "connect all", "kill",
-    "revive", "recover", "recover",
+    "nothing", "broadcast", "broadcast", "broadcast", "broadcast a lot", "carry", "carry", "carry",
+    "carry one", "carry one",
+    "take", "take", "take", "take all", "ack delivery", "ready", "ready", "persist", "advance", "flush",
+    "flush all", "spread", "spread", "ack", "gossip", "gossip", "report", "cut", "connect", "connect all",
+    "kill", "revive", "repair", "repair",
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
         group.now += 1
         peer = group.peers[who % len(group.peers)]
         source, to = ways[(who * 7 + how) % len(ways)]
-        connected = (source, to) in group.at
+        connected = (source, to) in group.sent
         kind = WHAT[what % len(WHAT)]
         if kind == "revive":
             for dead in group.peers:
@@ -64,45 +65,45 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
             group.cut(source, to)
         elif kind.startswith("carry") and connected:
             group.carry(source, to, 1 if kind == "carry one" else 1_000)
-        elif kind == "confirm" and connected:
-            group.confirm(source, to)
+        elif kind == "ack" and connected:
+            group.ack(source, to)
         elif kind == "gossip" and connected:
             group.gossip(source, to)
-        elif not peer.alive or kind in ("nothing", "carry", "carry one", "confirm", "gossip"):
+        elif not peer.alive or kind in ("nothing", "carry", "carry one", "ack", "gossip"):
             continue
-        elif kind == "say":
+        elif kind == "broadcast":
             for _ in range(1 + how % 3):
-                group.say(peer.rank)
-        elif kind == "say a lot":
-            group.say(peer.rank, padding=5 * how)
+                group.broadcast(peer.rank)
+        elif kind == "broadcast a lot":
+            group.broadcast(peer.rank, padding=5 * how)
         elif kind == "take":
             peer.take(group.now)
         elif kind == "take all":
             while peer.take(group.now):
                 pass
-        elif kind == "finish":
-            peer.finish()
-        elif kind == "begin":
-            peer.begin_batch(whole=how % 2 == 0)
-        elif kind == "write":
-            peer.write_batch()
-        elif kind == "end":
-            peer.end_batch()
+        elif kind == "ack delivery":
+            peer.ack()
+        elif kind == "ready":
+            peer.take_ready(checkpoint=how % 2 == 0)
+        elif kind == "persist":
+            peer.persist()
+        elif kind == "advance":
+            peer.advance()
         elif kind == "flush":
-            peer.flush(whole=how % 3 == 0)
+            peer.flush(checkpoint=how % 3 == 0)
         elif kind == "flush all":
             for each in group.peers:
                 if each.alive:
-                    each.flush(whole=how % 5 == 0)
-        elif kind in ("spread", "tell"):
-            for way in group.at:
-                if way[0] == peer.rank and kind == "tell":
+                    each.flush(checkpoint=how % 5 == 0)
+        elif kind in ("spread", "report"):
+            for way in group.sent:
+                if way[0] == peer.rank and kind == "report":
                     group.gossip(*way)
                 elif way[0] == peer.rank:
                     group.carry(*way)
-        elif kind == "recover":
+        elif kind == "repair":
             for patience in (how % 4, 0):
-                group.recover(peer.rank, patience)
+                group.repair(peer.rank, patience)
         elif kind == "kill" and deaths:
             group.kill(peer.rank, sudden=how % 2 == 0)
         note(f"{group.now} {kind} {peer.rank} {(source, to)} {how}")
@@ -114,7 +115,7 @@ protocols = pytest.mark.parametrize("protocol", LIVE)
 @protocols
 @settings(max_examples=25)
 @given(data=st.data(), story=stories)
-def test_what_was_written_comes_once_in_causal_order_whoever_is_killed_when(
+def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_when(
     protocol: str, data: st.DataObject, story: bytes
 ) -> None:
     with group_of(data.draw(rosters(protocol))) as group:
@@ -124,42 +125,40 @@ def test_what_was_written_comes_once_in_causal_order_whoever_is_killed_when(
         assert judgement.verdict.missing == 0
         for peer in group.peers:
             assert peer.core.protocol.waiting() == []
-            assert peer.shown == [did.message for did in peer.did if did.kind is Kind.DELIVER]
-            assert not peer.core.hand
-        kept_nothing(group)
-        traced(group)
+            assert peer.seen == [action.message for action in peer.actions if action.kind is Kind.DELIVER]
+            assert not peer.core.unacked
+        nothing_is_retained(group)
+        check_trace(group)
 
 
-def kept_nothing(group: Group) -> None:
-    """When everybody has everything, and everybody knows it."""
+def nothing_is_retained(group: Group) -> None:
+    """When every member has every message, and knows it of all others."""
     for peer in group.peers:
-        peer.flush(whole=True)
+        peer.flush(checkpoint=True)
         core = peer.core
-        assert core.progress.unstable_bytes == 0
-        assert not any(core.progress.kept)
+        assert core.stability.unstable_bytes == 0
+        assert not any(core.stability.unstable)
         assert not any(box.packets for box in core.outboxes.values())
-        for table in (peer.journal.rows(), peer.journal.packets()):
+        for table in (peer.journal.records(), peer.journal.packets()):
             assert list(table) == []
-        assert all(row == core.progress.known[peer.rank] for row in core.progress.known)
-        assert core.progress.behind() == []
+        assert all(row == core.stability.matrix_clock[peer.rank] for row in core.stability.matrix_clock)
+        assert core.stability.lagging() == []
 
 
-def traced(group: Group) -> None:
+def check_trace(group: Group) -> None:
     """The trace in the journals says what happened, crashes or not."""
     for peer in group.peers:
         kinds = {"send": Kind.SEND, "deliver": Kind.DELIVER}
         steps = [
-            (kinds[event.kind], MessageId(event.origin, event.seq))
-            for event in peer.events()
-            if event.kind in kinds
+            (kinds[row.kind], MessageId(row.origin, row.seq)) for row in peer.trace() if row.kind in kinds
         ]
-        assert steps == [(did.kind, did.message) for did in peer.did]
+        assert steps == [(action.kind, action.message) for action in peer.actions]
 
 
-@pytest.mark.parametrize("protocol", HANDING_ON)
+@pytest.mark.parametrize("protocol", WITH_REPAIR)
 @settings(max_examples=25)
 @given(data=st.data(), story=stories, victims=st.sets(st.integers(0, 6), min_size=1, max_size=2))
-def test_whatever_a_live_member_has_all_live_members_get_though_its_sender_is_gone(
+def test_what_one_live_member_delivers_all_deliver_though_the_sender_is_gone(
     protocol: str, data: st.DataObject, story: bytes, victims: set[int]
 ) -> None:
     with group_of(data.draw(rosters(protocol))) as group:
@@ -167,7 +166,7 @@ def test_whatever_a_live_member_has_all_live_members_get_though_its_sender_is_go
         gone = frozenset(victim % len(group.peers) for victim in victims)
         group.settle(gone)
         for together in components(group, gone):
-            had = [{did.message for did in group.peers[rank].did} for rank in together]
+            had = [{action.message for action in group.peers[rank].actions} for rank in together]
             for rank, mine in zip(together, had, strict=True):
                 assert mine == set().union(*had), f"member {rank} lacks some"
         for rank in gone:

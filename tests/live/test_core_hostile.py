@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
-from antecede.live.envelope import opened, unwrap, wrap
+from antecede.live.envelope import decode_body, unwrap, wrap
+from antecede.live.events import Delivered, PacketReceived, RepairReceived
 from antecede.live.transport import frames
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import MessageBatch
@@ -93,19 +94,36 @@ def spoil(draw: st.DrawFn, part: Any) -> None:
 
 def state(core: Core) -> list[object]:
     """All that a crash must not change, once it is written."""
-    windows = [window.to_bytes() for window in core.progress.arrived]
-    return [core.protocol.save(), core.causes, core.sent, core.seen, windows, core.popped, list(core.hand)]
+    windows = [window.to_bytes() for window in core.stability.received]
+    return [
+        core.protocol.save(),
+        core.causes,
+        core.sent,
+        core.received,
+        windows,
+        core.delivered,
+        list(core.unacked),
+    ]
 
 
-def account(core: Core) -> list[object]:
-    progress = core.progress
-    return [progress.unstable_bytes, progress.unread_bytes, [sorted(kept) for kept in progress.kept]]
+def retained(core: Core) -> list[object]:
+    stability = core.stability
+    return [
+        stability.unstable_bytes,
+        stability.undelivered_bytes,
+        [sorted(entries) for entries in stability.unstable],
+    ]
+
+
+def logged(core: Core) -> int:
+    """How many events of the next `Ready` are logged."""
+    return sum(not isinstance(record, Delivered) for record in core._records)
 
 
 def restarted(peer: Peer) -> None:
-    """It comes back as it was; what is popped and not given may be popped again, so it is given first."""
+    """It comes back as it was; what is delivered and not yielded may be delivered again, so it is yielded."""
     peer.flush()
-    if peer.in_hand is None and peer.core.hand:
+    if peer.core.yielded == peer.core.acked and peer.core.unacked:
         peer.take(0)
     before = state(peer.core)
     peer.kill()
@@ -130,15 +148,15 @@ def test_hostile_bytes_are_refused_and_the_member_goes_on_and_comes_back(
 
 def attack(group: Group, data: st.DataObject) -> None:
     for rank in range(len(group.peers)):
-        group.say(rank)
+        group.broadcast(rank)
     for _ in range(2):
         for peer in group.peers:
             peer.flush()
             peer.take(group.now)
         for way in group.ways():
             group.carry(*way)
-        group.say(0)
-        group.say(0)
+        group.broadcast(0)
+        group.broadcast(0)
     victim = group.peers[data.draw(st.integers(0, len(group.peers) - 1), label="victim")]
     core = victim.core
     real = [
@@ -151,31 +169,35 @@ def attack(group: Group, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         link = data.draw(st.sampled_from(core.partners))
         packet = data.draw(spoiled(data.draw(st.sampled_from(real))))
-        before, rows = [*state(core), *account(core)], len(core._unwritten)
-        number = core.seen[link] + 1
+        before, rows = [*state(core), *retained(core)], logged(core)
+        number = core.received[link] + 1
         try:
             matched = data.draw(st.integers(0, 4))
             match matched:
                 case 0:
-                    accepted = bool(core.on_repair(packet, group.now)) or accepted
+                    core.step(RepairReceived(link, packet, group.now))
+                    accepted = accepted or logged(core) > rows
                 case 1:
-                    core.progress.found(data.draw(spans))
+                    core.repair.reply(data.draw(spans))
                 case 2:
-                    told = data.draw(st.dictionaries(numbers, st.dictionaries(numbers, numbers, max_size=3)))
+                    counts = data.draw(
+                        st.dictionaries(numbers, st.dictionaries(numbers, numbers, max_size=3))
+                    )
                     accepted = True
-                    core.progress.learn(link, told)
+                    core.stability.merge(link, counts)
                 case _:
-                    accepted = core.receive(link, number, packet, group.now) or accepted
-                    assert core.seen[link] == number
+                    core.step(PacketReceived(link, number, packet, group.now))
+                    accepted = True
+                    assert core.received[link] == number
         except RemoteError:
-            assert [*state(core), *account(core)] == before or matched == 2
-            assert len(core._unwritten) - rows in (0, 1)
+            assert [*state(core), *retained(core)] == before or matched == 2
+            assert logged(core) - rows in (0, 1)
         if data.draw(st.booleans()):
             victim.take(group.now)
     restarted(victim)
     while victim.take(group.now):
         pass
-    group.say(victim.rank)
+    group.broadcast(victim.rank)
     restarted(victim)
     if not accepted:
         for partner in victim.core.partners:
@@ -189,8 +211,8 @@ def attack(group: Group, data: st.DataObject) -> None:
 def test_whatever_bytes_come_a_frame_or_a_remote_error_comes_out(data: st.DataObject) -> None:
     real = [
         frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", "s", "", 3), frames.Refusal("no"),
-        frames.Beat(), frames.Packets(1, [b"x"]), frames.Got(3), frames.Again(2), frames.Have({0: {1: 2}}),
-        frames.Want([(0, 1, 2)]), frames.Found([b"x"]),
+        frames.Heartbeat(), frames.Packets(1, [b"x"]), frames.Ack(3), frames.Nack(2),
+        frames.Progress({0: {1: 2}}), frames.RepairRequest([(0, 1, 2)]), frames.RepairReply([b"x"]),
     ]  # fmt: skip
     for frame in real:
         assert frames.decode(frames.encode(frame)) == frame
@@ -203,7 +225,7 @@ def test_whatever_bytes_come_a_frame_or_a_remote_error_comes_out(data: st.DataOb
 
 @given(payload=st.binary(max_size=60) | st.sampled_from(ENVELOPES))
 def test_any_payload_is_some_body(payload: bytes) -> None:
-    opened(unwrap(payload))
+    decode_body(unwrap(payload))
 
 
 @pytest.mark.parametrize(
@@ -215,10 +237,10 @@ def test_what_is_no_frame_is_refused(data: bytes) -> None:
 
 
 def test_frames_that_are_too_long_are_refused_before_they_are_read() -> None:
-    assert frames.length(frames.MAX_BYTES.to_bytes(4, "big")) == frames.MAX_BYTES
+    assert frames.read_length(frames.MAX_BYTES.to_bytes(4, "big")) == frames.MAX_BYTES
     with pytest.raises(RemoteError):
-        frames.length((frames.MAX_BYTES + 1).to_bytes(4, "big"))
-    assert frames.framed([b"ab", b""]) == b"\0\0\0\2ab\0\0\0\0"
+        frames.read_length((frames.MAX_BYTES + 1).to_bytes(4, "big"))
+    assert frames.add_lengths([b"ab", b""]) == b"\0\0\0\2ab\0\0\0\0"
 
 
 def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
@@ -228,7 +250,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     assert group.roster.lines == ["m0", "m1 behind m0", "m2"]
     packet = ExternalPacket(b"", 0, 1, 1, 0, 0, {}, {}, OffsetBitmap(0, b"\1"))
     with pytest.raises(RemoteError):
-        external.receive(0, 1, Freescale.encode(packet), 1)
+        external.step(PacketReceived(0, 1, Freescale.encode(packet), 1))
     group.close()
 
 
@@ -239,10 +261,10 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
 def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
     """Of members or origins that there are not, of what is to come."""
     group = Group(roster("mbcp", 3), tmp_path)
-    group.say(0)
+    group.broadcast(0)
     group.peers[0].flush()
     with pytest.raises(RemoteError):
-        group.peers[0].core.progress.learn(1, rows)
+        group.peers[0].core.stability.merge(1, rows)
     group.close()
 
 
@@ -252,47 +274,51 @@ def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_
 def test_spans_that_cannot_be_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
     group = Group(roster("mbcp", 3), tmp_path)
     with pytest.raises(RemoteError):
-        group.peers[0].core.progress.found([span])
-    assert group.peers[0].core.progress.found([(0, 1, 1_000)]) == []
+        group.peers[0].core.repair.reply([span])
+    assert group.peers[0].core.repair.reply([(0, 1, 1_000)]) == []
     group.close()
 
 
-def test_packets_that_skip_numbers_are_refused_and_those_that_came_are_not_taken_again(
+def test_a_gap_between_packets_is_refused_and_duplicates_are_ignored(
     tmp_path: Path,
 ) -> None:
     group = Group(roster("mbcp", 2), tmp_path)
-    group.say(0)
+    group.broadcast(0)
     group.peers[0].flush()
-    group.say(0)
+    group.broadcast(0)
     group.peers[0].flush()
     first, second = group.peers[0].core.outboxes[1].packets.values()
     core = group.peers[1].core
     with pytest.raises(RemoteError, match="after packet 0"):
-        core.receive(0, 2, second, 1)
-    assert core.receive(0, 1, first, 1)
-    assert not core.receive(0, 1, second, 1)
-    assert not core.receive(0, 0, second, 1)
-    assert core.receive(0, 2, second, 1)
+        core.step(PacketReceived(0, 2, second, 1))
+    for number, packet, received in ((1, first, 1), (1, second, 1), (0, second, 1), (2, second, 2)):
+        core.step(PacketReceived(0, number, packet, 1))
+        assert core.received == {0: received}
+        assert core.stability.received[0].base == received
     group.close()
 
 
-def test_a_run_of_which_some_came_before_is_kept_and_stored_with_what_was_new(tmp_path: Path) -> None:
+def test_a_batch_of_which_some_arrived_before_is_retained_and_stored_with_what_was_new(
+    tmp_path: Path,
+) -> None:
     """As a client in another language may send it."""
     group = Group(roster("mbcp", 3), tmp_path)
     bo = group.peers[1]
     packet = MessageBatch([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
-    assert bo.core.on_repair(Mbcp.encode(packet.split()[-1]), 1) == [(0, 3)]
-    assert bo.core.receive(0, 1, Mbcp.encode(packet), 1)
-    bo.flush(whole=True)
-    before = bo.core.progress.found([(0, 1, 3)])
+    bo.core.step(RepairReceived(2, Mbcp.encode(packet.split()[-1]), 1))
+    assert list(bo.core.stability.received[0]) == [3]
+    bo.core.step(PacketReceived(0, 1, Mbcp.encode(packet), 1))
+    assert list(bo.core.stability.received[0]) == [1, 2, 3]
+    bo.flush(checkpoint=True)
+    before = bo.core.repair.reply([(0, 1, 3)])
     bo.kill()
     bo.revive()
-    assert sorted(bo.core.progress.found([(0, 1, 3)])) == sorted(before)
+    assert sorted(bo.core.repair.reply([(0, 1, 3)])) == sorted(before)
     while bo.take(2):
         pass
     for member in (0, 2):
-        bo.core.progress.note(member, 0, 3)
-    assert account(bo.core) == [0, 0, [[], [], []]]
+        bo.core.stability.record_delivered(member, 0, 3)
+    assert retained(bo.core) == [0, 0, [[], [], []]]
     group.close()
 
 
@@ -302,10 +328,11 @@ def test_a_message_before_its_time_does_not_spoil_the_count_for_ever(protocol: s
     group = Group(roster(protocol, 2), tmp_path)
     bo = group.peers[1]
     for number, seq in enumerate([2, 1, 3, 4], 1):
-        bo.core.receive(0, number, Flooding.encode(FloodPacket(wrap("x", False, None), 0, seq)), number)
+        packet = Flooding.encode(FloodPacket(wrap("x", False, None), 0, seq))
+        bo.core.step(PacketReceived(0, number, packet, number))
         bo.flush()
         assert bo.take(number)
-    bo.core.progress.note(0, 0, 4)
-    assert bo.core.progress.known[1] == [4, 0]
-    assert account(bo.core) == [0, 0, [[], []]]
+    bo.core.stability.record_delivered(0, 0, 4)
+    assert bo.core.stability.matrix_clock[1] == [4, 0]
+    assert retained(bo.core) == [0, 0, [[], []]]
     group.close()

@@ -13,12 +13,12 @@ import pytest
 from live_groups import Ear, Relay, run, same, together, until
 
 import antecede
-from antecede.causality import MessageId
+from antecede import causality
 from antecede.errors import InputError
-from antecede.live.core import Batch
 from antecede.live.group import Group
-from antecede.live.messages import Id
-from antecede.live.settings import Rough
+from antecede.live.messages import MessageId
+from antecede.live.ready import Ready
+from antecede.live.settings import FaultInjection
 from antecede.protocols.base import LocalError
 from antecede.protocols.catalog import PROTOCOLS
 
@@ -36,7 +36,7 @@ def test_bodies_come_back_as_they_went() -> None:
             ear = Ear(bo)
             await ear.has(len(BODIES))
             assert [(type(body), body) for body in ear.said()] == [(type(body), body) for body in BODIES]
-            assert [each.id for each in ear.messages] == [Id("ana", n + 1) for n in range(len(BODIES))]
+            assert [each.id for each in ear.messages] == [MessageId("ana", n + 1) for n in range(len(BODIES))]
             assert not any(each.redelivered for each in ear.messages)
 
     run(test())
@@ -93,9 +93,9 @@ def test_a_reply_comes_after_what_it_answers_and_names_it() -> None:
 
 async def _conversation(
     groups: list[Group], count: int, seed: int
-) -> dict[str, list[tuple[Id, tuple[Id, ...]]]]:
+) -> dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]]:
     """Everybody talks at random; what each has said or heard, in its order."""
-    seen: dict[str, list[tuple[Id, tuple[Id, ...]]]] = {group.me: [] for group in groups}
+    seen: dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]] = {group.me: [] for group in groups}
     chance = random.Random(seed)
 
     async def listen(group: Group) -> None:
@@ -116,11 +116,11 @@ async def _conversation(
     return seen
 
 
-def _check(seen: dict[str, list[tuple[Id, tuple[Id, ...]]]], each: int) -> None:
-    everything = {Id(name, number) for name in seen for number in range(1, each + 1)}
+def _check(seen: dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]], each: int) -> None:
+    everything = {MessageId(name, number) for name in seen for number in range(1, each + 1)}
     for me, mine in seen.items():
         assert len(mine) == len(everything)
-        there: set[Id] = set()
+        there: set[MessageId] = set()
         for message, causes in mine:
             assert there.issuperset(causes), f"{me} has {message} before {set(causes) - there}"
             there.add(message)
@@ -137,8 +137,8 @@ def test_a_conversation_by_every_protocol(protocol: str) -> None:
     """Over links that are slow, break and lose frames, each message once, and never before its causes."""
 
     async def test() -> None:
-        rough = Rough(delay="0ms-30ms", cut_every="300ms", loss=0.02)
-        async with together("ana", "bo", "cleo", "dan", protocol=protocol, rough=rough) as groups:
+        rough = FaultInjection(delay="0ms-30ms", cut_every="300ms", loss=0.02)
+        async with together("ana", "bo", "cleo", "dan", protocol=protocol, faults=rough) as groups:
             _check(await _conversation(groups, 15, seed=1), 15)
 
     run(test())
@@ -149,7 +149,7 @@ def test_two_tasks_that_listen_are_refused() -> None:
         async with together("ana", "bo") as (ana, bo):
             first = asyncio.create_task(anext(bo))
             await asyncio.sleep(0)
-            with pytest.raises(LocalError, match="two tasks listen"):
+            with pytest.raises(LocalError, match="two tasks iterate"):
                 await anext(bo)
             await ana.broadcast("to the first")
             assert (await first).body == "to the first"
@@ -247,7 +247,7 @@ def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
 
 
 def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Ana's message goes astray between her and Cleo; Bo's answer to it does not."""
+    """Ana's message is lost between her and Cleo; Bo's answer to it is not."""
     caplog.set_level("INFO", "antecede.live")
 
     async def test() -> None:
@@ -267,24 +267,24 @@ def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.Log
             await bo.broadcast("yes!")
             await until(cleo.waiting)
             (held,) = cleo.waiting()
-            assert (held.id, held.cause) == (Id("bo", 1), Id("ana", 1))
+            assert (held.id, held.cause) == (MessageId("bo", 1), MessageId("ana", 1))
             assert held.since == pytest.approx(time.time(), abs=10)
             await until(lambda: not cleo.waiting() or cleo.waiting()[0].holders == ("ana", "bo"))
-            # Bo hands it on, though it is not his and Ana cannot.
+            # Bo supplies it, though it is not his, since Ana cannot.
             await ear.has(2)
             assert ear.said() == ["shall we?", "yes!"]
             assert cleo.waiting() == []
             assert "ana:1 to 1, asked of bo" in ear.texts("gap")
             assert ear.texts("recovered") == ["ana:1 from bo"]
             assert {each.member for each in ear.notices if each.kind in ("gap", "recovered")} == {"ana"}
-            # The link comes back, and what was handed on does not come a second time.
+            # The link comes back, and what was repaired is not delivered a second time.
             relay.mend()
             await ana.broadcast("good")
             await ear.has(3)
             assert ear.said() == ["shall we?", "yes!", "good"]
-            astray = [record for record in caplog.records if "astray" in record.message]
-            assert [vars(each)["message_id"] for each in astray] == ["ana:1"]
-            about = [vars(astray[0])[name] for name in ("group", "member", "peer")]
+            repaired = [record for record in caplog.records if "was missing" in record.message]
+            assert [vars(each)["message_id"] for each in repaired] == ["ana:1"]
+            about = [vars(repaired[0])[name] for name in ("group", "member", "peer")]
             assert about == ["room", "cleo", "bo"]
 
     run(test())
@@ -339,18 +339,18 @@ def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path, monkeypatch:
     async def test() -> None:
         async with together("ana", "bo", trace=tmp_path / "trace") as (ana, bo):
             await until(lambda: ana.connected and bo.connected)
-            looked_after, written = 0, bo._core.written
+            looked_after, advance = 0, bo._core.advance
 
-            def count(batch: Batch) -> None:
+            def count(ready: Ready) -> None:
                 nonlocal looked_after
                 looked_after += 1
-                written(batch)
+                advance(ready)
 
-            monkeypatch.setattr(bo._core, "written", count)
+            monkeypatch.setattr(bo._core, "advance", count)
             await until(lambda: looked_after)
             message = await ana.broadcast("x")
-            await until(lambda: bo._core.progress.arrived[0].base)
-            assert bo._core.is_written(MessageId(0, message.seq))
+            await until(lambda: bo._core.stability.received[0].base)
+            assert bo._core.is_persisted(causality.MessageId(0, message.seq))
             assert (await anext(bo)).id == message
 
     run(test())

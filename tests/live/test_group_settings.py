@@ -22,23 +22,23 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
     [
         ({"lissten": ":7000"}, "lissten"),
         ({"listen": 7000}, "listen"),
-        ({"listen": "7000"}, "listen: '7000' is no address; write host:port"),
-        ({"listen": ":70000"}, "listen: ':70000' is no address"),
-        ({"web": "here"}, "web: 'here' is no address"),
-        ({"peers": ["bo@nowhere"]}, "peers: 'nowhere' is no address"),
-        ({"peers": ["bo@host:port"]}, "peers: 'host:port' is no address"),
-        ({"peers": [{"name": "bo", "at": "x"}]}, "peers: 'x' is no address"),
-        ({"peers": ["bo@ws://:80"]}, "peers: 'ws://:80' is no address; write ws://host:port"),
-        ({"peers": ["bo@ws://host:port"]}, "peers: 'ws://host:port' is no address"),
+        ({"listen": "7000"}, "listen: '7000' is not an address; write host:port"),
+        ({"listen": ":70000"}, "listen: ':70000' is not an address"),
+        ({"web": "here"}, "web: 'here' is not an address"),
+        ({"peers": ["bo@nowhere"]}, "peers: 'nowhere' is not an address"),
+        ({"peers": ["bo@host:port"]}, "peers: 'host:port' is not an address"),
+        ({"peers": [{"name": "bo", "at": "x"}]}, "peers: 'x' is not an address"),
+        ({"peers": ["bo@ws://:80"]}, "peers: 'ws://:80' is not an address; write ws://host:port"),
+        ({"peers": ["bo@ws://host:port"]}, "peers: 'ws://host:port' is not an address"),
         ({"peers": "bo"}, "peers"),
         ({"peers": 5}, "peers"),
         ({"peers": [5]}, "peers"),
         ({"peers": [{"nam": "bo"}]}, "peers"),
-        ({"peers": ["bo", "bo@127.0.0.1:7001"]}, "peers: bo is named twice"),
-        ({"peers": ["ana"]}, "peers: ana is named twice"),
-        ({"peers": ["b o"]}, "'b o' is no name"),
-        ({"me": ""}, "'' is no name"),
-        ({"protocol": "hcg"}, "protocol: hcg needs promises about delays, which live groups do not have"),
+        ({"peers": ["bo", "bo@127.0.0.1:7001"]}, "peers: bo is listed twice"),
+        ({"peers": ["ana"]}, "peers: ana is listed twice"),
+        ({"peers": ["b o"]}, "'b o' is not a name"),
+        ({"me": ""}, "'' is not a name"),
+        ({"protocol": "hcg"}, "protocol: hcg needs promises about delays, which live groups do not offer"),
         ({"protocol": "multigroup"}, "protocol: multigroup needs several groups at once"),
         ({"protocol": "nonsense"}, "nonsense"),
         ({"behind": "bo"}, "ana is behind bo, but only freescale has super peers; this is mbcp"),
@@ -86,7 +86,7 @@ def test_a_file_says_the_same_as_keywords(tmp_path: Path) -> None:
         'group = "room"\nme = "ana"\nstore = "ana.db"\npeers = ["bo@127.0.0.1:7001", { name = "cleo" }]\n'
     )
     peers = ["bo@127.0.0.1:7001", Member("cleo")]
-    same = Settings.of(group="room", me="ana", store=tmp_path / "ana.db", peers=peers)
+    same = Settings.create(group="room", me="ana", store=tmp_path / "ana.db", peers=peers)
     assert Settings.load(file) == same
 
 
@@ -114,10 +114,10 @@ def test_a_host_that_no_name_can_be_is_only_a_member_that_is_away() -> None:
     """What cannot be looked up today may be tomorrow; the member goes on calling."""
 
     async def test() -> None:
-        async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"], plain=True) as ana:
-            (link,) = ana._links.links.values()
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"], insecure=True) as ana:
+            (connection,) = ana._connections.by_peer.values()
             for _ in range(2):
-                link.reason = ""
-                await until(lambda: "no name of a host" in link.reason, "another call")
+                connection.reason = ""
+                await until(lambda: "not a host name" in connection.reason, "another call")
 
     run(test())

@@ -16,7 +16,7 @@ import antecede
 from antecede.audit.run import audit_path
 from antecede.errors import InputError
 from antecede.live.group import Group
-from antecede.live.messages import Id
+from antecede.live.messages import MessageId
 from antecede.live.store.group_commit import StoreError
 
 
@@ -42,7 +42,7 @@ def test_what_was_accepted_outlives_its_sender(tmp_path: Path) -> None:
             accepted = first.delivered()["ana"]
             assert accepted >= 30
             last = await first.broadcast("and on")
-            assert last == Id("ana", accepted + 1)
+            assert last == MessageId("ana", accepted + 1)
             ear = Ear(second)
             await ear.has(accepted + 1)
             assert ear.said() == [*range(accepted), "and on"]
@@ -69,7 +69,7 @@ def test_only_the_message_in_hand_comes_again(tmp_path: Path, does: tuple[str, .
                 assert [(each.seq, each.redelivered) for each in ear.messages] == rest
                 # A reply is after all of them, whichever of them were before the kill.
                 await second.broadcast("thanks")
-                assert (await anext(first)).causes == (Id("ana", 5),)
+                assert (await anext(first)).causes == (MessageId("ana", 5),)
 
     run(test())
 
@@ -111,7 +111,7 @@ def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("what", ["batch", "news"])
+@pytest.mark.parametrize("what", ["ready", "changes_since"])
 def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,7 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
             antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]),
         ):
             await until(lambda: ana.connected)
-            monkeypatch.setattr(ana._core if what == "batch" else ana._core.progress, what, fail)
+            monkeypatch.setattr(ana._core if what == "ready" else ana._core.stability, what, fail)
             with pytest.raises(StoreError, match="cannot be"):
                 while True:
                     await ana.broadcast("word")
@@ -150,9 +150,9 @@ def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
             said = [asyncio.create_task(ana.broadcast("before"))]
             await until(began.is_set)
             said.append(asyncio.create_task(ana.broadcast("while it is written")))
-            await until(lambda: ana._commits._waiters)
+            await until(lambda: ana._driver._waiters)
             leaving = asyncio.create_task(ana.aclose())
-            await until(lambda: ana._commits._closing)
+            await until(lambda: ana._driver._is_closing)
             may.set()
             await leaving
             errors = await asyncio.gather(*said, return_exceptions=True)
@@ -188,7 +188,7 @@ def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path)
 async def _spoil(group: Group) -> None:
     """From now on the file cannot be written, as on a disk that was mounted anew."""
     assert group._journal is not None
-    group._journal._base.execute("PRAGMA query_only = ON")
+    group._journal._database.execute("PRAGMA query_only = ON")
 
 
 def test_a_store_that_fails_ends_everything_and_lets_go(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
             failing = asyncio.create_task(first.broadcast("fails"))
             await until(begun.is_set)
             following = asyncio.create_task(first.broadcast("follows"))
-            await until(lambda: first._core.is_unwritten, "it waits for the next write")
+            await until(lambda: first._core.has_ready, "it waits for the next write")
             followed.set()
             for each in (failing, following):
                 with pytest.raises(StoreError, match="disk is full"):
@@ -305,8 +305,8 @@ def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) ->
         await refused("store of another members", peers=["bo", "cleo"])
         async with antecede.join(**ana(tmp_path)):
             await refused("in use by another process")
-        (tmp_path / "ana.db-taken").unlink()
-        await refused("ana.db-taken is missing")
+        (tmp_path / "ana.db-cursor").unlink()
+        await refused("ana.db-cursor is missing")
 
     run(test())
 
@@ -368,7 +368,7 @@ def test_an_older_copy_of_a_store_is_refused_by_its_name(tmp_path: Path, who_spo
                 await until(lambda: at_bo.texts("refused") and at_ana.texts("refused"))
                 for ear in (at_ana, at_bo):
                     text = ear.texts("refused")[0].removeprefix("it refuses: ")
-                    assert text.startswith("bo comes with an older store than before")
+                    assert text.startswith("bo has an older store than before")
                 assert not first.connected
 
     run(test())

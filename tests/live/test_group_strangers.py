@@ -21,10 +21,10 @@ from antecede.live.transport.frames import (
     Greeting,
     Packets,
     Refusal,
+    add_lengths,
     decode,
     encode,
-    framed,
-    length,
+    read_length,
 )
 
 
@@ -39,7 +39,7 @@ def greeting(**changes: Any) -> Greeting:
         "you": "ana",
         "store": "0123456789abcdef",
         "known": "",
-        "got": 0,
+        "received": 0,
     }
     return Greeting(**{**said, **changes})
 
@@ -51,7 +51,7 @@ async def called(group: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
 
 async def answer(reader: asyncio.StreamReader) -> Any:
     async with asyncio.timeout(10):
-        return decode(await reader.readexactly(length(await reader.readexactly(4))))
+        return decode(await reader.readexactly(read_length(await reader.readexactly(4))))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def answer(reader: asyncio.StreamReader) -> Any:
     [
         ({"group": "hall"}, "it is of group 'hall', ana of 'room'"),
         ({"protocol": "timestamp"}, "it uses protocol timestamp, ana uses mbcp"),
-        ({"peers": ["cleo"]}, "it knows other members: cleo there, nobody else at ana"),
+        ({"peers": ["cleo"]}, "it lists other members: cleo there, nobody else at ana"),
     ],
 )
 def test_who_is_of_another_group_is_refused_and_both_hear_why(changes: dict[str, Any], reason: str) -> None:
@@ -108,10 +108,8 @@ def test_who_comes_without_the_store_it_had_is_refused() -> None:
             async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo:
                 at_bo = Ear(bo)
                 await until(lambda: at_ana.texts("refused") and at_bo.texts("refused"))
-                assert at_ana.texts("refused")[0].startswith("bo comes with another store than before")
-                assert at_bo.texts("refused")[0].startswith(
-                    "it refuses: bo comes with another store than before"
-                )
+                assert at_ana.texts("refused")[0].startswith("bo has another store than before")
+                assert at_bo.texts("refused")[0].startswith("it refuses: bo has another store than before")
 
     run(test())
 
@@ -122,9 +120,9 @@ def test_who_comes_without_the_store_it_had_is_refused() -> None:
         (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 2"),
         (greeting(me="eve"), "eve is not a partner of this member"),
         (greeting(me="ana"), "ana is not a partner of this member"),
-        (greeting(got=7), "ana comes with an older store than before"),
-        (greeting(got=-1), "bo comes with an older store than before"),
-        (greeting(known="other"), "ana comes with another store than before"),
+        (greeting(received=7), "ana has an older store than before"),
+        (greeting(received=-1), "bo has an older store than before"),
+        (greeting(known="other"), "ana has another store than before"),
         (Packets(1, [b""]), "it does not greet"),
     ],
 )
@@ -133,7 +131,7 @@ def test_frames_made_by_hand_are_answered_with_a_reason(frame: Any, reason: str)
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
             ear = Ear(ana)
             reader, writer = await called(ana)
-            writer.write(framed([encode(frame)]))
+            writer.write(add_lengths([encode(frame)]))
             said = await answer(reader)
             assert isinstance(said, Refusal)
             assert said.reason.startswith(reason)
@@ -149,7 +147,7 @@ def test_who_answers_with_another_version_is_refused() -> None:
 
     async def fake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await answer(reader))
-        writer.write(framed([encode(greeting(version=99, me="ana", you="bo"))]))
+        writer.write(add_lengths([encode(greeting(version=99, me="ana", you="bo"))]))
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             heard.append(await answer(reader))
         writer.close()
@@ -169,7 +167,7 @@ def test_who_answers_with_another_version_is_refused() -> None:
 
 def hostile(chance: random.Random) -> list[bytes]:
     """What may come in: noise, lengths that lie, halves, and frames that no member would send."""
-    frame = framed([encode(greeting())])
+    frame = add_lengths([encode(greeting())])
     return [
         b"",
         b"GET / HTTP/1.1\r\nHost: ana\r\n\r\n",
@@ -179,11 +177,11 @@ def hostile(chance: random.Random) -> list[bytes]:
         struct.pack(">I", MAX_BYTES) + b"x" * 100_000,
         frame[: len(frame) // 2],
         frame[:-1] + b"\xc1",
-        framed([b"\x93" * 2000]),
-        framed([encode(Refusal("\x1b[2J" * 1000))]),
-        framed([encode(greeting(members=["x"] * 100_000))]),
+        add_lengths([b"\x93" * 2000]),
+        add_lengths([encode(Refusal("\x1b[2J" * 1000))]),
+        add_lengths([encode(greeting(members=["x"] * 100_000))]),
         *(chance.randbytes(chance.randrange(1, 3000)) for _ in range(20)),
-        *(framed([chance.randbytes(chance.randrange(1, 300))]) for _ in range(20)),
+        *(add_lengths([chance.randbytes(chance.randrange(1, 300))]) for _ in range(20)),
     ]
 
 
@@ -226,8 +224,8 @@ def test_a_member_that_breaks_the_rules_is_cut_off_and_disturbs_nobody() -> None
             for body in (b"\x00", b"\x93\x01\x02\x03", b"x" * 1000):
                 reader, writer = await called(ana)
                 # She never had a conversation here, so this is her first store.
-                writer.write(framed([encode(greeting(me="eve", members=members, store="eve"))]))
-                writer.write(framed([encode(Packets(1, [body]))]))
+                writer.write(add_lengths([encode(greeting(me="eve", members=members, store="eve"))]))
+                writer.write(add_lengths([encode(Packets(1, [body]))]))
                 assert isinstance(await answer(reader), Greeting | Refusal)
                 await ana.broadcast("a word")
                 await bo.broadcast("a word")

@@ -15,22 +15,24 @@ from core_group import Group, roster
 
 from antecede.errors import InputError
 from antecede.live.core import Core
+from antecede.live.events import Broadcast, Cursor, LogRecord, PacketReceived, TimerFired
+from antecede.live.recovery import restore
 from antecede.live.store import journal as journal_module
-from antecede.live.store.journal import Changes, Journal, Row, Stored
+from antecede.live.store.journal import Checkpoint, Journal, StoredPacket
 
 WHO = {"group": "friends", "me": "ana", "protocol": "mbcp"}
 
 
 def made(path: Path) -> Path:
     with Journal(path, WHO, sync=False) as journal:
-        journal.write([Row("wake", -1, 0, 0, 1, b"")])
-        journal.taken = 7
+        journal.write([TimerFired(1)])
+        journal.cursor = Cursor(3, True)
     return path
 
 
-def left(path: Path) -> tuple[int, list[Row], str]:
+def left(path: Path) -> tuple[Cursor, list[LogRecord], str]:
     with Journal(path, WHO, sync=False) as journal:
-        return journal.taken, list(journal.rows()), journal.store
+        return journal.cursor, list(journal.records()), journal.store
 
 
 @pytest.mark.parametrize("changed", [{"group": "foes"}, {"me": "bo"}, {"protocol": "pc"}, {"more": 1}])
@@ -68,7 +70,7 @@ def test_a_database_of_something_else_is_refused_and_stays_as_it_is(tmp_path: Pa
     with pytest.raises(InputError, match="something else"):
         Journal(path, WHO)
     assert path.read_bytes() == before
-    assert not path.with_name("photos.sqlite-taken").exists()
+    assert not path.with_name("photos.sqlite-cursor").exists()
 
 
 @pytest.mark.parametrize("content", [b"xy", b"not a database" * 1000, b"SQLite format 3\0", bytes(5000)])
@@ -78,7 +80,7 @@ def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path: Path
     with pytest.raises(InputError, match=r"letter\.txt"):
         Journal(path, WHO)
     assert path.read_bytes() == content
-    assert not path.with_name("letter.txt-taken").exists()
+    assert not path.with_name("letter.txt-cursor").exists()
 
 
 def test_a_folder_or_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_a_store_in_use_is_refused_by_the_same_and_by_another_process(tmp_path: 
             Journal(path, WHO, sync=False)
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "in use" in other.stderr
-        journal.write([Row("wake", -1, 0, 0, 1, b"")])
+        journal.write([TimerFired(1)])
     assert len(left(path)[1]) == 1
 
 
@@ -119,7 +121,7 @@ def test_a_kill_at_any_step_of_making_a_store_leaves_one_that_can_be_used(
         steps.append(tmp_path / f"step-{len(steps)}")
         shutil.copytree(here, steps[-1])
 
-    connect, mapped = sqlite3.connect, journal_module._mapped
+    connect, map_cursor = sqlite3.connect, journal_module._map_cursor
 
     def watched(*args: object, **more: object) -> sqlite3.Connection:
         photograph()
@@ -130,47 +132,47 @@ def test_a_kill_at_any_step_of_making_a_store_leaves_one_that_can_be_used(
 
     def watched_map(path: Path, new: bool) -> object:
         photograph()
-        found = mapped(path, new)
+        mapped = map_cursor(path, new)
         photograph()
-        return found
+        return mapped
 
     monkeypatch.setattr(sqlite3, "connect", watched)
-    monkeypatch.setattr(journal_module, "_mapped", watched_map)
+    monkeypatch.setattr(journal_module, "_map_cursor", watched_map)
     Journal(here / "store", WHO, sync=False).close()
     monkeypatch.undo()
     assert len(steps) > 15
     for step in steps:
         for _ in range(2):
             with Journal(step / "store", WHO, sync=False) as journal:
-                assert (journal.image(), journal.taken % 2, len(journal.store)) == (b"", 0, 16)
-                assert list(journal.rows()) == []
-                journal.taken = 4
-        assert left(step / "store")[0] == 4
+                assert (journal.state(), journal.cursor.in_flight, len(journal.store)) == (b"", False, 16)
+                assert list(journal.records()) == []
+                journal.cursor = Cursor(2, False)
+        assert left(step / "store")[0] == Cursor(2, False)
 
 
-def test_a_group_of_rows_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_group_commit_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     before = left(path)
-    wrong = Row("receive", 0, 1 << 70, 0, 1, b"")  # more than can be written down
-    image = Changes(b"new", [Stored(b"", [(0, 1)]), Stored(b"", [], [(0, 1, 1 << 70)])], {}, [], None)
+    wrong = PacketReceived(0, 1 << 70, b"", 1)  # more than can be written down
+    packets = [StoredPacket(b"", [(0, 1)]), StoredPacket(b"", [], [(0, 1, 1 << 70)])]
     with Journal(path, WHO, sync=False) as journal:
         with pytest.raises(OverflowError):
-            journal.write([Row("wake", -1, 0, 0, 2, b""), wrong])
+            journal.write([TimerFired(2), wrong])
         with pytest.raises(OverflowError):
-            journal.write([], image)
-        assert (journal.image(), list(journal.packets())) == (b"", [])
+            journal.write([], Checkpoint(b"new", packets, {}, [], None))
+        assert (journal.state(), list(journal.packets())) == (b"", [])
     assert left(path) == before
 
 
 @pytest.mark.parametrize("content", [None, b"", b"1234567", b"123456789"])
-def test_a_store_without_what_was_taken_is_refused(tmp_path: Path, content: bytes | None) -> None:
-    """To begin from 0 would give the application everything again."""
+def test_a_store_without_its_cursor_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    """To start from 0 would deliver everything again."""
     path = made(tmp_path / "store")
-    beside = path.with_name("store-taken")
+    beside = path.with_name("store-cursor")
     beside.unlink()
     if content is not None:
         beside.write_bytes(content)
-    with pytest.raises(InputError, match="store-taken"):
+    with pytest.raises(InputError, match="store-cursor"):
         Journal(path, WHO, sync=False)
     assert beside.exists() == (content is not None)
 
@@ -179,9 +181,9 @@ def damaged(tmp_path: Path, statement: str, *values: object) -> None:
     """Restore a member whose store somebody wrote into."""
     group = Group(roster("mbcp", 2), tmp_path)
     for rank in (0, 1):
-        group.say(rank)
-        group.peers[rank].flush(whole=True)
-        group.say(rank)
+        group.broadcast(rank)
+        group.peers[rank].flush(checkpoint=True)
+        group.broadcast(rank)
         group.peers[rank].flush()
     group.carry(0, 1)
     peer = group.peers[1]
@@ -195,33 +197,33 @@ def damaged(tmp_path: Path, statement: str, *values: object) -> None:
         base.execute(statement, values)
     base.close()
     with Journal(path, identity, sync=False) as journal:
-        Core(group.roster.make("m1")).restore(journal)
+        restore(Core(group.roster.create_protocol("m1")), journal)
 
 
-def _rows(*rows: Row) -> bytes:
-    return msgspec.msgpack.encode(rows)
+def encoded(*records: LogRecord) -> bytes:
+    return msgspec.msgpack.encode(records)
 
 
 @pytest.mark.parametrize(
     ("statement", "value"),
     [
-        ("UPDATE about SET value = ? WHERE key = 'image'", b"nonsense"),
-        ("UPDATE about SET value = substr(value, 1, ?) WHERE key = 'image'", 20),
+        ("UPDATE about SET value = ? WHERE key = 'state'", b"nonsense"),
+        ("UPDATE about SET value = substr(value, 1, ?) WHERE key = 'state'", 20),
         ("UPDATE about SET value = ? WHERE key = 'identity'", b"{"),
         ("UPDATE about SET value = ? WHERE key = 'identity'", b"[]"),
         ("UPDATE about SET value = ? WHERE key = 'identity'", b'{"me": "\xff"}'),
         ("DELETE FROM about WHERE key = ?", "identity"),
         ("DROP TABLE IF EXISTS about", None),
         ("DROP TABLE log", None),
-        ("DELETE FROM log WHERE place > ?", 0),
-        ("UPDATE log SET rows = ?", b"nonsense"),
-        ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 9, 0, 1, b""))),
-        ("UPDATE log SET rows = ?", _rows(Row("receive", 9, 1, 0, 1, b""))),
-        ("UPDATE log SET rows = ?", _rows(Row("receive", 0, 2, 0, 1, b"nonsense"))),
+        ("DELETE FROM log WHERE id > ?", 0),
+        ("UPDATE log SET records = ?", b"nonsense"),
+        ("UPDATE log SET records = ?", encoded(PacketReceived(0, 9, b"", 1))),
+        ("UPDATE log SET records = ?", encoded(PacketReceived(9, 1, b"", 1))),
+        ("UPDATE log SET records = ?", encoded(PacketReceived(0, 2, b"nonsense", 1))),
         ("UPDATE packets SET packets = ?", b"nonsense"),
-        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [(9, 1)])])),
-        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([Stored(b"", [], [(9, 1, 1)])])),
-        ("UPDATE packets SET until = ?", b"nonsense"),
+        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([StoredPacket(b"", [(9, 1)])])),
+        ("UPDATE packets SET packets = ?", msgspec.msgpack.encode([StoredPacket(b"", [], [(9, 1, 1)])])),
+        ("UPDATE packets SET retention = ?", b"nonsense"),
     ],
 )
 def test_a_damaged_store_is_refused_in_words(tmp_path: Path, statement: str, value: object) -> None:
@@ -232,7 +234,7 @@ def test_a_damaged_store_is_refused_in_words(tmp_path: Path, statement: str, val
 def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
     with Journal(tmp_path / "store", WHO, sync=False) as journal:
         before = journal.size()
-        journal.write([Row("broadcast", -1, 0, 0, 1, bytes(100_000))])
+        journal.write([Broadcast([bytes(100_000)], 1)])
         assert journal.size() > before + 100_000
     files = sum(file.stat().st_size for file in tmp_path.iterdir() if "lock" not in file.name)
     with Journal(tmp_path / "store", WHO, sync=False) as journal:
@@ -248,8 +250,8 @@ def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> 
             try:
                 for _ in range(3):
                     for _ in range(8):
-                        journal.write([Row("receive", 0, 1, 0, 1, bytes(4_000_000))])
-                    journal.write([], Changes(b"image", [], {}, [], None))
+                        journal.write([PacketReceived(0, 1, bytes(4_000_000), 1)])
+                    journal.write([], Checkpoint(b"state", [], {}, [], None))
             except sqlite3.Error as error:
                 errors.append(error)
 
@@ -261,4 +263,4 @@ def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> 
             journal.remember(1, f"{count}")
         writing.join()
         assert errors == []
-        assert (journal.remembered(1), journal.image()) == (f"{count}", b"image")
+        assert (journal.remembered(1), journal.state()) == (f"{count}", b"state")

@@ -23,7 +23,7 @@ from second_client import Phone, Refused, bits, pack, ranked, unbits, unpack
 import antecede
 from antecede.live.group import Group
 from antecede.live.joining import Joining
-from antecede.live.security.keys import make as make_keys
+from antecede.live.security.keys import make_keys
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads((DOCS / "wire-vectors.json").read_text("utf-8"))

@@ -28,17 +28,17 @@ GROUP = "the room"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of a group, and some that are no good for it."""
     made = tmp_path_factory.mktemp("keys")
-    keys.make(
+    keys.make_keys(
         made / "right", GROUP, ["ana", "bo", "sue"], ["phone"], 30, {"sue": ["sue.example", "::1"]}, ["sue"]
     )
-    keys.make(made / "old", GROUP, [], [], 30, {}, [])
-    keys.make(made / "other authority", GROUP, ["bo"], ["phone"], 30, {}, [])
+    keys.make_keys(made / "old", GROUP, [], [], 30, {}, [])
+    keys.make_keys(made / "other authority", GROUP, ["bo"], ["phone"], 30, {}, [])
     # The same authority: one whose time is over, and one for another group.
     for name, group, days in (("expired", GROUP, -0.5), ("elsewhere", "another room", 30)):
         (made / name).mkdir()
         for file in ("authority.key", "ca.pem", "token.key"):
             (made / name / file).write_bytes((made / "right" / file).read_bytes())
-        keys.make(made / name, group, ["bo"], ["phone"], days, {}, [])
+        keys.make_keys(made / name, group, ["bo"], ["phone"], days, {}, [])
     (made / "old").rename(made / "nothing")
     return made
 
@@ -66,8 +66,8 @@ async def refused_at(*groups: Group, words: str = "") -> str:
         (None, "it speaks without encryption, and this member has keys"),
         ("other authority/bo", "certificate verify failed: self-signed certificate in certificate chain"),
         ("expired/bo", "certificate verify failed: certificate has expired"),
-        ("elsewhere/bo", "it says to be bo; its certificate is for bo of group 'another room'"),
-        ("right/ana", "it says to be bo; its certificate is for ana of group 'the room'"),
+        ("elsewhere/bo", "it claims to be bo; its certificate is for bo of group 'another room'"),
+        ("right/ana", "it claims to be bo; its certificate is for ana of group 'the room'"),
     ],
 )
 def test_who_cannot_prove_its_name_is_refused_and_the_log_says_why(
@@ -110,9 +110,9 @@ def test_who_has_no_keys_says_so_to_whoever_calls_with_tls(folder: Path) -> None
         ("expired/phone", "its token expired 12 h ago"),
         ("elsewhere/phone", "its token is for phone of group 'another room'"),
         ("other authority/phone", None),
-        ("stolen", "it says to be phone; its token is for mobile"),
+        ("stolen", "it claims to be phone; its token is for mobile"),
         ("forged", "its token was not signed for this group"),
-        ("garbled", "its token is no token"),
+        ("garbled", "its token is not a token"),
     ],
 )
 def test_a_phone_shows_a_token(folder: Path, tmp_path: Path, phone_keys: str, reason: str | None) -> None:
@@ -169,7 +169,7 @@ def test_a_shared_key_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
                 there = [f"ana@{ana.address}", "bo"]
                 async with antecede.join(GROUP, me="cy", peers=there, secret=tmp_path / "theirs") as cy:
                     await refused_at(cy, words="certificate verify failed")
-                    await refused_at(ana, words="it broke off before it had shown a certificate")
+                    await refused_at(ana, words="it disconnected before it had shown a certificate")
 
     asyncio.run(test())
 
@@ -179,43 +179,52 @@ def test_a_shared_key_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
     [
         ({"listen": "0.0.0.0:7000"}, "listen: 0.0.0.0:7000 is open to others and nothing is encrypted"),
         ({"web": "[::]:7000"}, "web: [::]:7000 is open to others"),
-        ({"peers": ["bo@bo.example:7000"]}, "peers: bo at bo.example:7000 would be called in plain text"),
+        (
+            {"peers": ["bo@bo.example:7000"]},
+            "peers: bo at bo.example:7000 would be reached without",
+        ),
         ({"keys": "nowhere"}, "keys: nowhere has no ca.pem"),
         ({"secret": "nowhere"}, "secret: nowhere: No such file"),
-        ({"keys": "a", "secret": "b"}, "keys and secret: give one of them"),
+        ({"keys": "a", "secret": "b"}, "keys and secret: give only one of them"),
     ],
 )
 def test_what_would_be_open_or_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
-        Security(Settings.of(group=GROUP, me="ana", **given))
+        Security(Settings.create(group=GROUP, me="ana", **given))
     assert words in str(error.value)
 
 
-def test_plain_text_beyond_this_machine_is_asked_for_by_name() -> None:
+def test_insecure_links_beyond_this_machine_must_be_asked_for() -> None:
     for given in (
-        {"listen": "0.0.0.0:7000", "plain": True},
+        {"listen": "0.0.0.0:7000", "insecure": True},
         {"listen": "localhost:7000"},
         {"listen": "[::1]:1"},
     ):
-        assert not Security(Settings.of(group=GROUP, me="ana", **given)).is_on
+        assert not Security(Settings.create(group=GROUP, me="ana", **given)).is_on
+
+
+def test_the_former_name_of_insecure_works_for_one_release() -> None:
+    with pytest.warns(DeprecationWarning, match="insecure"):
+        settings = Settings.create(group=GROUP, me="ana", listen="0.0.0.0:7000", plain=True)
+    assert settings.insecure
 
 
 def test_tokens_end_and_cannot_be_altered() -> None:
     token = identity.issue(b"key", GROUP, "phone", 1000)
-    assert identity.checked(b"key", token, 999) == Identity(GROUP, "phone")
+    assert identity.verify_token(b"key", token, 999) == Identity(GROUP, "phone")
     with pytest.raises(RemoteError, match="expired 5 s ago"):
-        identity.checked(b"key", token, 1005)
+        identity.verify_token(b"key", token, 1005)
     for place in range(len(token)):
         altered = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
         with pytest.raises(RemoteError):
-            identity.checked(b"key", altered, 999)
+            identity.verify_token(b"key", altered, 999)
 
 
 def test_keys_are_added_and_never_made_anew(tmp_path: Path) -> None:
-    first = keys.make(tmp_path, GROUP, ["ana"], [], 30, {}, [])
+    first = keys.make_keys(tmp_path, GROUP, ["ana"], [], 30, {}, [])
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert [each.name for each in first] == ["ana"]
-    assert [each.name for each in keys.make(tmp_path, GROUP, ["ana", "bo"], [], 30, {}, [])] == ["bo"]
+    assert [each.name for each in keys.make_keys(tmp_path, GROUP, ["ana", "bo"], [], 30, {}, [])] == ["bo"]
     assert all(file.read_bytes() == data for file, data in before.items())
     secret = [file for file in tmp_path.rglob("*") if file.name in ("key.pem", "authority.key", "token.key")]
     assert {oct(file.stat().st_mode & 0o777) for file in secret} == {"0o600"}
@@ -231,10 +240,10 @@ def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) ->
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()
-    assert "ana: its certificate is left as it is" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "ana: its certificate is unchanged" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
     assert "phone: token" in run("k", "--phone", "phone", "--days", "3", cwd=tmp_path).stdout
     with pytest.raises(InputError, match="name the folder of one member"):
-        Security(Settings.of(group=GROUP, me="ana", keys=tmp_path / "k"))
+        Security(Settings.create(group=GROUP, me="ana", keys=tmp_path / "k"))
     assert run("room.secret", "--secret", cwd=tmp_path).returncode == 0
     for wrong in (
         ["room.secret", "--secret"],

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from fuzz_decoders import fuzz
 
-from antecede.live.envelope import opened, unwrap
+from antecede.live.envelope import decode_body, unwrap
 from antecede.live.security import identity
 from antecede.live.transport import frames
 from antecede.protocols.base import Packet, Protocol
@@ -57,13 +57,13 @@ def test_every_packet_of_a_live_protocol_has_a_vector() -> None:
 
 
 def test_payloads_say_what_was_said() -> None:
-    said = [opened(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
+    said = [decode_body(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
     assert said == [b"\x00\xff", "häi", {"n": 1}]
 
 
 def test_a_token_of_the_vectors_is_good() -> None:
     (vector,) = VECTORS["tokens"]
-    found = identity.checked(bytes.fromhex(vector["key"]), vector["token"], 1_999_999_999)
+    found = identity.verify_token(bytes.fromhex(vector["key"]), vector["token"], 1_999_999_999)
     assert found == identity.Identity("room", "phone")
 
 

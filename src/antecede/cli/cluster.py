@@ -17,7 +17,7 @@ from antecede.units import SECOND, parse_duration, parse_range
 
 if TYPE_CHECKING:
     from antecede.audit.run import AuditResult
-    from antecede.live.trial.cluster import Outcome, Plan
+    from antecede.live.trial.cluster import ClusterResult, TrialPlan
 
 _SHOWN_FAULTS = 20
 
@@ -48,9 +48,9 @@ class ClusterOptions:
     ] = True
     seed: Annotated[int, typer.Option(help="Random seed of delays, losses, kills and cuts.")] = 0
 
-    def plan(self) -> Plan:
+    def plan(self) -> TrialPlan:
         """Validate the options as a plan."""
-        from antecede.live.trial.cluster import Plan
+        from antecede.live.trial.cluster import TrialPlan
 
         super_peers, internal = self.super_peers, self.internal
         if self.protocol == "freescale":
@@ -61,7 +61,7 @@ class ClusterOptions:
                 f"--super-peers and --internal are for freescale, not for {self.protocol}"
             )
         low, high = parse_range(self.delay)
-        return Plan(
+        return TrialPlan(
             size=self.size,
             protocol=self.protocol,
             messages=self.messages,
@@ -117,7 +117,7 @@ def cluster(
     raise typer.Exit(0 if ok else 1)
 
 
-def _print_members(plan: Plan, outcome: Outcome) -> None:
+def _print_members(plan: TrialPlan, outcome: ClusterResult) -> None:
     rows = [
         [
             member.name,

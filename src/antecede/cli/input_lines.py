@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from antecede.errors import InputError
-from antecede.live.envelope import LONGEST_BODY
+from antecede.live.envelope import MAX_BODY_BYTES
 
 
 async def read_lines() -> AsyncIterator[str]:
@@ -19,11 +19,11 @@ async def read_lines() -> AsyncIterator[str]:
         for line in sys.stdin.buffer:  # reading a file does not block
             yield line.decode(errors="replace").rstrip("\n")
         return
-    reader = asyncio.StreamReader(limit=2 * LONGEST_BODY)
+    reader = asyncio.StreamReader(limit=2 * MAX_BODY_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
         while line := await reader.readline():
             yield line.decode(errors="replace").rstrip("\n")
     except ValueError as error:
-        raise InputError(f"a line of the input is longer than {2 * LONGEST_BODY:,} bytes") from error
+        raise InputError(f"a line of the input is longer than {2 * MAX_BODY_BYTES:,} bytes") from error

@@ -44,7 +44,7 @@ class KeyOptions:
 
     def check(self) -> None:
         """Raise if these keys cannot be made."""
-        from antecede.live.settings import check_name
+        from antecede.live.settings import validate_name
 
         if not (self.certified or self.phone):
             raise typer.BadParameter(
@@ -55,7 +55,7 @@ class KeyOptions:
         if self.days <= 0:
             raise typer.BadParameter(f"--days {self.days:g}: the keys would have expired already")
         for name in [*self.certified, *(self.phone or [])]:
-            check_name(name)
+            validate_name(name)
 
     def hosts(self) -> dict[str, list[str]]:
         """Host names by super peer."""
@@ -92,7 +92,7 @@ def keys(
         return
     options.check()
     phones, super_peers = options.phone or [], options.super_ or []
-    created = security.make(
+    created = security.make_keys(
         where, options.group, options.certified, phones, options.days, options.hosts(), super_peers
     )
     for folder in created:

@@ -66,7 +66,7 @@ class MemberOptions:
         options = {name: value for name, value in options.items() if value not in (None, [])}
         if config is not None:
             loaded = Settings.load(config)
-            return Settings.of(**{**msgspec.structs.asdict(loaded), **options}) if options else loaded
+            return Settings.create(**{**msgspec.structs.asdict(loaded), **options}) if options else loaded
         if "me" not in options:
             raise typer.BadParameter("give a CONFIG file, or --group, --me and --peer")
-        return Settings.of(**{"group": _DEFAULT_GROUP, **options})
+        return Settings.create(**{"group": _DEFAULT_GROUP, **options})

@@ -13,7 +13,7 @@ from antecede.cli import show
 from antecede.cli.options import Json
 
 if TYPE_CHECKING:
-    from antecede.live.trial.load import Result
+    from antecede.live.trial.load import LoadResult
 
 
 def load(
@@ -40,13 +40,13 @@ def load(
     Latency counts from when a message was due to be sent, so with --rate a pause counts against every
     message that waited (no coordinated omission).
     """
-    from antecede.live.trial.cluster import Plan
+    from antecede.live.trial.cluster import TrialPlan
     from antecede.live.trial.load import drive
 
     senders = size if senders is None else senders
     if senders > size:
         raise typer.BadParameter(f"--senders {senders}: there are {size} members")
-    plan = Plan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
+    plan = TrialPlan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
     with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
         result = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update))
     if as_json:
@@ -56,7 +56,7 @@ def load(
     _print_result(f"{size} processes, {protocol}, {messages:,} messages of {payload} bytes, {place}", result)
 
 
-def _print_result(title: str, result: Result) -> None:
+def _print_result(title: str, result: LoadResult) -> None:
     rows = [
         ["deliveries per second at each member", f"{result.deliveries_a_second:,.0f}"],
         ["latency, median", f"{result.p50_ms:,.1f} ms"],

@@ -1,14 +1,14 @@
-"""What an application holds: a group to speak to and to listen to, in cause-and-effect order.
+"""A live group as an application sees it: broadcast to it and iterate over it, in causal order.
 
     async with antecede.join("room", me="ana", listen=":7000", peers=["bo@bo.example:7000"]) as group:
         await group.broadcast("hello")
         async for message in group:
             print(message.origin, message.body, message.causes)
 
-A message that `broadcast` has returned for is in the store: it will be delivered everywhere, whatever happens
-to this process. A message that comes out of the group is final once the next one is asked for, or `ack` was
-called; the one in hand when a process dies, or when an exception ends `async with`, comes again, marked
-`redelivered`. One's own messages do not come back: sending is one's own delivery.
+Once `broadcast` returns, the message is in the store: it will be delivered everywhere, whatever happens to
+this process. A delivered message is acked when the next one is asked for, or by `ack`; the one in flight
+when the process dies, or when an exception ends `async with`, is delivered again, marked `redelivered`. A
+member's own messages are not delivered to it: for the sender, sending is the delivery.
 """
 
 from __future__ import annotations
@@ -23,27 +23,31 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from antecede.causality import MessageId
-from antecede.live.core import Core, Popped
+from antecede import causality
+from antecede.live.core import Core
+from antecede.live.driver import Driver
 from antecede.live.envelope import Body
-from antecede.live.messages import Held, Id, Message, Notice, Notices
+from antecede.live.events import TimerFired
+from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Notices
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
+from antecede.live.ready import Ready
+from antecede.live.recovery import restore
 from antecede.live.settings import Settings
-from antecede.live.stability import Progress
-from antecede.live.store.group_commit import Commits, StoreError
+from antecede.live.stability import Stability
+from antecede.live.store.group_commit import StoreError
 from antecede.live.store.journal import Journal
-from antecede.live.transport.connections import Links
-from antecede.live.transport.handshake import Memory
-from antecede.protocols.base import LocalError
+from antecede.live.transport.connections import Connections
+from antecede.live.transport.handshake import KnownStores
+from antecede.protocols.base import Delivery, LocalError
 
 _TICK_SECONDS = 0.2
-_PATIENCE = 1_000_000_000
+_REPAIR_PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _PAUSE_EVERY = 64
 _FULL_SECONDS = 3 * _TICK_SECONDS
-"""How long there must be no room before that is news: who has just delivered has not told everybody yet."""
+"""How long `broadcast` must have waited before that is news: progress takes a while to be reported."""
 
 
 class Group:
@@ -54,27 +58,23 @@ class Group:
         self._roster = settings.roster()
         self._names = self._roster.names
         self._core = Core(
-            self._roster.make(settings.me),
+            self._roster.create_protocol(settings.me),
             traced=settings.trace is not None,
-            logged=settings.store is not None,
+            durable=settings.store is not None,
         )
-        # Each member has at most its limit under way, about; twice that is not a delay but an attack.
-        self._core.most_unread = 2 * len(self._names) * max(settings.limit, 1 << 20)
+        # Each member has about its limit under way; twice that is not a delay but an attack.
+        self._core.max_undelivered = 2 * len(self._names) * max(settings.limit, 1 << 20)
         self._journal: Journal | None = None
-        self._commits: Commits
-        self._links: Links
+        self._driver: Driver
+        self._connections: Connections
         self._ticking: asyncio.Task[None] | None = None
-        self._given = 0
-        self._in_hand: int | None = None
-        self._redelivered = 0
-        self._something = asyncio.Event()
+        self._deliverable = asyncio.Event()
         self._room = asyncio.Event()
-        self._listening = False
-        self._is_flushing = False
+        self._is_iterating = False
         self._state: Literal["new", "open", "draining", "closed"] = "new"
-        self._left = False
+        self._has_left = False
         self._failure: StoreError | None = None
-        self._watchers: list[Notices] = []
+        self._listeners: list[Notices] = []
         self._metrics: asyncio.Server | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
@@ -94,24 +94,24 @@ class Group:
 
     @property
     def connected(self) -> tuple[str, ...]:
-        """The partners that there is a connection to."""
-        return tuple(self._names[peer] for peer in self._links.connected())
+        """The partners to which there is a connection."""
+        return tuple(self._names[peer] for peer in self._connections.connected())
 
     @property
     def address(self) -> str | None:
         """Where this member listens."""
-        return self._links.listening
+        return self._connections.address
 
     @property
     def web_address(self) -> str | None:
-        return self._links.listening_web
+        return self._connections.web_address
 
-    # Coming and going
+    # Joining and leaving
 
     async def _start(self) -> None:
         if self._state != "new":
             raise LocalError("a group is joined once")
-        settings, core = self.settings, self._core
+        settings = self.settings
         identity = {
             "group": settings.group,
             "member": settings.me,
@@ -122,20 +122,22 @@ class Group:
             self._journal = Journal(settings.store, identity, settings.sync)
         try:
             self._restore()
-            trace = None
-            if settings.trace is not None:
-                run = settings.group
-                names = (run, settings.group, self._roster.protocol.name, self._names, settings.me)
-                trace = NodeTrace(settings.trace, *names)
-            self._links = self._linked()
-            self._commits = Commits(core, self._journal, settings.sync, trace, self._released, self._broken)
+            self._connections = self._create_connections()
+            self._driver = Driver(
+                self._core,
+                self._journal,
+                settings.sync,
+                self._open_trace(),
+                self._on_advance,
+                self._on_failure,
+            )
             try:
-                await self._links.start()
+                await self._connections.start()
                 if settings.metrics is not None:
                     self._metrics = await serve(self, settings.metrics)
             except BaseException:
-                await self._links.close()
-                await self._commits.close()
+                await self._connections.close()
+                await self._driver.close()
                 raise
         except BaseException:
             if self._journal is not None:
@@ -143,28 +145,31 @@ class Group:
             raise
         self._state = "open"
         self._ticking = asyncio.create_task(self._tick())
-        self._ticking.add_done_callback(self._stopped)
+        self._ticking.add_done_callback(self._on_tick_end)
 
     def _restore(self) -> None:
-        if self._journal is None:
-            return
-        self._core.restore(self._journal)
-        final, in_hand = divmod(self._journal.taken, 2)
-        self._redelivered = final + 1 if in_hand else 0
-        self._given = self._core.popped - len(self._core.hand)
+        if self._journal is not None:
+            restore(self._core, self._journal)
 
-    def _linked(self) -> Links:
+    def _open_trace(self) -> NodeTrace | None:
+        settings = self.settings
+        if settings.trace is None:
+            return None
+        run, protocol = settings.group, self._roster.protocol.name
+        return NodeTrace(settings.trace, run, settings.group, protocol, self._names, settings.me)
+
+    def _create_connections(self) -> Connections:
         journal, met = self._journal, dict[int, str]()
-        return Links(
+        return Connections(
             self.settings,
             self._roster,
             self._core,
-            Memory(
+            KnownStores(
                 journal.store if journal else secrets.token_hex(8),
                 journal.remembered if journal else lambda peer: met.get(peer, ""),
                 self._remember if journal else met.__setitem__,
             ),
-            self._changed,
+            self._on_step,
             self._notify,
             self.counts,
         )
@@ -174,7 +179,7 @@ class Group:
             try:
                 self._journal.remember(peer, store)
             except sqlite3.Error as error:
-                raise self._commits.give_up(f"{self._journal.path}: {error}") from error
+                raise self._driver.fail(f"{self._journal.path}: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -182,191 +187,148 @@ class Group:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._leave(done=error is None)
+        await self._leave(ack=error is None)
 
     async def drain(self) -> None:
-        """Accept nothing more, and wait until every member has delivered all that was sent here."""
+        """Accept nothing more, and wait until every member has delivered all that was broadcast here."""
         self._check_open()
         self._state = "draining"
-        self._flush()
-        me = self._core.me
-        while any(row[me] < self._core.progress.known[me][me] for row in self._core.progress.known):
+        if self._journal is None:
+            self._driver.flush()
+        me, matrix_clock = self._core.me, self._core.stability.matrix_clock
+        while any(row[me] < matrix_clock[me][me] for row in matrix_clock):
             self._room.clear()
             await self._room.wait()
             self._check_failed()
 
     async def aclose(self) -> None:
-        """Leave. What was accepted is in the store; without one, what was not passed on is gone.
+        """Leave. What was accepted is in the store; without one, what has not reached others is lost.
 
-        The message in hand is final. It is not if an exception ends `async with`: then it comes again.
+        The message in flight is acked. If an exception ends `async with` it is not, and is delivered again.
         """
-        await self._leave(done=True)
+        await self._leave(ack=True)
 
-    async def _leave(self, done: bool) -> None:
-        if self._state == "new" or self._left:
+    async def _leave(self, ack: bool) -> None:
+        if self._state == "new" or self._has_left:
             return
-        self._state, self._left = "closed", True
+        self._state, self._has_left = "closed", True
         if self._ticking is not None:
             self._ticking.cancel()
         if self._metrics is not None:
             self._metrics.close()
-        if done:
-            self._finish()
+        if ack:
+            self._driver.ack()
         if self._journal is None and self._failure is None:
-            self._flush()
+            self._driver.flush()
         try:
-            await self._links.close()
-            await self._commits.close()
+            await self._connections.close()
+            await self._driver.close()
         finally:
             self._end()
 
     def _end(self) -> None:
         if self._journal is not None:
             self._journal.close()
-        self._something.set()
-        self._room.set()
-        for watcher in self._watchers:
-            watcher.end()
+        self._wake_waiters()
+        for listener in self._listeners:
+            listener.end()
 
-    # Speaking
+    # Broadcasting
 
-    async def broadcast(self, body: Body, timeout: float | None = None) -> Id:
-        """Say something to everybody; returns once it cannot be lost any more.
+    async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
+        """Broadcast a message to the group; returns once it cannot be lost any more.
 
-        Waits while too much is on its way to members that are slow or away (`limit`); if that takes longer
-        than `timeout` seconds, it is a `TimeoutError` and nothing was said. If it is cancelled, the message
-        may or may not have been accepted.
+        Waits while too much is under way to members that are slow or away (`limit`); if that takes longer
+        than `timeout` seconds, it raises `TimeoutError` and nothing was broadcast. If it is cancelled, the
+        message may or may not have been accepted.
         """
         self._check_open()
         core = self._core
-        if core.on_the_way > self.settings.limit:
+        if core.pending_bytes > self.settings.limit:
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         message = core.broadcast(body, time.time_ns())
         if self._journal is not None:
-            await self._commits.written()
+            await self._driver.durable()
         else:
-            self._flush_soon()
+            self._driver.flush_soon()
             if message.seq % _PAUSE_EVERY == 0:
-                # Nothing to wait for; but links and listeners want their turn.
+                # There is nothing to wait for, but connections and other tasks need their turn.
                 await asyncio.sleep(0)
         return self._id(message)
 
-    def _flush_soon(self) -> None:
-        """Without a store: what is said in one round of the loop goes together."""
-        if not self._is_flushing:
-            self._is_flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flushing = False
-        try:
-            self._core.flush()
-        except Exception as error:
-            self._commits.give_up(f"internal: {error!r}")
-        self._links.awaken()
-        self._room.set()
-
     async def _wait_for_room(self) -> None:
-        core, began, full = self._core, time.monotonic(), False
-        while core.on_the_way > self.settings.limit:
-            if not full and time.monotonic() - began >= _FULL_SECONDS:
-                full = True
-                those = ", ".join(self._names[member] for member in core.progress.behind())
-                text = f"{core.progress.unstable_bytes:,} bytes are not known to be everywhere; {those} lags"
-                self._notify("full", those, text)
+        core, began, is_full = self._core, time.monotonic(), False
+        while core.pending_bytes > self.settings.limit:
+            if not is_full and time.monotonic() - began >= _FULL_SECONDS:
+                is_full = True
+                lagging = ", ".join(self._names[member] for member in core.stability.lagging())
+                text = f"{core.stability.unstable_bytes:,} bytes are not stable; {lagging} lags"
+                self._notify("full", lagging, text)
             self._room.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if full else _FULL_SECONDS):
+                async with asyncio.timeout(None if is_full else _FULL_SECONDS):
                     await self._room.wait()
             self._check_open()
-        if full:
+        if is_full:
             self._notify("room", self.me, "there is room again")
 
-    # Listening
+    # Delivering
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
-        """The next message. The one before it is final from here on."""
-        if self._listening:
+        """The next message. The one before it is acked."""
+        if self._is_iterating:
             raise LocalError(
-                "two tasks listen to one group: a message goes to one of them, so ask in one place"
+                "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
             )
-        popped = self._popped()
-        if popped is None or not self._core.is_written(popped.message):
-            self._finish()
-            self._listening = True
+        delivery = self._next_delivery()
+        if delivery is None:
+            self._is_iterating = True
             try:
-                popped = await self._coming(popped)
+                delivery = await self._wait_for_delivery()
             finally:
-                self._listening = False
-        return self._give(popped)
+                self._is_iterating = False
+        return Message(delivery, self._names, self._core.yielded == self._core.redelivered)
 
-    def _popped(self) -> Popped | None:
-        """The next message if there is one: taken before and not given, or taken now."""
-        if self._state == "closed":
-            return None
-        hand = self._core.hand
-        if hand and hand[-1].place > self._given:
-            return next(popped for popped in hand if popped.place > self._given)
-        return self._core.pop(time.time_ns())
+    def _next_delivery(self) -> Delivery | None:
+        return None if self._state == "closed" else self._driver.next_delivery(time.time_ns())
 
-    async def _coming(self, popped: Popped | None) -> Popped:
-        """Wait until there is one, and until it would come again after a crash."""
-        while popped is None:
+    async def _wait_for_delivery(self) -> Delivery:
+        while True:
             if self._state == "closed":
                 self._check_failed()
                 raise StopAsyncIteration
-            self._something.clear()
-            await self._something.wait()
-            popped = self._popped()
-        while not self._core.is_written(popped.message):
-            await self._commits.written()
-        return popped
-
-    def _give(self, popped: Popped) -> Message:
-        place = popped.place
-        if self._in_hand is not None:
-            self._core.final(self._in_hand)
-        self._given = self._in_hand = place
-        if self._journal is not None:
-            # In one number: what came before it is final, and it is in hand.
-            self._journal.taken = 2 * place - 1
-        self._core.given(popped.message)
-        return Message(popped, self._names, place == self._redelivered)
+            self._deliverable.clear()
+            await self._deliverable.wait()
+            if (delivery := self._next_delivery()) is not None:
+                return delivery
 
     def ack(self, message: Message) -> None:
-        """`message`, which is in hand, is dealt with: it will not come again."""
-        hand = self._core.hand
-        if self._in_hand is not None and hand and self._id(hand[0].message) == message.id:
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._in_hand is not None:
-            if self._journal is not None:
-                self._journal.taken = 2 * self._in_hand
-            self._core.final(self._in_hand)
-            self._in_hand = None
+        """`message`, which is in flight, has been processed: it will not be delivered again."""
+        core = self._core
+        if core.yielded > core.acked and self._id(core.unacked[0].message) == message.id:
+            self._driver.ack()
 
     # Looking
 
-    def waiting(self) -> list[Held]:
-        """What has arrived and is held, for which message, since when, and who might have that."""
-        found = []
-        for held in self._core.protocol.waiting():
-            cause = held.cause
-            holders = self._core.progress.holders(cause) if cause is not None else []
-            kept = self._core.progress.kept[held.message.origin].get(held.message.seq)
-            since = (kept.since if kept is not None and kept.since else time.time_ns()) / 1e9
+    def waiting(self) -> list[HeldMessage]:
+        """What is held, for which message, since when, and who may have that one."""
+        held, stability = [], self._core.stability
+        for wait in self._core.protocol.waiting():
+            cause = wait.cause
+            holders = stability.holders(cause) if cause is not None else []
+            entry = stability.unstable[wait.message.origin].get(wait.message.seq)
+            since = (entry.since if entry is not None and entry.since else time.time_ns()) / 1e9
             names = tuple(self._names[member] for member in holders)
-            found.append(Held(self._id(held.message), self._id(cause) if cause else None, since, names))
-        return found
+            held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
+        return held
 
     def delivered(self) -> dict[str, int]:
-        """How many messages of each member are delivered here; of this one, how many were sent."""
-        return dict(zip(self._names, self._looked_at().known[self._core.me], strict=True))
+        """How many messages of each member were delivered here; of this one, how many it has broadcast."""
+        return dict(zip(self._names, self._stability().matrix_clock[self._core.me], strict=True))
 
     @property
     def state(self) -> Literal["new", "open", "draining", "closed"]:
@@ -378,57 +340,59 @@ class Group:
 
     @property
     def unstable_bytes(self) -> int:
-        """Bytes of messages that not every member is known to have."""
-        return self._looked_at().unstable_bytes
+        """Bytes of messages that are not stable: not every member is known to have delivered them."""
+        return self._stability().unstable_bytes
 
-    def _looked_at(self) -> Progress:
+    def _stability(self) -> Stability:
         if self._journal is None:
-            self._core.flush()  # without a store, what was said is accepted at once
-        return self._core.progress
+            self._driver.flush()  # without a store, what was broadcast is accepted at once
+        return self._core.stability
 
     def go_offline(self, seconds: float) -> None:
         """Break all connections and make none for a while, to try what happens then."""
-        self._links.rest(seconds)
+        self._connections.go_offline(seconds)
 
     def events(self) -> AsyncIterator[Notice]:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
-        watcher = Notices(self._watchers.remove)
-        self._watchers.append(watcher)
-        if self._left:
-            watcher.end()
-        return watcher
+        listener = Notices(self._listeners.remove)
+        self._listeners.append(listener)
+        if self._has_left:
+            listener.end()
+        return listener
 
     def _notify(self, kind: Any, member: str, text: str) -> None:
         notice = Notice(kind, member, text, time.time())
-        for watcher in self._watchers:
-            watcher.put(notice)
+        for listener in self._listeners:
+            listener.put(notice)
 
-    # How it does that
+    # What the driver and the connections call
 
-    def _id(self, message: MessageId) -> Id:
-        return Id(self._names[message.origin], message.seq)
+    def _id(self, message: causality.MessageId) -> MessageId:
+        return MessageId(self._names[message.origin], message.seq)
 
-    def _changed(self) -> None:
-        """The core has heard something."""
+    def _on_step(self) -> None:
+        """The core has taken an event."""
+        self._driver.stepped()
         if self._journal is None:
-            self._links.awaken()
-        elif self._core.is_unwritten and self._failure is None:
-            self._commits.soon()
-        self._something.set()
-        self._room.set()
+            self._connections.wake()
+        self._wake_waiters()
 
-    def _released(self) -> None:
-        """Something was written."""
-        self._links.awaken()
-        self._something.set()
-        self._room.set()
+    def _on_advance(self, ready: Ready) -> None:
+        """A `Ready` was carried out."""
+        for message, link in ready.repaired:
+            self._connections.report_repair(message, link)
+        self._connections.wake()
+        self._wake_waiters()
 
-    def _broken(self, error: StoreError) -> None:
+    def _on_failure(self, error: StoreError) -> None:
         self._failure = error
         Log(self.settings.group, self.me).error("%s", error)
         self._notify("store", self.me, str(error))
         self._state = "closed"
-        self._something.set()
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        self._deliverable.set()
         self._room.set()
 
     async def _tick(self) -> None:
@@ -436,16 +400,15 @@ class Group:
             await asyncio.sleep(_TICK_SECONDS)
             now = time.time_ns()
             if self._core.wake_at is not None and self._core.wake_at <= now:
-                self._core.wake(now)
-                self._changed()
-            self._links.gossip(now, _PATIENCE)
-            if self._failure is None:
-                self._commits.tick()
+                self._core.step(TimerFired(now))
+                self._on_step()
+            self._connections.gossip(now, _REPAIR_PATIENCE)
+            self._driver.tick()
 
-    def _stopped(self, task: asyncio.Task[None]) -> None:
-        """A member that no longer tells how far it is would hold up everybody without a word."""
+    def _on_tick_end(self, task: asyncio.Task[None]) -> None:
+        """A member that no longer reports its progress would hold up everybody in silence."""
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._commits.give_up(f"internal: {error!r}")
+            self._driver.fail(f"internal: {error!r}")
 
     def _check_open(self) -> None:
         self._check_failed()

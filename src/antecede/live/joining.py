@@ -1,20 +1,21 @@
-"""How a group is joined: by keywords, and by `async with` or `await`."""
+"""How a group is joined: by keywords or `Settings`, with `async with` or `await`."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack, overload
 
+from antecede.errors import InputError
 from antecede.live.group import Group
-from antecede.live.settings import Member, Rough, Settings
+from antecede.live.settings import FaultInjection, Member, Settings
 
 
-class Options(TypedDict, total=False):
-    """What `join` takes; docs/live.md says more of each."""
+class JoinOptions(TypedDict, total=False):
+    """The keywords of `join`; docs/live.md says more of each."""
 
-    me: str
+    me: Required[str]
     peers: Sequence[str | Member]
     protocol: str
     behind: str | None
@@ -27,13 +28,30 @@ class Options(TypedDict, total=False):
     metrics: str | None
     keys: str | Path | None
     secret: str | Path | None
+    insecure: bool
     plain: bool
-    rough: Rough | None
+    """Deprecated: the former name of `insecure`."""
+    faults: FaultInjection | None
 
 
-def join(group: str, **options: Unpack[Options]) -> Joining:
-    """A member of the live group called `group`: `async with join(...) as group`, or `await join(...)`."""
-    return Joining(Settings.of(group=group, **options))
+@overload
+def join(group: Settings) -> Joining: ...
+
+
+@overload
+def join(group: str, **options: Unpack[JoinOptions]) -> Joining: ...
+
+
+def join(group: str | Settings, **options: Any) -> Joining:
+    """A member of a live group: `async with join(...) as group`, or `group = await join(...)`.
+
+    `group` is its name, and the keywords say how to take part; or it is a `Settings` that says everything.
+    """
+    if isinstance(group, Settings):
+        if options:
+            raise InputError(f"{next(iter(options))}: a Settings says everything; change it there")
+        return Joining(group)
+    return Joining(Settings.create(group=group, **options))
 
 
 class Joining:

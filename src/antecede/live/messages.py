@@ -1,4 +1,4 @@
-"""What a group gives: messages, what is held and why, and what happens to the group."""
+"""What a group hands to an application: messages, what is held and why, and what happens to the group."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from antecede.live.core import Popped
-from antecede.live.envelope import opened
+from antecede.live.envelope import decode_body, immediate_causes, unwrap
+from antecede.protocols.base import Delivery
 
-_MOST = 1_000
-"""Notices that wait for somebody to listen."""
+_MAX_NOTICES = 1_000
+"""Notices that wait for a listener."""
 
 
-class Id(NamedTuple):
-    """Which message: who sent it, and its number among theirs, from 1."""
+class MessageId(NamedTuple):
+    """A message: the name of its origin, and its sequence number there, from 1."""
 
     origin: str
     seq: int
@@ -28,35 +28,37 @@ class Id(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What somebody said."""
+    """A delivered message."""
 
-    # Most applications ask for a part of it, so nothing is made before it is asked for.
-    _popped: Popped
+    # Most applications look at a part of it, so nothing is decoded before it is asked for.
+    _delivery: Delivery
     _names: list[str]
     redelivered: bool
-    """It was in hand when this member's process ended, so it may have been dealt with before."""
+    """It was in flight when this member's process ended, so it may have been processed before."""
 
     @property
-    def id(self) -> Id:
-        return Id(self.origin, self.seq)
+    def id(self) -> MessageId:
+        return MessageId(self.origin, self.seq)
 
     @property
     def origin(self) -> str:
-        return self._names[self._popped.message.origin]
+        return self._names[self._delivery.message.origin]
 
     @property
     def seq(self) -> int:
-        return self._popped.message.seq
+        return self._delivery.message.seq
 
     @property
     def body(self) -> Any:
-        """As it was given to `broadcast`: bytes, text or JSON."""
-        return opened(self._popped.envelope)
+        """As it was passed to `broadcast`: bytes, text or JSON."""
+        return decode_body(unwrap(self._delivery.payload))
 
     @property
-    def causes(self) -> tuple[Id, ...]:
-        """Its immediate dependencies: what its sender had seen or said last, with nothing in between."""
-        return tuple(Id(self._names[peer], seq) for peer, seq in sorted(self._popped.causes.items()))
+    def causes(self) -> tuple[MessageId, ...]:
+        """Its immediate dependencies: what its sender had delivered or broadcast last, with nothing
+        between."""
+        causes = immediate_causes(self._delivery, len(self._names))
+        return tuple(MessageId(self._names[peer], seq) for peer, seq in sorted(causes.items()))
 
     def __repr__(self) -> str:
         again = ", redelivered" if self.redelivered else ""
@@ -65,16 +67,16 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
         )
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldMessage(msgspec.Struct, frozen=True):
     """A message that has arrived and cannot be delivered yet."""
 
-    id: Id
-    cause: Id | None
-    """What it waits for; None if the protocol knows that only by another's number."""
+    id: MessageId
+    cause: MessageId | None
+    """What it waits for; None if the protocol knows that only by another's number for it."""
     since: float
     """When it arrived, in seconds since 1970."""
     holders: tuple[str, ...]
-    """Who might have the cause."""
+    """The members that may have the cause."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -87,13 +89,13 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Notices:
-    """One listener's queue; of many the oldest give way, as nobody may be listening."""
+    """One listener's queue. Nobody may be listening, so the oldest of many are dropped."""
 
-    def __init__(self, gone: Callable[[Any], None]) -> None:
-        self._queue: deque[Notice] = deque(maxlen=_MOST)
+    def __init__(self, on_close: Callable[[Any], None]) -> None:
+        self._queue: deque[Notice] = deque(maxlen=_MAX_NOTICES)
         self._more = asyncio.Event()
         self._ended = False
-        self._gone = gone
+        self._on_close = on_close
 
     def put(self, notice: Notice) -> None:
         self._queue.append(notice)
@@ -117,4 +119,4 @@ class Notices:
     async def aclose(self) -> None:
         self._ended = True
         with contextlib.suppress(ValueError):
-            self._gone(self)
+            self._on_close(self)

@@ -1,9 +1,10 @@
-"""Who is in a group and how this member takes part: by keywords in code, by the same words in a TOML file."""
+"""Who is in a group and how this member takes part: keywords in code, and the same words in a TOML file."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -21,17 +22,17 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Someone else in the group. A name is an identity; an address is only where to look for it."""
+    """Another member of the group. A name is an identity; an address is only where to look for it."""
 
     name: str
     at: str | None = None
-    """host:port, or ws://host:port; None if it is the one to call."""
+    """host:port, or ws://host:port; None if it connects to this member."""
     behind: str | None = None
     """The super peer that it is behind, if it is an internal peer (`freescale`)."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """As people write it.
+        """From the notation of the command line.
 
         >>> Member.parse("bo@bo.example:7000").at, Member.parse("phone behind sue").behind
         ('bo.example:7000', 'sue')
@@ -41,58 +42,58 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(name.strip(), at.strip() or None, other.strip() if word else None)
 
 
-class Rough(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How badly this member's links are to behave, for trials."""
+class FaultInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Faults on this member's links, for trials."""
 
     delay: str = "0ms-0ms"
     loss: float = 0.0
-    """The share of frames with packets that vanish."""
+    """The share of frames with packets that are dropped."""
     cut_every: str | None = None
     """The mean time after which a connection breaks."""
     seed: int = 0
 
-    def check(self) -> None:
-        """An `InputError`, if links cannot behave so."""
+    def validate(self) -> None:
         try:
             span(self.delay)
             if self.cut_every is not None and duration(self.cut_every) <= 0:
-                raise InputError("cut_every is more than nothing")
+                raise InputError("cut_every must be more than 0")
         except InputError as error:
-            raise InputError(f"rough: {error}") from error
+            raise InputError(f"faults: {error}") from error
         if not 0 <= self.loss < 1:
-            raise InputError(f"rough: loss is a share below 1, not {self.loss}")
+            raise InputError(f"faults: loss is a share below 1, not {self.loss}")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a member can be told."""
+    """Everything that can be set for a member; docs/live.md says more of each."""
 
     group: str
     me: str
     peers: list[str | Member] = []
     protocol: str = "mbcp"
     behind: str | None = None
-    """The super peer that this member is behind, if it is an internal peer."""
+    """The super peer that this member is behind, if it is an internal peer (`freescale`)."""
     listen: str | None = None
-    """host:port for the members that call; without a host, loopback only."""
+    """host:port for members that connect to this one; without a host, loopback only."""
     web: str | None = None
     """The same for WebSockets, at a super peer."""
     store: str | None = None
-    """The file that makes accepted messages survive this process; None keeps all in memory."""
+    """The file that makes accepted messages survive this process; None keeps everything in memory."""
     sync: bool = True
-    """Whether what is accepted has reached the disk, so that it survives the machine, too."""
+    """Whether to wait for the disk, so that accepted messages survive a power failure too."""
     trace: str | None = None
-    """A folder for a trace of all that this member does."""
+    """A folder for this member's trace."""
     limit: int = 32 * 1024 * 1024
-    """Bytes of messages, sent or taken here and not known to be everywhere, at which `broadcast` waits."""
+    """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None
-    """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members proven."""
+    """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members
+    authenticated."""
     secret: str | None = None
-    """Instead, a file with a key that all members share."""
-    plain: bool = False
-    """Whether links beyond this machine may go without either."""
-    rough: Rough | None = None
+    """Instead of keys, a file with a secret that all members share."""
+    insecure: bool = False
+    """Whether links beyond this machine may be unencrypted and unauthenticated."""
+    faults: FaultInjection | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -112,70 +113,73 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if isinstance(raw.get(name), str):
                 raw[name] = str(path.parent / raw[name])
         try:
-            return cls.of(**raw)
+            return cls.create(**raw)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
     @classmethod
-    def of(cls, /, **given: Any) -> Self:
-        """From keywords."""
-        given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-        peers = given.get("peers", [])
+    def create(cls, /, **values: Any) -> Self:
+        """From keywords or a file's keys, validated."""
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+        if "plain" in values:
+            warnings.warn("the setting `plain` is now called `insecure`", DeprecationWarning, stacklevel=3)
+            values["insecure"] = values.pop("plain")
+        peers = values.get("peers", [])
         if not isinstance(peers, Iterable) or isinstance(peers, str | bytes | dict):
-            raise InputError('peers: a list of members, as ["bo@host:7000"]')
-        given["peers"] = [peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in peers]
+            raise InputError('peers: it must be a list of members, such as ["bo@host:7000"]')
+        values["peers"] = [peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in peers]
         try:
-            return msgspec.convert(given, cls)
+            return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InputError(str(error)) from error
 
     def members(self) -> list[Member]:
-        """The others."""
+        """The other members."""
         return [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
 
     def roster(self) -> Roster:
-        """Everybody, checked."""
+        """All members, validated."""
         members = [Member(self.me, self.listen, self.behind), *self.members()]
         for member in members:
-            check_name(member.name)
+            validate_name(member.name)
         names = [member.name for member in members]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"peers: {name} is named twice")
+                raise InputError(f"peers: {name} is listed twice")
         for member in members:
             if member.behind is not None and member.behind not in names:
                 raise InputError(f"{member.name} is behind {member.behind}, who is not among the members")
-        self._check(self.members())
-        return Roster.of(self.protocol, members)
+        self._validate(self.members())
+        return Roster.create(self.protocol, members)
 
-    def _check(self, others: list[Member]) -> None:
+    def _validate(self, others: list[Member]) -> None:
         for what, text in (("listen", self.listen), ("web", self.web)):
             if text is not None:
                 address(text, what)
         for member in others:
             if member.at is not None:
-                _check_callable(member.at)
+                _validate_target(member.at)
         if self.limit < 0:
-            raise InputError(f"limit: bytes, so none below 0; this is {self.limit}")
-        if self.rough is not None:
-            self.rough.check()
+            raise InputError(f"limit: it must not be negative, and is {self.limit}")
+        if self.faults is not None:
+            self.faults.validate()
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """The members in the order of their ranks, which all of them come to by themselves."""
+    """The members in the order of their ranks, which every member computes alike."""
 
     protocol: type[Protocol]
     members: list[Member]
     lines: list[str]
-    """What must be the same at everybody: each name, and whom it is behind."""
+    """What must be the same at every member: each name, and the super peer it is behind."""
     layout: Any = None
 
     @classmethod
-    def of(cls, protocol_name: str, members: list[Member]) -> Self:
+    def create(cls, protocol_name: str, members: list[Member]) -> Self:
         protocol = find(protocol_name)
         if protocol.links.bounded_delays or protocol.overlapping_groups:
             why = "promises about delays" if protocol.links.bounded_delays else "several groups at once"
-            raise InputError(f"protocol: {protocol.name} needs {why}, which live groups do not have")
+            raise InputError(f"protocol: {protocol.name} needs {why}, which live groups do not offer")
         by_name = sorted(members, key=lambda member: member.name)
         behind = [member for member in by_name if member.behind is not None]
         layout = None
@@ -187,8 +191,8 @@ class Roster(msgspec.Struct, frozen=True):
             inside = [[member for member in behind if member.behind == relay] for relay in supers]
             outside = [member for member in by_name if member.behind is None and member.name not in supers]
             relays = [member for relay in supers for member in by_name if member.name == relay]
-            by_name = relays + [member for those in inside for member in those] + outside
-            layout = protocol.layout([len(those) for those in inside])
+            by_name = relays + [member for phones in inside for member in phones] + outside
+            layout = protocol.layout([len(phones) for phones in inside])
         elif behind:
             raise InputError(
                 f"{behind[0].name} is behind {behind[0].behind}, but only freescale has super peers; "
@@ -203,8 +207,8 @@ class Roster(msgspec.Struct, frozen=True):
     def names(self) -> list[str]:
         return [member.name for member in self.members]
 
-    def make(self, me: str) -> Protocol:
-        """This member's side of the protocol, as it is before anything was said."""
+    def create_protocol(self, me: str) -> Protocol:
+        """This member's side of the protocol, before the first message."""
         size = len(self.members)
         try:
             if self.layout is not None:
@@ -217,25 +221,27 @@ class Roster(msgspec.Struct, frozen=True):
         return mine
 
 
-def check_name(name: str) -> None:
-    """A name that can be told from an address and used for a file."""
+def validate_name(name: str) -> None:
+    """A name must be distinguishable from an address and usable as a file name."""
     if not _NAME.fullmatch(name) or name.startswith("."):
-        raise InputError(f"'{name}' is no name: up to 64 characters, no spaces, @, : or /")
+        raise InputError(f"'{name}' is not a name: use up to 64 characters, without spaces, @, : or /")
 
 
 def address(text: str, what: str) -> tuple[str, int]:
-    """Host and port; a port alone is one of this machine's own.
+    """Host and port; a port alone means the loopback interface.
 
     >>> address(":7000", "listen"), address("[::1]:7000", "listen")
     (('127.0.0.1', 7000), ('::1', 7000))
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InputError(f"{what}: '{text}' is no address; write host:port, or :port for this machine alone")
+        raise InputError(
+            f"{what}: '{text}' is not an address; write host:port, or :port for this machine only"
+        )
     return host.strip("[]") or _LOOPBACK, int(port)
 
 
-def _check_callable(text: str) -> None:
+def _validate_target(text: str) -> None:
     if not text.startswith(("ws://", "wss://")):
         address(text, "peers")
         return
@@ -245,4 +251,4 @@ def _check_callable(text: str) -> None:
     except ValueError:
         found = None
     if not found:
-        raise InputError(f"peers: '{text}' is no address; write ws://host:port")
+        raise InputError(f"peers: '{text}' is not an address; write ws://host:port")

@@ -1,8 +1,8 @@
 """The trace of a live member: the same rows that a simulation leaves, in a folder of the member's own.
 
-Rows come from the journal: each new image brings those since the last one in the same transaction. Here they
-are moved on into Parquet parts, a few seconds' worth or some tens of thousands in each. A member that was
-killed goes on where its last part ends, so no row is missing and none is there twice.
+With a journal, rows come from there: each checkpoint brings those since the last one in the same
+transaction. Here they are moved into Parquet parts, a few seconds' worth or some tens of thousands in each.
+A member that was killed resumes where its last part ends, so no row is missing and none is there twice.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError, require
-from antecede.live.core import Core, Event
 from antecede.live.store.journal import Journal
+from antecede.live.trace_rows import TraceRow
 
 _PART_ROWS = 50_000
 _PART_SECONDS = 5.0
-_decoder = msgspec.msgpack.Decoder(list[Event])
+_decoder = msgspec.msgpack.Decoder(list[TraceRow])
 
 
 class NodeTrace:
+    """One member's trace folder."""
+
     def __init__(
         self, folder: str | Path, run: str, group: str, protocol: str, names: list[str], me: str
     ) -> None:
@@ -33,20 +35,20 @@ class NodeTrace:
         self.folder = Path(folder) / me
         self._run, self._group, self._names, self._me = run, group, names, me
         self._written_at = time.monotonic()
+        self._pending: list[tuple[int, list[TraceRow]]] = []
+        self._pending_rows = 0
         meta = schema.Meta(run, {group: names}, protocol)
-        self._begin(meta)
+        self._open(meta)
 
-    def _begin(self, meta: Any) -> None:
+    def _open(self, meta: Any) -> None:
         """Find where the last part ends, or make a new folder."""
         place = self.folder / self._writer.META
         if place.exists():
             found = self._schema.read_meta(place.read_bytes(), str(place))
             if (found.run, found.groups, found.protocol) != (meta.run, meta.groups, meta.protocol):
-                raise InputError(
-                    f"trace: {self.folder} holds the trace of another run; give it another folder"
-                )
+                raise InputError(f"trace: {self.folder} holds the trace of another run; name another folder")
         elif self.folder.exists() and any(self.folder.iterdir()):
-            raise InputError(f"trace: {self.folder} has something else in it")
+            raise InputError(f"trace: {self.folder} has something else in it; name another folder")
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._writer.write_whole(place, meta.encode())
@@ -61,29 +63,35 @@ class NodeTrace:
             )
             self.rows = 1 + int(last.column("index")[-1].as_py()) if last.num_rows else 0
 
-    async def keep_up(self, journal: Journal | None, core: Core) -> None:
-        """Move rows on, if there are many or some have waited for long."""
-        waited = time.monotonic() - self._written_at
-        if journal is None:
-            if core.events_waiting >= _PART_ROWS or waited > _PART_SECONDS:
-                await self.finish(None, core)
-        elif waited > _PART_SECONDS or core.events - self.rows >= _PART_ROWS:
-            await self.finish(journal, core)
+    def add(self, first: int, rows: list[TraceRow]) -> None:
+        """Rows of a member without a journal, and the index of the first."""
+        self._pending.append((first, rows))
+        self._pending_rows += len(rows)
 
-    async def finish(self, journal: Journal | None, core: Core) -> None:
-        """Move all rows on."""
+    async def keep_up(self, journal: Journal | None, length: int) -> None:
+        """Write a part if there are many rows, or some have waited for long; `length` is of the whole
+        trace."""
+        waiting = self._pending_rows if journal is None else length - self.rows
+        if waiting >= _PART_ROWS or time.monotonic() - self._written_at > _PART_SECONDS:
+            await self.finish(journal)
+
+    async def finish(self, journal: Journal | None) -> None:
+        """Write all rows."""
         if journal is None:
-            taken = core.take_events()
-            await asyncio.to_thread(self._write, [taken] if taken else [])
+            pending, self._pending, self._pending_rows = self._pending, [], 0
+            await asyncio.to_thread(self._write, pending)
         else:
-            await asyncio.to_thread(self._write, journal.events())
-            journal.forget_events(self.rows)
+            await asyncio.to_thread(self._write_stored, journal.trace())
+            journal.forget_trace(self.rows)
 
-    def _write(self, packed: list[tuple[int, bytes]]) -> None:
+    def _write_stored(self, blobs: list[tuple[int, bytes]]) -> None:
+        self._write([(first, _decoder.decode(blob)) for first, blob in blobs])
+
+    def _write(self, batches: list[tuple[int, list[TraceRow]]]) -> None:
         self._written_at = time.monotonic()
-        rows: list[Event] = []
-        for first, data in packed:
-            rows += _decoder.decode(data)[max(0, self.rows + len(rows) - first) :]
+        rows: list[TraceRow] = []
+        for first, batch in batches:
+            rows += batch[max(0, self.rows + len(rows) - first) :]
         if not rows:
             return
         arrow: Any = require("pyarrow", "sim")

@@ -1,9 +1,9 @@
-"""Who is let in: certificates between servers, tokens for phones and browsers, a shared key for the small.
+"""Who is accepted: by certificate between servers, by token for phones, by a shared secret in small groups.
 
-A certificate says of which group its holder is and by what name, as a URI in its subject alternative name;
-the host that a connection comes from or goes to says nothing. A token says the same and when it ends, signed
-with a key that super peers have. A shared key stands for an authority: whoever has it makes a certificate for
-itself, so it keeps strangers out, and holders of the key are trusted not to take each other's names.
+A certificate names the group and the member that its holder is, as a URI in its subject alternative name;
+the host at either end does not matter. A token names the same and an expiry time, signed with a key that
+super peers have. A shared secret stands for a certificate authority: whoever has it issues its own
+certificate, so it keeps strangers out, and its holders are trusted not to impersonate each other.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from antecede.live.settings import Settings
 from antecede.protocols.base import RemoteError
 
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
-"""What a member's folder of keys may hold."""
+"""Files in a member's folder of keys."""
 _SCHEME = "antecede:"
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a certificate or a token says of its holder."""
+    """The holder of a certificate or a token."""
 
     group: str
     name: str
@@ -51,37 +51,37 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def issue(key: bytes, group: str, name: str, expires: int) -> str:
     """A token for one name in one group, until a time."""
-    said = msgspec.json.encode(Token(group, name, expires))
-    return f"{_text(said)}.{_text(_signed(key, said))}"
+    claims = msgspec.json.encode(Token(group, name, expires))
+    return f"{_to_text(claims)}.{_to_text(_sign(key, claims))}"
 
 
-def checked(key: bytes, token: str, now: float) -> Identity:
-    """Who holds a token, or why it is not good."""
-    said, dot, signature = token.partition(".")
+def verify_token(key: bytes, token: str, now: float) -> Identity:
+    """The holder of a token, or a `RemoteError` that says why it is not valid."""
+    claims, dot, signature = token.partition(".")
     try:
-        raw, signed = _bytes(said), _bytes(signature)
+        raw, signed = _to_bytes(claims), _to_bytes(signature)
     except ValueError as error:
-        raise RemoteError("its token is no token") from error
-    if not dot or not hmac.compare_digest(signed, _signed(key, raw)):
+        raise RemoteError("its token is not a token") from error
+    if not dot or not hmac.compare_digest(signed, _sign(key, raw)):
         raise RemoteError("its token was not signed for this group")
     try:
-        found = msgspec.json.decode(raw, type=Token)
+        decoded = msgspec.json.decode(raw, type=Token)
     except msgspec.DecodeError as error:
-        raise RemoteError("its token says nothing that can be read") from error
-    if now >= found.expires:
-        raise RemoteError(f"its token expired {_ago(now - found.expires)} ago")
-    return Identity(found.group, found.name)
+        raise RemoteError("its token cannot be decoded") from error
+    if now >= decoded.expires:
+        raise RemoteError(f"its token expired {_ago(now - decoded.expires)} ago")
+    return Identity(decoded.group, decoded.name)
 
 
-def _signed(key: bytes, said: bytes) -> bytes:
-    return hmac.new(key, b"antecede token\n" + said, hashlib.sha256).digest()
+def _sign(key: bytes, claims: bytes) -> bytes:
+    return hmac.new(key, b"antecede token\n" + claims, hashlib.sha256).digest()
 
 
-def _text(data: bytes) -> str:
+def _to_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _bytes(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 
@@ -90,7 +90,7 @@ def _ago(seconds: float) -> str:
 
 
 class Security:
-    """A member's means: what to show and what to ask for. Without any, links are plain."""
+    """A member's credentials, and what it asks of others. Without any, links are insecure."""
 
     def __init__(self, settings: Settings) -> None:
         self.server: ssl.SSLContext | None = None
@@ -99,14 +99,14 @@ class Security:
         self.token = ""
         self.token_key: bytes | None = None
         if settings.keys is not None and settings.secret is not None:
-            raise InputError("keys and secret: give one of them")
+            raise InputError("keys and secret: give only one of them")
         if settings.keys is not None:
             self._from_folder(Path(settings.keys))
-            _doubt(Path(settings.keys) / CERTIFICATE, Identity(settings.group, settings.me))
+            _warn_if_invalid(Path(settings.keys) / CERTIFICATE, Identity(settings.group, settings.me))
         elif settings.secret is not None:
             self._from_secret(settings)
         else:
-            _refuse_plain(settings)
+            _refuse_insecure(settings)
 
     @property
     def is_on(self) -> bool:
@@ -114,15 +114,15 @@ class Security:
 
     def _from_folder(self, folder: Path) -> None:
         if not (folder / CA).exists():
-            raise InputError(f"keys: {folder} has no {CA}; antecede keys makes such folders")
+            raise InputError(f"keys: {folder} has no {CA}; `antecede keys` makes such folders")
         if not (folder / CERTIFICATE).exists() and not (folder / TOKEN).exists():
             raise InputError(
                 f"keys: {folder} has neither {CERTIFICATE} nor {TOKEN}; name the folder of one member, "
                 f"such as {folder / 'ana'}"
             )
-        self.client = _client(folder / CA)
+        self.client = _client_context(folder / CA)
         if (folder / CERTIFICATE).exists():
-            for context in (self._serve(folder / CA), self.client):
+            for context in (self._server_context(folder / CA), self.client):
                 _load(context, folder / CERTIFICATE, folder / KEY)
         if (folder / TOKEN).exists():
             self.token = (folder / TOKEN).read_text().strip()
@@ -135,13 +135,13 @@ class Security:
 
     def _from_secret(self, settings: Settings) -> None:
         keys: Any = require("antecede.live.security.keys", "live")
-        secret = _secret(Path(settings.secret or ""))
+        secret = _read_secret(Path(settings.secret or ""))
         with tempfile.TemporaryDirectory(prefix="antecede-keys-") as name:
             folder = Path(name)
-            keys.from_secret(secret, Identity(settings.group, settings.me), folder)
+            keys.keys_from_secret(secret, Identity(settings.group, settings.me), folder)
             self._from_folder(folder)
 
-    def _serve(self, ca: Path) -> ssl.SSLContext:
+    def _server_context(self, ca: Path) -> ssl.SSLContext:
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server.minimum_version = ssl.TLSVersion.TLSv1_3
         self.server.load_verify_locations(ca)
@@ -149,29 +149,29 @@ class Security:
         return self.server
 
 
-def _doubt(certificate: Path, mine: Identity) -> None:
-    """Say at once what others will refuse."""
-    told = Log(mine.group, mine.name)
+def _warn_if_invalid(certificate: Path, mine: Identity) -> None:
+    """Warn at once about a certificate that others will refuse."""
+    log = Log(mine.group, mine.name)
     if not certificate.exists():
         return
     x509: Any = require("cryptography.x509", "live")
-    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     try:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     except x509.ExtensionNotFound:
         uris = []
     if mine.uri() not in uris:
-        said = ", ".join(uris) or "nobody"
-        told.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, said, mine.uri())
-    if found.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
-        told.warning("keys: %s has expired: others will refuse it", certificate)
+        holder = ", ".join(uris) or "nobody"
+        log.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, holder, mine.uri())
+    if loaded.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        log.warning("keys: %s has expired: others will refuse it", certificate)
 
 
-def _client(ca: Path) -> ssl.SSLContext:
+def _client_context(ca: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # A name in the group is what counts, not the host that it happens to be at: see `identity`.
+    # Members are identified by name, not by host: see `identity`.
     context.check_hostname = False
     try:
         context.load_verify_locations(ca)
@@ -187,42 +187,44 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         raise InputError(f"keys: {certificate} and {key.name}: {error}") from error
 
 
-def _secret(path: Path) -> bytes:
+def _read_secret(path: Path) -> bytes:
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
         raise InputError(
-            f"secret: {path}: {error.strerror}; it is a file, as antecede keys --secret makes"
+            f"secret: {path}: {error.strerror}; it must name a file, as `antecede keys --secret` makes"
         ) from error
     if len(secret) < 20:
-        raise InputError(f"secret: {path} has {len(secret)} characters; 20 at least, not guessable")
+        raise InputError(
+            f"secret: {path} has {len(secret)} characters; it needs at least 20 that nobody can guess"
+        )
     return secret
 
 
 def identity(certificate: Any) -> Identity:
-    """Of which group and by what name the holder of a verified certificate is."""
+    """The holder of a verified certificate."""
     for kind, value in (certificate or {}).get("subjectAltName", ()):
         if kind == "URI" and value.startswith(_SCHEME):
             group, _, name = value.removeprefix(_SCHEME).partition("/")
             return Identity(unquote(group), unquote(name))
-    raise RemoteError("its certificate says no name in a group")
+    raise RemoteError("its certificate names no member of a group")
 
 
-def _refuse_plain(settings: Settings) -> None:
-    if settings.plain:
+def _refuse_insecure(settings: Settings) -> None:
+    if settings.insecure:
         return
     for what in ("listen", "web"):
         where = getattr(settings, what)
         if where is not None and not _is_loopback(where):
             raise InputError(
-                f"{what}: {where} is open to others and nothing is encrypted; give keys or a secret, or say "
-                "plain = true"
+                f"{what}: {where} is open to others and nothing is encrypted; give keys or a secret, or set "
+                "insecure = true"
             )
     for member in settings.members():
         if member.at is not None and not _is_loopback(member.at):
             raise InputError(
-                f"peers: {member.name} at {member.at} would be called in plain text; give keys or a secret, "
-                "or say plain = true"
+                f"peers: {member.name} at {member.at} would be reached without encryption; give keys or a "
+                "secret, or set insecure = true"
             )
 
 

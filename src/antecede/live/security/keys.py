@@ -1,7 +1,7 @@
-"""Making keys: a small authority, certificates for servers, tokens for phones. For try-outs and small groups.
+"""Making keys for small groups: a certificate authority, certificates for servers, tokens for phones.
 
-A larger set-up has an authority of its own; a certificate that it issues needs the URI that `Identity.uri`
-gives as a subject alternative name, and the extended uses of a server and a client.
+A larger organisation has its own authority; its certificates need the URI of `Identity.uri` as a subject
+alternative name, and the extended key usages of a server and a client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DAY = datetime.timedelta(days=1)
 _LONG = 3650
 
 
-def make(
+def make_keys(
     folder: Path,
     group: str,
     servers: list[str],
@@ -38,8 +38,8 @@ def make(
 ) -> list[Path]:
     """A folder of keys for each member; the authority's own key stays in `folder`.
 
-    Only `supers` get the key that tokens are checked with, as who has it can make tokens, too. Run again, it
-    makes what is missing and leaves what is there, so members can be added.
+    Only `supers` get the key that verifies tokens, since whoever has it can issue tokens too. Run again, it
+    makes what is missing and leaves the rest, so members can be added.
     """
     folder.mkdir(parents=True, exist_ok=True)
     key = _authority_key(folder / _AUTHORITY_KEY)
@@ -68,8 +68,9 @@ def make(
     return made
 
 
-def from_secret(secret: bytes, who: Identity, folder: Path) -> None:
-    """What a shared key stands for: the same authority for everybody who has it."""
+def keys_from_secret(secret: bytes, who: Identity, folder: Path) -> None:
+    """A certificate from the authority that a shared secret stands for: everybody who has it derives the
+    same."""
     seed = hashlib.scrypt(secret, salt=b"antecede " + who.group.encode(), n=2**14, r=8, p=1, dklen=64)
     key = Ed25519PrivateKey.from_private_bytes(seed[:32])
     authority = _authority(key, f"antecede {who.group} by a shared key")
@@ -79,9 +80,9 @@ def from_secret(secret: bytes, who: Identity, folder: Path) -> None:
 
 
 def new_secret(path: Path) -> None:
-    """A shared key that nobody can guess."""
+    """A shared secret that nobody can guess."""
     if path.exists():
-        raise InputError(f"{path} exists; a new shared key would lock out whoever has the old one")
+        raise InputError(f"{path} exists; a new shared secret would lock out whoever has the old one")
     _write(path, secrets.token_urlsafe(32).encode() + b"\n", secret=True)
 
 

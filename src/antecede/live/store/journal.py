@@ -1,14 +1,13 @@
 """What a member must not forget, in one SQLite file.
 
-A protocol is deterministic, so a member is what it was at some moment (its *image*) and what has been asked
-of it since (the *log*). The log is written in groups, one transaction for all that came while the last one
-was under way; nothing that follows from a row leaves the member before the row is written. Now and then a
-new image takes the log's place. Beside them are the packets that a partner has not confirmed, or that may
-have to be handed on to members that lack them, as far as they are older than the image.
+The core is deterministic, so a member is its state at some moment (a *checkpoint*) and the events since
+(the *log*). The log is written by group commit: one transaction for all that happened while the last one
+was under way. Now and then a new checkpoint takes the log's place. Beside them are packets older than the
+checkpoint that a partner has not acknowledged, or that may be needed for repair.
 
-How many messages the application has taken is a number that changes with every message, so it is not in the
-database but in eight bytes of a file beside it that is mapped into memory: writing it costs no system call,
-and it outlives the process. After a power failure it may be as old as the last group of rows.
+The application's cursor changes with every message, so it is not in the database but in eight bytes of a
+file beside it, mapped into memory: writing it costs no system call, and it survives the process. After a
+power failure it may be as old as the last group commit.
 """
 
 from __future__ import annotations
@@ -21,104 +20,92 @@ import secrets
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Self
 
 import msgspec
 
 from antecede.errors import InputError
+from antecede.live.events import Cursor, LogRecord
 from antecede.protocols.base import Span
 
-VERSION = 2
-_APPLICATION = 0x416E7465  # "Ante": how the file says whose it is
-_TAKEN = struct.Struct("<q")
+VERSION = 3
+_APPLICATION = 0x416E7465  # "Ante": marks the file as ours
+_CURSOR = struct.Struct("<q")
 _MAX_WAL = 1 << 23
 _PAGE = 1 << 15
-"""Rows go in as blobs of many; with pages of the usual 4 kB writing a megabyte takes three times as long."""
+"""Records are written as blobs of many; with the usual pages of 4 kB a megabyte takes three times as long."""
 _SPARE_PAGES = 512
-"""So many empty pages stay for what comes next; of more, some go back to the file system with an image."""
-_PAGES_BACK = 256
+"""So many free pages are kept for reuse; of more, each checkpoint returns some to the file system."""
+_PAGES_RETURNED = 256
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE log (place INTEGER PRIMARY KEY, rows BLOB);
-CREATE TABLE packets (place INTEGER PRIMARY KEY, until BLOB, packets BLOB);
-CREATE TABLE events (first INTEGER PRIMARY KEY, data BLOB);
+CREATE TABLE log (id INTEGER PRIMARY KEY, records BLOB);
+CREATE TABLE packets (id INTEGER PRIMARY KEY, retention BLOB, packets BLOB);
+CREATE TABLE trace (first INTEGER PRIMARY KEY, rows BLOB);
 """
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One thing that was asked of a member."""
-
-    kind: Literal["broadcast", "receive", "handed", "wake"]
-    link: int
-    """Whose packet it is; -1 if it is none."""
-    number: int
-    """The packet's number on its link; 0 if it has none."""
-    taken: int
-    """How many messages the protocol had been asked for by then."""
-    time: int
-    data: bytes
-
-
-class Stored(msgspec.Struct, array_like=True):
-    """A packet, and what it is stored for."""
+class StoredPacket(msgspec.Struct, array_like=True):
+    """A packet that outlives the log, and why it is needed."""
 
     data: bytes
     sent: list[tuple[int, int]] = []
-    """Links and its numbers there."""
+    """Links, and its numbers there: until they are acknowledged."""
     spans: list[Span] = []
-    """Messages in it that are not stable."""
+    """Messages in it: until they are stable."""
 
 
-class Until(msgspec.Struct, frozen=True, array_like=True):
-    """What must have happened before packets that were stored together can go."""
+class Retention(msgspec.Struct, frozen=True, array_like=True):
+    """What must have happened before packets that were stored together can be deleted."""
 
-    confirmed: dict[int, int]
+    acked: dict[int, int]
     stable: dict[int, int]
 
     @classmethod
-    def of(cls, packets: list[Stored]) -> Self:
-        confirmed: dict[int, int] = {}
+    def of(cls, packets: list[StoredPacket]) -> Self:
+        acked: dict[int, int] = {}
         stable: dict[int, int] = {}
         for packet in packets:
             for link, number in packet.sent:
-                confirmed[link] = max(number, confirmed.get(link, 0))
+                acked[link] = max(number, acked.get(link, 0))
             for origin, _, last in packet.spans:
                 stable[origin] = max(last, stable.get(origin, 0))
-        return cls(confirmed, stable)
+        return cls(acked, stable)
 
-    def has_come(self, confirmed: dict[int, int], stable: list[int]) -> bool:
-        return all(number <= confirmed[link] for link, number in self.confirmed.items()) and all(
+    def is_over(self, acked: dict[int, int], stable: list[int]) -> bool:
+        return all(number <= acked[link] for link, number in self.acked.items()) and all(
             seq <= stable[origin] for origin, seq in self.stable.items()
         )
 
 
-_encoder = msgspec.msgpack.Encoder()
-_rows = msgspec.msgpack.Decoder(list[Row])
-_packets = msgspec.msgpack.Decoder(list[Stored])
-_until = msgspec.msgpack.Decoder(Until)
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A member's whole state, and what has changed in the tables beside it since the last one."""
 
-
-class Changes(msgspec.Struct):
-    """A new image, and what of the tables beside it has changed since the last one."""
-
-    image: bytes
-    packets: list[Stored]
-    confirmed: dict[int, int]
-    """Up to which number each partner has confirmed."""
+    state: bytes
+    packets: list[StoredPacket]
+    acked: dict[int, int]
+    """Up to which number each partner has acknowledged packets."""
     stable: list[int]
-    """Up to which number everybody has each origin's messages."""
-    events: tuple[int, bytes] | None
+    """Up to which sequence number each origin's messages are stable."""
+    trace: tuple[int, bytes] | None
+    """Rows of the trace and the index of the first."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_records: msgspec.msgpack.Decoder[list[LogRecord]] = msgspec.msgpack.Decoder(list[LogRecord])
+_packets = msgspec.msgpack.Decoder(list[StoredPacket])
+_retention = msgspec.msgpack.Decoder(Retention)
 
 
 class Journal:
-    """A member's file; made if it is not there, refused if it is another's."""
+    """A member's store; created if it does not exist, refused if it is another's."""
 
     def __init__(self, path: str | Path, identity: dict[str, Any], sync: bool = True) -> None:
         self.path = Path(path)
-        self._lock = _locked(self.path)
-        self._turn = threading.Lock()
+        self._lock = _lock(self.path)
+        self._in_transaction = threading.Lock()
         try:
             self._open(identity, sync)
         except sqlite3.DatabaseError as error:
@@ -129,52 +116,54 @@ class Journal:
             raise
 
     def _open(self, identity: dict[str, Any], sync: bool) -> None:
-        self._base = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
-            empty = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-            new = empty and self._base.execute("PRAGMA application_id").fetchone() == (0,)
+            empty = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+            new = empty and self._database.execute("PRAGMA application_id").fetchone() == (0,)
             if not new:
-                self._refuse_foreign(identity)
+                self._validate(identity)
             if new:
-                self._base.execute(f"PRAGMA page_size = {_PAGE}")
-                self._base.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            self._base.execute("PRAGMA journal_mode = WAL")
-            self._base.execute(f"PRAGMA journal_size_limit = {_MAX_WAL}")
-            self._base.execute(f"PRAGMA wal_autocheckpoint = {_MAX_WAL // _PAGE}")
-            self._base.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
-            self._taken = _mapped(self.path.with_name(self.path.name + "-taken"), new)
+                self._database.execute(f"PRAGMA page_size = {_PAGE}")
+                self._database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute(f"PRAGMA journal_size_limit = {_MAX_WAL}")
+            self._database.execute(f"PRAGMA wal_autocheckpoint = {_MAX_WAL // _PAGE}")
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            self._cursor = _map_cursor(self.path.with_name(self.path.name + "-cursor"), new)
             if new:
-                self._make(identity)
+                self._create(identity)
             self.store = self._about("store").decode()
-            self._needed = self._load_needed()
+            self._retained = self._load_retained()
         except BaseException:
-            self._base.close()
+            self._database.close()
             raise
 
-    def _make(self, identity: dict[str, Any]) -> None:
+    def _create(self, identity: dict[str, Any]) -> None:
         with self._transaction():
             for statement in _TABLES.split(";"):
-                self._base.execute(statement)
-            self._base.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._base.execute(f"PRAGMA user_version = {VERSION}")
-            self._tell("identity", msgspec.json.encode(identity))
-            self._tell("store", secrets.token_hex(8).encode())
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._database.execute(f"PRAGMA user_version = {VERSION}")
+            self._set_about("identity", msgspec.json.encode(identity))
+            self._set_about("store", secrets.token_hex(8).encode())
 
-    def _refuse_foreign(self, identity: dict[str, Any]) -> None:
-        (application,) = self._base.execute("PRAGMA application_id").fetchone()
-        (version,) = self._base.execute("PRAGMA user_version").fetchone()
+    def _validate(self, identity: dict[str, Any]) -> None:
+        (application,) = self._database.execute("PRAGMA application_id").fetchone()
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
-            raise InputError(f"{self.path} is a database of something else; a store needs a file of its own")
+            raise InputError(
+                f"{self.path} is the database of something else; give the store a file of its own"
+            )
         if version != VERSION:
             other = "a newer" if version > VERSION else "an older"
             raise InputError(
-                f"{self.path} is a store of version {version}, and this Antecede knows {VERSION}: "
-                f"use {other} Antecede with it, or begin with a new store"
+                f"{self.path} is a store of format {version}, and this Antecede reads {VERSION}: "
+                f"use {other} Antecede with it, or start with a new store"
             )
         try:
             mine = msgspec.json.decode(self._about("identity"), type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path} does not say whose store it is: {error}") from error
+            raise InputError(f"{self.path} does not say which member it belongs to: {error}") from error
         for name, value in identity.items():
             if mine.get(name) != value:
                 raise InputError(
@@ -189,117 +178,121 @@ class Journal:
 
     def _read(self, query: str, *values: str) -> Iterator[Any]:
         try:
-            yield from self._base.execute(query, values)
+            yield from self._database.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.path} is damaged as a store: {error}") from error
 
-    def _tell(self, key: str, value: bytes) -> None:
-        self._base.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+    def _set_about(self, key: str, value: bytes) -> None:
+        self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._turn:
-            self._base.execute("BEGIN IMMEDIATE")
+        with self._in_transaction:
+            self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
             except BaseException:
-                self._base.execute("ROLLBACK")
+                self._database.execute("ROLLBACK")
                 raise
-            self._base.execute("COMMIT")
+            self._database.execute("COMMIT")
 
-    def write(self, rows: list[Row], changes: Changes | None = None) -> None:
-        """All of it or nothing. With a new image there are no rows: the image has seen them."""
-        needed = self._needed
+    def write(self, records: Sequence[LogRecord], checkpoint: Checkpoint | None = None) -> int:
+        """All of it or nothing; returns the bytes added to the log. A checkpoint takes the log's place."""
+        retained, log_bytes = self._retained, 0
         with self._transaction():
-            if rows:
-                # One blob for all that is written together: a row each costs ten times as much.
-                self._base.execute("INSERT INTO log (rows) VALUES (?)", (_encoder.encode(rows),))
-            if changes is not None:
-                needed = self._replace(changes)
-        if changes is not None:
-            self._needed = needed
-            with self._turn:  # a transaction cannot end while it goes on
-                (spare,) = self._base.execute("PRAGMA freelist_count").fetchone()
+            if records:
+                # One blob for the whole group: a row for each record costs ten times as much.
+                blob = _encoder.encode(records)
+                log_bytes = len(blob)
+                self._database.execute("INSERT INTO log (records) VALUES (?)", (blob,))
+            if checkpoint is not None:
+                retained = self._replace(checkpoint)
+        if checkpoint is not None:
+            self._retained = retained
+            with self._in_transaction:
+                (spare,) = self._database.execute("PRAGMA freelist_count").fetchone()
                 if spare > _SPARE_PAGES:
-                    self._base.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
+                    self._database.execute(f"PRAGMA incremental_vacuum({_PAGES_RETURNED})").fetchall()
+        return log_bytes
 
-    def _replace(self, changes: Changes) -> dict[int, Until]:
-        """Write the image; which packets are needed from now on."""
-        run = self._base.execute
-        self._tell("image", changes.image)
-        run("DELETE FROM log")
-        needed = {}
-        for place, until in self._needed.items():
-            if until.has_come(changes.confirmed, changes.stable):
-                run("DELETE FROM packets WHERE place = ?", (place,))
+    def _replace(self, checkpoint: Checkpoint) -> dict[int, Retention]:
+        """Write a checkpoint; which stored packets are needed from now on."""
+        execute = self._database.execute
+        self._set_about("state", checkpoint.state)
+        execute("DELETE FROM log")
+        retained = {}
+        for key, retention in self._retained.items():
+            if retention.is_over(checkpoint.acked, checkpoint.stable):
+                execute("DELETE FROM packets WHERE id = ?", (key,))
             else:
-                needed[place] = until
-        if changes.packets:
-            until = Until.of(changes.packets)
-            row = (_encoder.encode(until), _encoder.encode(changes.packets))
-            place = run("INSERT INTO packets (until, packets) VALUES (?, ?)", row).lastrowid or 0
-            needed[place] = until
-        if changes.events is not None:
-            run("INSERT OR REPLACE INTO events VALUES (?, ?)", changes.events)
-        return needed
+                retained[key] = retention
+        if checkpoint.packets:
+            retention = Retention.of(checkpoint.packets)
+            row = (_encoder.encode(retention), _encoder.encode(checkpoint.packets))
+            key = execute("INSERT INTO packets (retention, packets) VALUES (?, ?)", row).lastrowid or 0
+            retained[key] = retention
+        if checkpoint.trace is not None:
+            execute("INSERT OR REPLACE INTO trace VALUES (?, ?)", checkpoint.trace)
+        return retained
 
-    def _load_needed(self) -> dict[int, Until]:
+    def _load_retained(self) -> dict[int, Retention]:
         try:
-            found = list(self._read("SELECT place, until FROM packets"))
-            return {place: _until.decode(until) for place, until in found}
+            rows = list(self._read("SELECT id, retention FROM packets"))
+            return {key: _retention.decode(retention) for key, retention in rows}
         except msgspec.DecodeError as error:
             raise InputError(f"{self.path} is damaged as a store: {error}") from error
 
     def remember(self, link: int, store: str) -> None:
-        """Which store a partner has: with another one it would have nothing of what was said."""
+        """Remember a partner's store: with another one it would have lost what it had acknowledged."""
         with self._transaction():
-            self._tell(f"partner {link}", store.encode())
+            self._set_about(f"partner {link}", store.encode())
 
     def remembered(self, link: int) -> str:
         return self._about(f"partner {link}").decode()
 
-    def image(self) -> bytes:
-        """The last image; empty before there is one."""
-        return self._about("image")
+    def state(self) -> bytes:
+        """The last checkpoint's state; empty before the first."""
+        return self._about("state")
 
-    def rows(self) -> Iterator[Row]:
-        """What came after the image."""
-        for (data,) in self._read("SELECT rows FROM log ORDER BY place"):
-            yield from _rows.decode(data)
+    def records(self) -> Iterator[LogRecord]:
+        """The log since the checkpoint."""
+        for (blob,) in self._read("SELECT records FROM log ORDER BY id"):
+            yield from _records.decode(blob)
 
-    def packets(self) -> Iterator[Stored]:
-        """Those that the image has sent or kept; some may not be needed any more."""
-        for (data,) in self._read("SELECT packets FROM packets ORDER BY place"):
-            yield from _packets.decode(data)
+    def packets(self) -> Iterator[StoredPacket]:
+        """Packets older than the checkpoint; some may not be needed any more."""
+        for (blob,) in self._read("SELECT packets FROM packets ORDER BY id"):
+            yield from _packets.decode(blob)
 
-    def events(self) -> list[tuple[int, bytes]]:
-        """Parts of the trace that are not in its folder yet."""
-        return list(self._read("SELECT first, data FROM events ORDER BY first"))
+    def trace(self) -> list[tuple[int, bytes]]:
+        """Rows of the trace that are not in its folder yet, each with the index of the first."""
+        return list(self._read("SELECT first, rows FROM trace ORDER BY first"))
 
-    def forget_events(self, before: int) -> None:
-        """They are in the folder."""
+    def forget_trace(self, before: int) -> None:
+        """Rows before this index are in the folder."""
         with self._transaction():
-            self._base.execute("DELETE FROM events WHERE first < ?", (before,))
+            self._database.execute("DELETE FROM trace WHERE first < ?", (before,))
 
     @property
-    def taken(self) -> int:
-        """Twice the number of messages that are final, and one more if another is in hand."""
-        return int(_TAKEN.unpack_from(self._taken)[0])
+    def cursor(self) -> Cursor:
+        """How far the application is; one number, so that it changes at once."""
+        acked, in_flight = divmod(int(_CURSOR.unpack_from(self._cursor)[0]), 2)
+        return Cursor(acked, bool(in_flight))
 
-    @taken.setter
-    def taken(self, value: int) -> None:
-        _TAKEN.pack_into(self._taken, 0, value)
+    @cursor.setter
+    def cursor(self, cursor: Cursor) -> None:
+        _CURSOR.pack_into(self._cursor, 0, 2 * cursor.acked + cursor.in_flight)
 
     def size(self) -> int:
         """Bytes on disk."""
-        names = ("", "-wal", "-shm", "-taken")
+        names = ("", "-wal", "-shm", "-cursor")
         files = (self.path.with_name(self.path.name + name) for name in names)
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        self._taken.flush()
-        self._taken.close()
-        self._base.close()
+        self._cursor.flush()
+        self._cursor.close()
+        self._database.close()
         self._lock.close()
 
     def __enter__(self) -> Self:
@@ -309,8 +302,8 @@ class Journal:
         self.close()
 
 
-def _locked(path: Path) -> IO[bytes]:
-    """Two processes with one store would each undo what the other does."""
+def _lock(path: Path) -> IO[bytes]:
+    """Two processes with one store would overwrite each other."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_name(path.name + "-lock").open("ab")
@@ -324,16 +317,16 @@ def _locked(path: Path) -> IO[bytes]:
     return lock
 
 
-def _mapped(path: Path, new: bool) -> mmap.mmap:
+def _map_cursor(path: Path, new: bool) -> mmap.mmap:
     if new:
         with path.open("wb") as file:
-            file.write(_TAKEN.pack(0))
+            file.write(_CURSOR.pack(0))
             file.flush()
             os.fsync(file.fileno())
-    elif not path.exists() or path.stat().st_size != _TAKEN.size:
-        raise InputError(f"{path} is missing or damaged: it says what was already delivered; restore it")
+    elif not path.exists() or path.stat().st_size != _CURSOR.size:
+        raise InputError(f"{path} is missing or damaged: it says what was delivered already; restore it")
     handle = os.open(path, os.O_RDWR)
     try:
-        return mmap.mmap(handle, _TAKEN.size)
+        return mmap.mmap(handle, _CURSOR.size)
     finally:
         os.close(handle)

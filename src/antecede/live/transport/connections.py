@@ -1,11 +1,12 @@
-"""The links of a live member: who calls whom, who is let in, and packets that arrive once and in order.
+"""The connections of a live member: who calls whom, who is accepted, and packets that arrive once, in order.
 
-A link outlives its connections. Packets have numbers; the receiver confirms what it has written down; a
-connection begins where the receiver was. To the protocol a connection that broke, or a partner that was
-killed and came back with its store, is a slow link and nothing else.
+A link outlives its connections. Packets have numbers; the receiver acknowledges what it has made durable; a
+new connection resumes where the receiver was. To the protocol, a connection that broke, or a partner that
+was killed and came back with its store, is a slow link and nothing else.
 
 Whoever knows the other's address calls, the one with the greater name a little later; if two connections
-meet, the one that the lesser name has made stays.
+meet, the one made by the lesser name stays. How many greetings a second are read from strangers is limited
+by a token bucket.
 """
 
 from __future__ import annotations
@@ -20,242 +21,272 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError, require
 from antecede.live.core import Core
+from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
 from antecede.live.transport.frames import (
     MAX_BYTES,
-    Again,
-    Beat,
-    Found,
+    Ack,
     Frame,
-    Got,
     Greeting,
-    Have,
+    Heartbeat,
+    Nack,
     Packets,
+    Progress,
     Refusal,
-    Want,
+    RepairReply,
+    RepairRequest,
     decode,
     encode,
 )
-from antecede.live.transport.handshake import Greetings, Memory
-from antecede.live.transport.wires import READ_AHEAD, RoughWire, TcpWire, WebWire, Wire, dial
+from antecede.live.transport.handshake import Handshake, KnownStores
+from antecede.live.transport.wires import READ_AHEAD, FaultyWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
 
 _GREETING_SECONDS = 10.0
-_BEAT_SECONDS = 3.0
+_HEARTBEAT_SECONDS = 3.0
 _SILENCE_SECONDS = 12.0
-"""A partner that says nothing for so long is lost."""
+"""A partner that sends nothing for so long is taken for lost."""
 _RESEND_SECONDS = 2.0
-"""Packets that are not confirmed for so long are sent again."""
-_PARTING_SECONDS = 1.0
+"""Packets that are not acknowledged for so long are sent again."""
+_CLOSING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MAX_STRANGERS = 64
-"""Connections that have not greeted yet; for one more, the oldest of them gives way."""
-_GREETINGS_A_SECOND = 50.0
-_SAY_AGAIN_SECONDS = 60.0
-_MAX_SAID = 1_000
+"""Connections that have not greeted yet; for one more, the oldest of them is closed."""
+_GREETINGS_PER_SECOND = 50.0
+_REPEAT_LOG_SECONDS = 60.0
+_MAX_LOGGED = 1_000
 
 
-class Link:
-    """Everything about one partner that does not survive this process."""
+class TokenBucket:
+    """Admits `rate` a second on average, and up to twice that at once."""
 
-    def __init__(self, peer: int, name: str, where: str | None) -> None:
-        self.peer, self.name, self.where = peer, name, where
+    def __init__(self, rate: float) -> None:
+        self._rate, self._tokens, self._at = rate, 2 * rate, time.monotonic()
+
+    def admit(self) -> bool:
+        now = time.monotonic()
+        self._tokens = min(self._tokens + (now - self._at) * self._rate, 2 * self._rate)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class Connection:
+    """What this process knows of one partner, connected or not."""
+
+    def __init__(self, peer: int, name: str, target: str | None) -> None:
+        self.peer, self.name, self.target = peer, name, target
         self.wire: Wire | None = None
-        self.called_by_lesser = False
-        self.awake = asyncio.Event()
-        self.say: list[Frame] = []
-        self.told: dict[int, list[int]] = {}
-        self.again: int | None = None
-        self.said_at = self.heard_at = 0.0
+        self.by_lesser_name = False
+        """Whether the one with the lesser name has called."""
+        self.has_work = asyncio.Event()
+        self.control: list[Frame] = []
+        """Frames to send besides packets and acks."""
+        self.reported: dict[int, list[int]] = {}
+        """The matrix clock as this partner was told it."""
+        self.resend_after: int | None = None
+        self.sent_at = self.heard_at = 0.0
         self.reason = ""
         """Why it is not connected, as last heard."""
 
-    def tell(self, frame: Frame) -> None:
-        self.say.append(frame)
-        self.awake.set()
+    def send(self, frame: Frame) -> None:
+        self.control.append(frame)
+        self.has_work.set()
+
+    def open(self, wire: Wire, by_lesser_name: bool) -> None:
+        self.wire, self.by_lesser_name = wire, by_lesser_name
+        self.reported, self.control, self.resend_after, self.reason = {}, [], None, ""
+        self.sent_at = self.heard_at = time.monotonic()
 
 
-class Links:
-    """All links of one member. `changed` is called when the core has something to write."""
+class Connections:
+    """All connections of one member. `stepped` is called after the core has taken an event."""
 
     def __init__(
         self,
         settings: Settings,
         roster: Roster,
         core: Core,
-        memory: Memory,
-        changed: Callable[[], None],
-        notice: Callable[[str, str, str], None],
+        stores: KnownStores,
+        stepped: Callable[[], None],
+        notify: Callable[[str, str, str], None],
         counts: Counter[str],
     ) -> None:
         self._settings, self._roster, self._core = settings, roster, core
-        self._changed, self._notice, self._counts = changed, notice, counts
+        self._stepped, self._notify, self._counts = stepped, notify, counts
         self._log = Log(settings.group, settings.me)
-        self.links = {
-            peer: Link(peer, roster.members[peer].name, roster.members[peer].at) for peer in core.partners
+        self.by_peer = {
+            peer: Connection(peer, roster.members[peer].name, roster.members[peer].at)
+            for peer in core.partners
         }
-        self._chance = random.Random(settings.rough.seed if settings.rough else None)
+        self._rng = random.Random(settings.faults.seed if settings.faults else None)
         self._servers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._security = Security(settings)
         if settings.web is not None and self._security.is_on and self._security.web is None:
-            raise InputError("web: phones show a token; there is no token.key in the folder of keys")
-        self._said: dict[tuple[str, str], float] = {}
+            raise InputError("web: phones show a token, and the folder of keys has no token.key to verify it")
+        self._logged: dict[tuple[str, str], float] = {}
         self._strangers: dict[Wire, None] = {}
         self._turn = 0
-        self._greetings = Greetings(settings, roster, core, self._security, memory)
-        self._may, self._may_at = 2 * _GREETINGS_A_SECOND, time.monotonic()
-        self._resting_until = 0.0
-        self.listening: str | None = None
-        """Where others can call, once that is known."""
-        self.listening_web: str | None = None
+        self._handshake = Handshake(settings, roster, core, self._security, stores)
+        self._greeting_limit = TokenBucket(_GREETINGS_PER_SECOND)
+        self._offline_until = 0.0
+        self.address: str | None = None
+        """Where others can connect, once that is known."""
+        self.web_address: str | None = None
+        self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {
+            Packets: self._on_packets,
+            Ack: self._on_ack,
+            Nack: self._on_nack,
+            Progress: self._on_progress,
+            RepairRequest: self._on_repair_request,
+            RepairReply: self._on_repair_reply,
+            Refusal: self._on_refusal,
+            Heartbeat: self._on_heartbeat,
+        }
+
+    # Starting and closing
 
     async def start(self) -> None:
         if self._settings.listen is not None:
             host, port = address(self._settings.listen, "listen")
             server = await self._listen(
-                asyncio.start_server(self._called, host, port, limit=READ_AHEAD), "listen"
+                asyncio.start_server(self._accept_tcp, host, port, limit=READ_AHEAD), "listen"
             )
-            self.listening = _where(server)
+            self.address = _server_address(server)
         if self._settings.web is not None:
             host, port = address(self._settings.web, "web")
             serve = require("websockets.asyncio.server", "live").serve
             options: dict[str, Any] = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
             options["ssl"] = self._security.web
-            web = await self._listen(serve(self._called_by_web, host, port, **options), "web")
-            self.listening_web = f"{'wss' if self._security.web else 'ws'}://{_where(web)}"
-        for link in self.links.values():
-            if link.where is not None:
-                self._spawn(self._keep_calling(link))
+            web = await self._listen(serve(self._accept_web, host, port, **options), "web")
+            self.web_address = f"{'wss' if self._security.web else 'ws'}://{_server_address(web)}"
+        for connection in self.by_peer.values():
+            if connection.target is not None:
+                self._spawn(self._keep_connected(connection))
 
-    async def _listen(self, starting: Awaitable[Any], what: str) -> Any:
+    async def _listen(self, starting: Awaitable[Any], setting: str) -> Any:
         try:
             server = await starting
         except OSError as error:
-            where = getattr(self._settings, what)
-            raise InputError(f"{what}: cannot listen at {where}: {error.strerror or error}") from error
+            where = getattr(self._settings, setting)
+            raise InputError(f"{setting}: cannot listen at {where}: {error.strerror or error}") from error
         self._servers.append(server)
         return server
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("a link's task failed", exc_info=error)
+            self._log.error("a connection's task failed", exc_info=error)
 
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        self._resting_until = math.inf
-        await self._part()
+        self._offline_until = math.inf
+        await self._say_goodbye()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        for link in self.links.values():
-            if link.wire is not None:
-                link.wire.abort()
+        for connection in self.by_peer.values():
+            if connection.wire is not None:
+                connection.wire.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _part(self) -> None:
-        """Tell what was delivered here at the last moment: somebody may wait for nothing else."""
-        words = [
-            link.wire.write([encode(Have(rows))])
-            for link in self.links.values()
-            if link.wire is not None and (rows := self._core.progress.news(link.told, self._turn))
+    async def _say_goodbye(self) -> None:
+        """Report what was delivered here at the last moment: somebody may be waiting for nothing else."""
+        reports = [
+            connection.wire.write([encode(Progress(counts))])
+            for connection in self.by_peer.values()
+            if connection.wire is not None
+            and (counts := self._core.stability.changes_since(connection.reported, self._turn))
         ]
-        # Not cut off: a socket that is closed with something unread takes back what it has sent.
+        # Not aborted: a socket that is closed with something unread discards what it has sent.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PARTING_SECONDS):
-                await asyncio.gather(*words, return_exceptions=True)
-                ends = [link.wire.finish() for link in self.links.values() if link.wire is not None]
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await asyncio.gather(*reports, return_exceptions=True)
+                wires = [connection.wire for connection in self.by_peer.values()]
+                ends = [wire.finish() for wire in wires if wire is not None]
                 await asyncio.gather(*ends, return_exceptions=True)
                 while self.connected():
                     await asyncio.sleep(0.01)
 
-    def rest(self, seconds: float) -> None:
+    def go_offline(self, seconds: float) -> None:
         """Break all connections and make none for a while."""
-        self._resting_until = time.monotonic() + seconds
-        for link in self.links.values():
-            if link.wire is not None:
-                link.wire.abort()
+        self._offline_until = time.monotonic() + seconds
+        for connection in self.by_peer.values():
+            if connection.wire is not None:
+                connection.wire.abort()
 
     @property
-    def _is_resting(self) -> bool:
-        return time.monotonic() < self._resting_until
+    def _is_offline(self) -> bool:
+        return time.monotonic() < self._offline_until
 
     def connected(self) -> list[int]:
-        return [peer for peer, link in self.links.items() if link.wire is not None]
+        return [peer for peer, connection in self.by_peer.items() if connection.wire is not None]
 
-    def awaken(self) -> None:
+    def wake(self) -> None:
         """There may be something to send."""
-        for link in self.links.values():
-            link.awake.set()
+        for connection in self.by_peer.values():
+            connection.has_work.set()
 
-    # How a connection comes to be
+    # How a connection is made
 
-    async def _keep_calling(self, link: Link) -> None:
-        lesser = self._settings.me < link.name
+    async def _keep_connected(self, connection: Connection) -> None:
         pause = _FIRST_PAUSE
-        if not lesser and self._settings.listen is not None:
+        if self._settings.me > connection.name and self._settings.listen is not None:
             await asyncio.sleep(1.0)
         while True:
-            if link.wire is None and not self._is_resting:
-                lasted = await self._call(link)
-                pause = _FIRST_PAUSE if lasted else min(pause * 2, _LONGEST_PAUSE)
+            if connection.wire is None and not self._is_offline:
+                was_up = await self._call(connection)
+                pause = _FIRST_PAUSE if was_up else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
-    async def _call(self, link: Link) -> bool:
-        """Whether the link was up for a while."""
+    async def _call(self, connection: Connection) -> bool:
+        """Whether the connection was up for a while."""
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
-                wire = await dial(link.where or "", self._security.client)
+                wire = await dial(connection.target or "", self._security.client)
         except (OSError, TimeoutError) as error:
-            link.reason = f"cannot be reached at {link.where}: {_why(error)}"
+            connection.reason = f"cannot be reached at {connection.target}: {_describe(error)}"
             if isinstance(error, ssl.SSLError):
-                self._refuse(link.name, f"{link.where}: {_why(error)}", "tls")
+                self._refuse(connection.name, f"{connection.target}: {_describe(error)}", "tls")
             return False
-        return await self._talk(wire, link)
+        return await self._talk(wire, connection)
 
-    async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._let_in(TcpWire(reader, writer))
+    async def _accept_tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._accept(TcpWire(reader, writer))
 
-    async def _called_by_web(self, socket: Any) -> None:
-        await self._let_in(WebWire(socket))
-
-    def _may_greet(self) -> bool:
-        """Whether another stranger is listened to: so many a second."""
-        now = time.monotonic()
-        earned = (now - self._may_at) * _GREETINGS_A_SECOND
-        self._may, self._may_at = min(self._may + earned, 2 * _GREETINGS_A_SECOND), now
-        if self._is_resting or self._may < 1:
-            return False
-        self._may -= 1
-        return True
+    async def _accept_web(self, socket: Any) -> None:
+        await self._accept(WebWire(socket))
 
     def _refuse(self, who: str, reason: str, stage: str) -> None:
         self._counts[f"rejected {stage}"] += 1
-        # Whoever is refused tries again: it is said once a minute.
-        said = (who.rpartition(":")[0] or who, reason)
-        if time.monotonic() - self._said.get(said, -math.inf) > _SAY_AGAIN_SECONDS:
-            if len(self._said) > _MAX_SAID:
-                self._said.clear()
-            self._said[said] = time.monotonic()
+        # Whoever is refused tries again, so it is logged once a minute.
+        key = (who.rpartition(":")[0] or who, reason)
+        if time.monotonic() - self._logged.get(key, -math.inf) > _REPEAT_LOG_SECONDS:
+            if len(self._logged) > _MAX_LOGGED:
+                self._logged.clear()
+            self._logged[key] = time.monotonic()
             self._log.warning("refused %s: %s", who, reason, extra={"peer": who})
-        self._notice("refused", who, reason)
+        self._notify("refused", who, reason)
 
-    async def _let_in(self, wire: Wire) -> None:
-        if not self._may_greet():
+    async def _accept(self, wire: Wire) -> None:
+        if self._is_offline or not self._greeting_limit.admit():
             self._counts["rejected too many"] += 1
-            self._log.info("a connection was not let in: too many a second")
+            self._log.info("a connection was not accepted: too many a second")
             wire.abort()
             return
         if len(self._strangers) >= _MAX_STRANGERS:
@@ -271,202 +302,215 @@ class Links:
         with contextlib.suppress(asyncio.CancelledError):
             await self._talk(wire, None)
 
-    async def _talk(self, wire: Wire, called: Link | None) -> bool:
-        """Greet, and if both sides agree, keep the link going until the connection ends."""
-        who = called.name if called else f"someone at {_place(wire.info('peername'))}"
-        greeted = False
+    async def _talk(self, wire: Wire, called: Connection | None) -> bool:
+        """Greet, and if both sides accept, exchange frames until the connection ends."""
+        who = called.name if called else f"someone at {_peer_address(wire.info('peername'))}"
+        has_greeted = False
         try:
             if called is None:
                 self._strangers[wire] = None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
                     expected = called.peer if called else None
-                    theirs = await self._greetings.hear(wire, expected)
-                    if called is None and theirs.me in self._roster.names:
-                        who = theirs.me
-                    link = self.links[await self._greetings.agree(wire, expected, theirs)]
+                    greeting = await self._handshake.read_greeting(wire, expected)
+                    if called is None and greeting.me in self._roster.names:
+                        who = greeting.me
+                    connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
             finally:
                 self._strangers.pop(wire, None)
-            who, greeted = link.name, True
-            if self._settings.rough is not None:
-                wire = RoughWire(wire, self._settings.rough, self._chance)
-            await self._run(wire, link, theirs, called is not None)
+            who, has_greeted = connection.name, True
+            if self._settings.faults is not None:
+                wire = FaultyWire(wire, self._settings.faults, self._rng)
+            await self._serve(wire, connection, greeting, called is not None)
         except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
             if called is not None:
-                called.reason = _why(error)
+                called.reason = _describe(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
-                stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if greeted else "greeting"
-                self._refuse(who, _why(error), stage)
+                stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if has_greeted else "greeting"
+                self._refuse(who, _describe(error), stage)
             return False
         finally:
             wire.abort()
         return True
 
-    # What goes on while it lasts
+    # While it lasts
 
-    async def _run(self, wire: Wire, link: Link, theirs: Greeting, called: bool) -> None:
-        by_lesser = (self._settings.me < link.name) == called
-        if link.wire is not None:
-            if link.called_by_lesser and not by_lesser:
+    async def _serve(self, wire: Wire, connection: Connection, greeting: Greeting, called: bool) -> None:
+        by_lesser_name = (self._settings.me < connection.name) == called
+        if connection.wire is not None:
+            if connection.by_lesser_name and not by_lesser_name:
                 return
-            link.wire.abort()
-            link.wire = None
-        link.wire, link.called_by_lesser = wire, by_lesser
-        link.told, link.say, link.again, link.reason = {}, [], None, ""
-        link.said_at = link.heard_at = time.monotonic()
-        self._core.outboxes[link.peer].confirm(theirs.got)
-        self._log.info("connected to %s", link.name, extra={"peer": link.name})
+            connection.wire.abort()
+        connection.open(wire, by_lesser_name)
+        self._core.step(AckReceived(connection.peer, greeting.received))
+        self._log.info("connected to %s", connection.name, extra={"peer": connection.name})
         self._counts["connections"] += 1
-        self._notice("joined", link.name, "")
-        writer = asyncio.create_task(self._write(wire, link, theirs.got))
+        self._notify("joined", connection.name, "")
+        writer = asyncio.create_task(self._write(wire, connection, greeting.received))
         reason = "closed"
         try:
-            await self._read(wire, link)
+            await self._read(wire, connection)
         except (ConnectionError, TimeoutError, OSError) as error:
-            reason = link.reason or _why(error)
+            reason = connection.reason or _describe(error)
         except RemoteError as error:
-            reason = f"it broke the rules: {error}"
+            reason = f"it violated the protocol: {error}"
             with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(_PARTING_SECONDS):
+                async with asyncio.timeout(_CLOSING_SECONDS):
                     await wire.write([encode(Refusal(str(error)))])
             raise
         finally:
             writer.cancel()
-            if link.wire is wire:
-                link.wire, link.reason = None, reason
-                self._log.info("lost %s: %s", link.name, reason, extra={"peer": link.name})
+            if connection.wire is wire:
+                connection.wire, connection.reason = None, reason
+                self._log.info("lost %s: %s", connection.name, reason, extra={"peer": connection.name})
                 self._counts["lost"] += 1
-                self._notice("lost", link.name, reason)
+                self._notify("lost", connection.name, reason)
             await asyncio.gather(writer, return_exceptions=True)
 
-    async def _write(self, wire: Wire, link: Link, sent: int) -> None:
-        box, core = self._core.outboxes[link.peer], self._core
-        confirmed, moved_at, got = box.confirmed, time.monotonic(), core.safe[link.peer]
+    async def _write(self, wire: Wire, connection: Connection, sent: int) -> None:
+        """Send acks, control frames and packets after number `sent`, and packets again if they were lost."""
+        box, core = self._core.outboxes[connection.peer], self._core
+        acked, moved_at = box.acked, time.monotonic()
+        reported = core.durably_received[connection.peer]
         try:
             while True:
-                frames, link.say = link.say, []
-                if core.safe[link.peer] > got:
-                    got = core.safe[link.peer]
-                    frames.append(Got(got))
-                if link.again is not None:
-                    self._counts["resent"] += max(0, sent - link.again)
-                    sent, link.again = min(sent, link.again), None
-                if box.confirmed > confirmed or sent <= box.confirmed:
-                    confirmed, moved_at = box.confirmed, time.monotonic()
+                frames, connection.control = connection.control, []
+                if core.durably_received[connection.peer] > reported:
+                    reported = core.durably_received[connection.peer]
+                    frames.append(Ack(reported))
+                if connection.resend_after is not None:
+                    self._counts["resent"] += max(0, sent - connection.resend_after)
+                    sent, connection.resend_after = min(sent, connection.resend_after), None
+                if box.acked > acked or sent <= box.acked:
+                    acked, moved_at = box.acked, time.monotonic()
                 elif time.monotonic() - moved_at > _RESEND_SECONDS:
-                    self._counts["resent"] += sent - confirmed
-                    sent, moved_at = confirmed, time.monotonic()
-                sent = max(sent, box.confirmed)
+                    self._counts["resent"] += sent - acked
+                    sent, moved_at = acked, time.monotonic()
+                sent = max(sent, box.acked)
                 if box.last > sent:
                     bodies = box.after(sent, _FRAME_BYTES)
                     frames.append(Packets(sent + 1, bodies))
                     self._counts["packets"] += len(bodies)
                     sent += len(bodies)
                 if not frames:
-                    link.awake.clear()
-                    await link.awake.wait()
+                    connection.has_work.clear()
+                    await connection.has_work.wait()
                     continue
                 encoded = [encode(frame) for frame in frames]
                 self._counts["wire bytes"] += sum(map(len, encoded))
-                link.said_at = time.monotonic()
+                connection.sent_at = time.monotonic()
                 await wire.write(encoded)
         except (ConnectionError, OSError):
             wire.abort()
 
-    async def _read(self, wire: Wire, link: Link) -> None:
-        core, peer = self._core, link.peer
+    async def _read(self, wire: Wire, connection: Connection) -> None:
         while True:
             frame = decode(await wire.read())
-            if link.wire is not wire:
+            if connection.wire is not wire:
                 return
-            link.heard_at = time.monotonic()
-            now = time.time_ns()
-            if isinstance(frame, Packets):
-                if frame.first > core.seen[peer] + 1:
-                    link.tell(Again(core.seen[peer]))
-                    continue
-                for number, body in enumerate(frame.bodies, frame.first):
-                    core.receive(peer, number, body, now)
-                self._changed()
-            elif isinstance(frame, Got):
-                core.outboxes[peer].confirm(frame.number)
-                self._changed()
-            elif isinstance(frame, Again):
-                link.again = frame.number
-                link.awake.set()
-            elif isinstance(frame, Have):
-                core.progress.learn(peer, frame.rows)
-                self._changed()
-            elif isinstance(frame, Want):
-                if bodies := core.progress.found(frame.spans):
-                    link.tell(Found(bodies))
-            elif isinstance(frame, Found):
-                for body in frame.bodies:
-                    for message in core.on_repair(body, now):
-                        self._counts["recovered"] += 1
-                        origin = self._roster.names[message.origin]
-                        which = f"{origin}:{message.seq}"
-                        about = {"peer": link.name, "message_id": which}
-                        self._log.info("%s had gone astray, and came from %s", which, link.name, extra=about)
-                        self._notice("recovered", origin, f"{which} from {link.name}")
-                self._changed()
-            elif isinstance(frame, Refusal):
-                # The one who called greets first, so it is the last to find something wrong.
-                raise RemoteError(f"it refuses: {frame.reason[:500]}")
-            elif not isinstance(frame, Beat):
-                raise RemoteError(f"no {type(frame).__name__} comes in the middle of a conversation")
+            connection.heard_at = time.monotonic()
+            handler = self._handlers.get(type(frame))
+            if handler is None:
+                raise RemoteError(f"it sends a {type(frame).__name__} after the handshake")
+            handler(connection, frame, time.time_ns())
+
+    def _on_packets(self, connection: Connection, frame: Packets, now: int) -> None:
+        core, peer = self._core, connection.peer
+        if frame.first > core.received[peer] + 1:
+            connection.send(Nack(core.received[peer]))
+            return
+        for number, body in enumerate(frame.bodies, frame.first):
+            core.step(PacketReceived(peer, number, body, now))
+        self._stepped()
+
+    def _on_ack(self, connection: Connection, frame: Ack, now: int) -> None:
+        self._core.step(AckReceived(connection.peer, frame.number))
+        self._stepped()
+
+    def _on_nack(self, connection: Connection, frame: Nack, now: int) -> None:
+        connection.resend_after = frame.number
+        connection.has_work.set()
+
+    def _on_progress(self, connection: Connection, frame: Progress, now: int) -> None:
+        self._core.step(ProgressReceived(connection.peer, frame.counts))
+        self._stepped()
+
+    def _on_repair_request(self, connection: Connection, frame: RepairRequest, now: int) -> None:
+        if bodies := self._core.repair.reply(frame.spans):
+            connection.send(RepairReply(bodies))
+
+    def _on_repair_reply(self, connection: Connection, frame: RepairReply, now: int) -> None:
+        for body in frame.bodies:
+            self._core.step(RepairReceived(connection.peer, body, now))
+        self._stepped()
+
+    def _on_heartbeat(self, connection: Connection, frame: Heartbeat, now: int) -> None:
+        """It was heard, and that is all it is for."""
+
+    def _on_refusal(self, connection: Connection, frame: Refusal, now: int) -> None:
+        # The caller greets first, so it is the last to find something wrong.
+        raise RemoteError(f"it refuses: {frame.reason[:500]}")
+
+    def report_repair(self, message: MessageId, link: int) -> None:
+        """Log a message that a partner supplied."""
+        self._counts["recovered"] += 1
+        origin, helper = self._roster.names[message.origin], self._roster.names[link]
+        message_id = f"{origin}:{message.seq}"
+        extra = {"peer": helper, "message_id": message_id}
+        self._log.info("%s was missing, and came from %s", message_id, helper, extra=extra)
+        self._notify("recovered", origin, f"{message_id} from {helper}")
+
+    # Now and then
 
     def gossip(self, now: int, patience: int) -> None:
-        """Tell partners how far this member knows everybody to be, and ask for what has gone astray."""
-        self._core.skip_stable()
+        """Report progress to partners, and ask for what has been missing for `patience`."""
+        core = self._core
+        core.repair.skip_stable(core.protocol, core.outboxes.values())
         self._turn += 1
-        for link in self.links.values():
-            if link.wire is None:
+        for connection in self.by_peer.values():
+            if connection.wire is None:
                 continue
-            if rows := self._core.progress.news(link.told, self._turn):
-                link.tell(Have(rows))
-            self._keep_alive(link, link.wire)
-        wanted = self._core.progress.wanted(now, patience, self.connected())
-        if wanted is not None:
-            helper, spans = wanted
+            if counts := core.stability.changes_since(connection.reported, self._turn):
+                connection.send(Progress(counts))
+            self._keep_alive(connection, connection.wire)
+        request = core.repair.request(now, patience, self.connected())
+        if request is not None:
+            helper, spans = request
             for origin, first, last in spans:
-                name, asked = self._roster.names[origin], self.links[helper].name
+                name, asked = self._roster.names[origin], self.by_peer[helper].name
                 text = f"{name}:{first} to {last}, asked of {asked}"
                 self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
-                self._notice("gap", name, text)
-            self.links[helper].tell(Want(spans))
+                self._notify("gap", name, text)
+            self.by_peer[helper].send(RepairRequest(spans))
 
-    def _keep_alive(self, link: Link, wire: Wire) -> None:
-        """Say something after a while; give up on who has said nothing; look at what is not confirmed."""
+    def _keep_alive(self, connection: Connection, wire: Wire) -> None:
+        """Send a heartbeat if nothing else was sent; give up on a silent partner; look for lost packets."""
         now = time.monotonic()
-        if now - link.heard_at > _SILENCE_SECONDS:
-            link.reason = "it said nothing for long"
+        if now - connection.heard_at > _SILENCE_SECONDS:
+            connection.reason = "it was silent for too long"
             wire.abort()
-        elif now - link.said_at > _BEAT_SECONDS:
-            link.tell(Beat())
-        elif self._core.outboxes[link.peer].packets:
-            link.awake.set()
+        elif now - connection.sent_at > _HEARTBEAT_SECONDS:
+            connection.send(Heartbeat())
+        elif self._core.outboxes[connection.peer].packets:
+            connection.has_work.set()
 
 
-def _where(server: Any) -> str:
+def _server_address(server: Any) -> str:
     host, port = next(iter(server.sockets)).getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _place(name: Any) -> str:
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "an unknown place"
+def _peer_address(name: Any) -> str:
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "an unknown address"
 
 
-def _why(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         if error.reason == "WRONG_VERSION_NUMBER":
             return "it speaks without encryption, and this member has keys"
-        return (error.reason or str(error)).lower().replace("_", " ") + _verdict(error)
+        detail = getattr(error, "verify_message", "")
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        return f"{reason}: {detail}" if detail else reason
     if isinstance(error, TimeoutError):
         return "it did not answer"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _verdict(error: ssl.SSLError) -> str:
-    said = getattr(error, "verify_message", "")
-    return f": {said}" if said else ""

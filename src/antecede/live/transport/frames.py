@@ -1,13 +1,14 @@
-"""What crosses a connection between two nodes, and its encoding.
+"""The frames that cross a connection between two members, and their encoding.
 
-A frame is a msgpack array whose first element says what it is. Over TCP each is preceded by its length
-in four bytes, most significant first; over WebSocket each is one binary message. Whatever bytes come in,
-only a `RemoteError` comes out.
+A frame is a msgpack array whose first element is its tag. Over TCP each is preceded by its length in four
+bytes, most significant first; over WebSocket each is one binary message. Whatever bytes arrive, decoding
+gives a frame or a `RemoteError`.
 
-A connection begins with a `Greeting` from either side, which says who speaks, for what group, and how much
-of the other's packets it has: from there the other goes on. A `Refusal` says why not, in words. Then
-`Packets` under consecutive numbers, `Got` for what is safe with the receiver, `Again` for what did not come;
-`Have` tells how far members are; `Want` asks for messages that went astray, and `Found` brings them.
+A connection begins with a `Greeting` from either side: who it is, for which group, and how many of the
+other's packets it has, so that the other resumes there. A `Refusal` gives the reason, in words. Then follow
+`Packets` under consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap;
+`Progress` reports what members have delivered; a `RepairRequest` asks for lost messages, and a
+`RepairReply` brings them.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     me: str
     you: str
     store: str
-    """Made up when a member's store was: another one has nothing of what was said before."""
+    """Chosen at random when a member's store is created: a new one means that everything is forgotten."""
     known: str
-    """Which store of the other's this member has dealt with before; empty if none."""
-    got: int
-    """The last packet of the other's that is safe here."""
+    """The other's store, as remembered from before; empty if they have not met."""
+    received: int
+    """The last of the other's packets that is durable here."""
     token: str = ""
     """From a phone or a browser: what proves its name, where others show a certificate."""
 
@@ -49,47 +50,47 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Encoded packets under consecutive numbers of this link."""
+    """Encoded packets under consecutive numbers of a link."""
 
     first: int
     bodies: list[bytes]
 
 
-class Got(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Every packet up to this number is safe: it may be forgotten."""
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Every packet up to this number is durable here: the sender may forget it."""
 
     number: int
 
 
-class Again(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Packets after this number did not come: send them again."""
+class Nack(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Packets after this number are missing: send them again."""
 
     number: int
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """How many of each origin's messages members have delivered; only what changed since the last time."""
+class Progress(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Changed entries of the matrix clock: how many of each origin's messages a member has delivered."""
 
-    rows: dict[int, dict[int, int]]
+    counts: dict[int, dict[int, int]]
 
 
-class Want(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Messages that this member lacks: origin, first and last number."""
+class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Messages that this member lacks: origin, first and last sequence number."""
 
     spans: list[tuple[int, int, int]]
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Packets that hold messages which were asked for."""
+class RepairReply(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Packets that hold messages asked for."""
 
     bodies: list[bytes]
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Nothing to say, and still there."""
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Nothing to send, and still there."""
 
 
-Frame = Greeting | Refusal | Packets | Got | Again | Have | Want | Found | Beat
+Frame = Greeting | Refusal | Packets | Ack | Nack | Progress | RepairRequest | RepairReply | Heartbeat
 
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 encode = msgspec.msgpack.Encoder().encode
@@ -103,13 +104,13 @@ def decode(data: bytes) -> Frame:
         raise RemoteError(f"not a frame: {error}") from error
 
 
-def framed(bodies: list[bytes]) -> bytes:
-    """Encoded frames as they go over TCP, many in one piece."""
-    return b"".join(part for body in bodies for part in (_LENGTH.pack(len(body)), body))
+def add_lengths(frames: list[bytes]) -> bytes:
+    """Encoded frames as they go over TCP, many in one write."""
+    return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
 
 
-def length(head: bytes) -> int:
-    """How long the frame is that follows these four bytes."""
+def read_length(head: bytes) -> int:
+    """The length of the frame that follows these four bytes."""
     (size,) = _LENGTH.unpack(head)
     if head[:2] == b"\x16\x03":
         raise RemoteError("it speaks TLS, and this member has no keys")

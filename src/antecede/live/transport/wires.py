@@ -1,4 +1,4 @@
-"""Connections that carry whole frames: TCP between servers, WebSocket to those behind a super peer."""
+"""Transports that carry whole frames: TCP between servers, WebSocket to members behind a super peer."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ import ssl
 from typing import Any, Protocol
 
 from antecede.errors import require
-from antecede.live.settings import Rough, address
-from antecede.live.transport.frames import MAX_BYTES, Packets, encode, framed, length
+from antecede.live.settings import FaultInjection, address
+from antecede.live.transport.frames import MAX_BYTES, Packets, add_lengths, encode, read_length
 from antecede.units import SECOND, duration, span
 
-_PACKETS = encode(Packets(1, []))[1]
-"""How a frame with packets begins, after its first byte."""
-
+_PACKETS_TAG = encode(Packets(1, []))[1]
+"""The second byte of a frame with packets."""
 
 READ_AHEAD = 1 << 17
-"""Bytes of frames that are taken in before they are asked for."""
+"""Bytes that are buffered before they are read."""
 
 
 class Wire(Protocol):
-    """One connection. Reading or writing after its end raises `ConnectionError`."""
+    """One transport connection. Reading or writing after its end raises `ConnectionError`."""
 
     async def read(self) -> bytes: ...
 
     async def write(self, frames: list[bytes]) -> None: ...
 
     async def finish(self) -> None:
-        """Say nothing more; what was said still arrives."""
+        """Send nothing more; what was sent still arrives."""
         ...
 
     def abort(self) -> None:
@@ -51,10 +50,11 @@ class TcpWire:
         try:
             return cls(*await asyncio.open_connection(host, port, ssl=context, limit=READ_AHEAD))
         except UnicodeError as error:
-            raise ConnectionRefusedError(f"'{host}' is no name of a host") from error
+            raise ConnectionRefusedError(f"'{host}' is not a host name") from error
 
-    async def secure(self, context: ssl.SSLContext) -> None:
-        """Ask whoever called for a certificate; a server that does so itself keeps its reasons to itself."""
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Ask whoever called for a certificate. asyncio's own TLS server would hide why a handshake
+        failed."""
         await self._writer.start_tls(context)
 
     def info(self, what: str) -> Any:
@@ -62,12 +62,12 @@ class TcpWire:
 
     async def read(self) -> bytes:
         try:
-            return await self._reader.readexactly(length(await self._reader.readexactly(4)))
+            return await self._reader.readexactly(read_length(await self._reader.readexactly(4)))
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the other side closed the connection") from error
 
     async def write(self, frames: list[bytes]) -> None:
-        self._writer.write(framed(frames))
+        self._writer.write(add_lengths(frames))
         await self._writer.drain()
 
     async def finish(self) -> None:
@@ -95,7 +95,7 @@ class WebWire:
             options = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
             socket = await client.connect(where, ssl=context, **options)
         except ssl.SSLError:
-            raise  # which may be a ValueError, too
+            raise  # it may be a ValueError too
         except (exceptions.WebSocketException, ValueError) as error:
             raise ConnectionRefusedError(str(error)) from error
         return cls(socket)
@@ -124,26 +124,28 @@ class WebWire:
 
 
 async def dial(where: str, context: ssl.SSLContext | None) -> Wire:
-    """Call a member at its address."""
+    """Connect to a member at its address."""
     if not where.startswith(("ws://", "wss://")):
         return await TcpWire.dial(where, context)
     if where.startswith("wss://") != (context is not None):
-        raise ConnectionRefusedError("ws:// is plain and wss:// is not: one of address and keys is wrong")
+        raise ConnectionRefusedError(
+            "ws:// is unencrypted and wss:// is not: the address does not match the keys"
+        )
     return await WebWire.dial(where, context)
 
 
-class RoughWire:
-    """A connection that is slow, loses frames with packets and breaks, for trials. Frames stay in order."""
+class FaultyWire:
+    """Injects delays, lost packets and cuts, for trials. Frames stay in order."""
 
-    def __init__(self, inner: Wire, rough: Rough, chance: random.Random) -> None:
-        self._inner, self._chance, self._loss = inner, chance, rough.loss
-        self._delay = span(rough.delay)
+    def __init__(self, inner: Wire, faults: FaultInjection, rng: random.Random) -> None:
+        self._inner, self._rng, self._loss = inner, rng, faults.loss
+        self._delay = span(faults.delay)
         self._due: asyncio.Queue[tuple[float, list[bytes]]] = asyncio.Queue(1000)
         self._last = 0.0
         self._carrier = asyncio.create_task(self._carry())
-        if rough.cut_every is not None:
-            mean = duration(rough.cut_every) / SECOND
-            asyncio.get_running_loop().call_later(chance.expovariate(1 / mean), inner.abort)
+        if faults.cut_every is not None:
+            mean = duration(faults.cut_every) / SECOND
+            asyncio.get_running_loop().call_later(rng.expovariate(1 / mean), inner.abort)
 
     async def read(self) -> bytes:
         return await self._inner.read()
@@ -154,10 +156,10 @@ class RoughWire:
     async def write(self, frames: list[bytes]) -> None:
         if self._carrier.done():
             raise ConnectionResetError("the connection broke")
-        kept = [each for each in frames if each[1] != _PACKETS or self._chance.random() >= self._loss]
-        wait = self._chance.uniform(*self._delay) / SECOND
+        passed = [frame for frame in frames if frame[1] != _PACKETS_TAG or self._rng.random() >= self._loss]
+        wait = self._rng.uniform(*self._delay) / SECOND
         self._last = max(self._last, asyncio.get_running_loop().time() + wait)
-        await self._due.put((self._last, kept))
+        await self._due.put((self._last, passed))
 
     async def _carry(self) -> None:
         with contextlib.suppress(ConnectionError):

@@ -1,8 +1,8 @@
-"""A group of real processes on this machine, with bad links and sudden deaths, for trying and for tests.
+"""A trial: a group of real processes on this machine, with fault injection and SIGKILLs.
 
-Every process keeps an account of what its application was given (`worker`); in the end all accounts are
-compared: each message that was accepted is at every other member exactly once, or twice if the second time
-it was marked as given again and the process had died with it in hand.
+The application in every process logs what was delivered to it (`worker`). In the end all these logs are
+compared: each message that was accepted was delivered at every other member exactly once, or twice if the
+second time it was marked `redelivered` and the process had been killed with it in flight.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import msgspec
 
 from antecede.causality import BitWindow
 from antecede.errors import InputError
-from antecede.live.settings import Settings
+from antecede.live.settings import FaultInjection, Settings
 
-Progress = Callable[[int, int, int], None]
-"""Deliveries so far, how many there will be, kills so far."""
+OnProgress = Callable[[int, int, int], None]
+"""Takes deliveries so far, how many there will be, and kills so far."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start and how to treat it."""
+class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, and which faults to inject."""
 
     size: int
     protocol: str = "mbcp"
     messages: int = 1_000
-    """In all, shared equally."""
+    """In all, divided equally among the members."""
     seconds: float = 20.0
-    """How long the sending is to take, about; 0 for full speed."""
+    """About how long the broadcasting takes; 0 for full speed."""
     payload: int = 100
     delay: str = "0ms-0ms"
     loss: float = 0.0
     kill_every: float | None = None
-    """Seconds between two kills."""
+    """Seconds between SIGKILLs."""
     cut_every: str | None = None
     super_peers: int = 0
     internal: int = 0
@@ -49,35 +49,35 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 32 * 1024 * 1024
     seed: int = 0
     patience: float = 60.0
-    """Seconds without any progress after which something is stuck."""
+    """Seconds without progress after which the trial has failed."""
 
 
-class Member(msgspec.Struct):
-    """How one member fared."""
+class TrialMember(msgspec.Struct):
+    """What one member did."""
 
     name: str
     kind: str
     accepted: int = 0
     delivered: int = 0
     again: int = 0
-    """Given a second time, because the process died with it in hand."""
+    """Redelivered, because the process was killed with it in flight."""
     kills: int = 0
 
 
-class Outcome(msgspec.Struct):
-    members: list[Member]
+class ClusterResult(msgspec.Struct):
+    members: list[TrialMember]
     faults: list[str]
-    """What is wrong, in words; nothing if all is well."""
+    """What went wrong, in words."""
     seconds: float
     kills: int
     store_bytes: int
 
 
-def configure(plan: Plan, folder: Path, trace: Path | None) -> list[Settings]:
-    """The settings of every member, with free ports of this machine."""
+def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Settings]:
+    """The settings of every member, at free ports of this machine."""
     supers = [f"super{number}" for number in range(plan.super_peers)]
-    inside = {relay: [f"{relay}-phone{each}" for each in range(plan.internal)] for relay in supers}
-    phones = [phone for those in inside.values() for phone in those]
+    inside = {relay: [f"{relay}-phone{number}" for number in range(plan.internal)] for relay in supers}
+    phones = [phone for behind_one in inside.values() for phone in behind_one]
     others = plan.size - len(supers) - len(phones)
     if plan.size < 2:
         raise InputError("a cluster has at least two members")
@@ -86,11 +86,11 @@ def configure(plan: Plan, folder: Path, trace: Path | None) -> list[Settings]:
             f"{len(supers)} super peers and {len(phones)} internal peers are more than {plan.size} members"
         )
     names = [*supers, *phones, *(f"peer{number:0{len(str(others))}}" for number in range(others))]
-    behind = {phone: relay for relay, those in inside.items() for phone in those}
+    behind = {phone: relay for relay, behind_one in inside.items() for phone in behind_one}
     ports = _free_ports(2 * plan.size)
     at = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=False)}
     web = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports[plan.size :], strict=False)}
-    made = []
+    settings = []
     for rank, me in enumerate(names):
         peers = [
             {
@@ -101,8 +101,8 @@ def configure(plan: Plan, folder: Path, trace: Path | None) -> list[Settings]:
             for name in names
             if name != me
         ]
-        made.append(
-            Settings.of(
+        settings.append(
+            Settings.create(
                 group=f"trial {plan.seed}",
                 me=me,
                 peers=peers,
@@ -114,11 +114,11 @@ def configure(plan: Plan, folder: Path, trace: Path | None) -> list[Settings]:
                 sync=plan.sync,
                 limit=plan.limit,
                 trace=str(trace) if trace else None,
-                rough={"delay": plan.delay, "loss": plan.loss, "cut_every": plan.cut_every, "seed": rank},
+                faults=FaultInjection(plan.delay, plan.loss, plan.cut_every, rank),
             )
         )
-    made[0].roster()  # refuses what cannot be, before anything is started
-    return made
+    settings[0].roster()  # refuses what cannot work before anything is started
+    return settings
 
 
 def _free_ports(count: int) -> list[int]:
@@ -132,20 +132,26 @@ def _free_ports(count: int) -> list[int]:
             each.close()
 
 
-class Process:
-    """One member: its process, which may die, and its account, which does not."""
+class MemberProcess:
+    """One member: its process, which may be killed, and its application's log, which survives."""
 
     def __init__(self, settings: Settings, folder: Path, messages: int, pause: float, payload: int) -> None:
         self.name = settings.me
-        self._config, self._account = folder / f"{self.name}.json", folder / f"{self.name}.account"
+        self._config, self._application_log = folder / f"{self.name}.json", folder / f"{self.name}.delivered"
         self._log = (folder / f"{self.name}.log").open("ab")
         self._config.write_bytes(msgspec.json.encode(settings))
-        self._arguments = [str(self._config), str(self._account), str(messages), str(pause), str(payload)]
+        self._arguments = [
+            str(self._config),
+            str(self._application_log),
+            str(messages),
+            str(pause),
+            str(payload),
+        ]
         self._process: asyncio.subprocess.Process | None = None
-        self._read = 0
+        self._read_until = 0
         self.kills = 0
         self.accepted = 0
-        """How many messages it has sent: as its broadcasts said, or as it found when it came back."""
+        """How many messages it has broadcast: by what returned, or as restored when it started again."""
         self.seen: dict[str, BitWindow] = {}
         self.delivered = self.again = 0
         self.faults: list[str] = []
@@ -162,7 +168,7 @@ class Process:
         )
 
     async def kill(self) -> None:
-        """With no chance to tidy up."""
+        """By SIGKILL."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -178,77 +184,79 @@ class Process:
     def ended_badly(self) -> bool:
         return self._process is not None and self._process.returncode not in (None, 0, -signal.SIGKILL)
 
-    def look(self) -> None:
-        """Read what is new in the account."""
-        if not self._account.exists():
+    def read_log(self) -> None:
+        """Read what is new in the application's log."""
+        if not self._application_log.exists():
             return
-        with self._account.open("rb") as file:
-            file.seek(self._read)
+        with self._application_log.open("rb") as file:
+            file.seek(self._read_until)
             data = file.read()
         whole = data.rfind(b"\n") + 1
-        self._read += whole
+        self._read_until += whole
         for line in data[:whole].decode().splitlines():
             kind, *rest = line.split()
             if kind in "s+":
                 self.accepted = max(self.accepted, int(rest[0]))
             else:
-                self._given(rest[0], int(rest[1]), kind == "r")
+                self._on_delivered(rest[0], int(rest[1]), kind == "r")
 
-    def _given(self, origin: str, seq: int, again: bool) -> None:
-        """Once, or a second time if it was in hand when the process died."""
+    def _on_delivered(self, origin: str, seq: int, again: bool) -> None:
+        """Once, or a second time if it was in flight when the process was killed."""
         if self.seen.setdefault(origin, BitWindow()).add(seq):
             self.delivered += 1
         elif again and self._last == (origin, seq):
             self.again += 1
         else:
-            self.faults.append(f"{self.name} was given {origin}:{seq} twice")
+            self.faults.append(f"{origin}:{seq} was delivered twice at {self.name}")
         self._last = (origin, seq)
 
     def tail_of_log(self) -> str:
         text = Path(self._log.name).read_text(errors="replace").strip().splitlines()
-        return text[-1] if text else "it said nothing"
+        return text[-1] if text else "its log is empty"
 
 
-async def run(plan: Plan, folder: Path, trace: Path | None, progress: Progress) -> Outcome:
-    """Start everybody, let them talk, kill some, and see that all is delivered everywhere."""
+async def run(plan: TrialPlan, folder: Path, trace: Path | None, on_progress: OnProgress) -> ClusterResult:
+    """Start all members, let them broadcast, kill some, and check that everything is delivered everywhere."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = configure(plan, folder, trace)
     share, more = divmod(plan.messages, plan.size)
     quota = [share + (rank < more) for rank in range(plan.size)]
     processes = [
-        Process(each, folder, count, plan.seconds / max(count, 1), plan.payload)
-        for each, count in zip(settings, quota, strict=True)
+        MemberProcess(one, folder, count, plan.seconds / max(count, 1), plan.payload)
+        for one, count in zip(settings, quota, strict=True)
     ]
     began = time.monotonic()
     faults: list[str] = []
     try:
         await asyncio.gather(*(process.start() for process in processes))
-        faults = await _supervise(plan, processes, quota, progress)
+        faults = await _supervise(plan, processes, quota, on_progress)
     finally:
         await asyncio.gather(*(process.end() for process in processes), return_exceptions=True)
     for process in processes:
-        process.look()
+        process.read_log()
     members = [
-        _judge(process, one, processes, faults) for process, one in zip(processes, settings, strict=True)
+        _compare(process, one, processes, faults) for process, one in zip(processes, settings, strict=True)
     ]
     store_bytes = sum(file.stat().st_size for file in folder.glob("*.db*"))
     kills = sum(process.kills for process in processes)
-    return Outcome(members, faults, time.monotonic() - began, kills, store_bytes)
+    return ClusterResult(members, faults, time.monotonic() - began, kills, store_bytes)
 
 
-async def _supervise(plan: Plan, processes: list[Process], quota: list[int], progress: Progress) -> list[str]:
-    """Kill now and then, until everybody has everything or nothing moves any more."""
-    chance = random.Random(plan.seed)
+async def _supervise(
+    plan: TrialPlan, processes: list[MemberProcess], quota: list[int], on_progress: OnProgress
+) -> list[str]:
+    """Kill now and then, until everything is delivered everywhere or nothing moves any more."""
+    rng = random.Random(plan.seed)
     due = sum(quota) * (plan.size - 1)
     moved_at, before = time.monotonic(), -1
     kill_at = time.monotonic() + (plan.kill_every or 0)
     while True:
         await asyncio.sleep(0.1)
         for process in processes:
-            process.look()
+            process.read_log()
         sent = [process.accepted for process in processes]
         done = sum(process.delivered for process in processes)
-        progress(done, due, sum(process.kills for process in processes))
+        on_progress(done, due, sum(process.kills for process in processes))
         if done >= due and sent == quota:
             return []
         now = time.monotonic()
@@ -258,18 +266,20 @@ async def _supervise(plan: Plan, processes: list[Process], quota: list[int], pro
             return [f"nothing has moved for {plan.patience:.0f} s; {done:,} of {due:,} deliveries are done"]
         broken = [process for process in processes if process.ended_badly]
         if broken:
-            return [f"{process.name} ended by itself: {process.tail_of_log()}" for process in broken]
+            return [f"{process.name} exited: {process.tail_of_log()}" for process in broken]
         if plan.kill_every is not None and now >= kill_at and sent != quota:
             kill_at = now + plan.kill_every
-            victim = chance.choice(processes)
+            victim = rng.choice(processes)
             await victim.kill()
-            await asyncio.sleep(chance.uniform(0, 0.5))
+            await asyncio.sleep(rng.uniform(0, 0.5))
             await victim.start()
 
 
-def _judge(process: Process, settings: Settings, processes: list[Process], faults: list[str]) -> Member:
-    """Compare one member's account with what everybody says to have sent."""
-    kind = settings.roster().make(process.name).role()
+def _compare(
+    process: MemberProcess, settings: Settings, processes: list[MemberProcess], faults: list[str]
+) -> TrialMember:
+    """Compare what one member's application logged with what all have broadcast."""
+    kind = settings.roster().create_protocol(process.name).role()
     faults += process.faults
     for other in processes:
         if other is not process:
@@ -277,10 +287,10 @@ def _judge(process: Process, settings: Settings, processes: list[Process], fault
             missing = [seq for seq in range(seen.base + 1, other.accepted + 1) if seq not in seen]
             if missing:
                 more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-                faults.append(f"{process.name} never got {other.name}:{missing[0]}{more}")
-    return Member(process.name, kind, process.accepted, process.delivered, process.again, process.kills)
+                faults.append(f"{process.name} never delivered {other.name}:{missing[0]}{more}")
+    return TrialMember(process.name, kind, process.accepted, process.delivered, process.again, process.kills)
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
-    """For machines."""
-    return {"ok": not outcome.faults, **msgspec.to_builtins(outcome)}
+def summary(result: ClusterResult) -> dict[str, Any]:
+    """As JSON shows it."""
+    return {"ok": not result.faults, **msgspec.to_builtins(result)}

@@ -1,8 +1,8 @@
-"""Driving a group as fast as it goes, or at a rate: real processes, and figures from all of them.
+"""Load: drives a group of real processes at full speed or at a rate, and measures throughput and latency.
 
-Latency is from when a message was due to be sent, not from when it could be: at a rate, a group that stands
-still for a second does not have one slow message but a second's worth of them (what is known as coordinated
-omission). At full speed there is no such time, and latency is from the call of `broadcast`.
+At a rate, latency counts from when a message was due to be sent, not from when it could be. Otherwise a
+group that stalls for a second would show one slow message instead of a second's worth of them (*coordinated
+omission*). At full speed nothing is due, and latency counts from the call of `broadcast`.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from antecede.errors import AntecedeError
 from antecede.live.group import Group
 from antecede.live.joining import Joining
 from antecede.live.settings import Settings
-from antecede.live.trial.cluster import Plan, configure
+from antecede.live.trial.cluster import TrialPlan, configure
 
 _TIME = struct.Struct("<q")
-_AT_ONCE = 256
-"""Broadcasts that wait for the store together."""
+_CONCURRENT = 256
+"""Broadcasts that wait for the store at the same time."""
 _CONNECT_SECONDS = 30.0
 
 
-class Job(msgspec.Struct, frozen=True):
+class LoadTask(msgspec.Struct, frozen=True):
     """One member's part."""
 
     settings: Settings
     messages: int
-    """To send."""
+    """To broadcast."""
     expected: int
-    """To be given."""
+    """To be delivered."""
     size: int
     rate: float
     """Messages a second from this member; 0 for full speed."""
 
 
-class Report(msgspec.Struct):
-    """What one member saw."""
+class LoadReport(msgspec.Struct):
+    """What one member measured."""
 
     name: str
     delivered: int
     last: int
-    """When it was given the last message, by a clock that all processes of a machine share."""
+    """When the last message was delivered, by the clock that all processes of a machine share."""
     latencies: dict[int, int]
     """How many messages took about so many nanoseconds."""
     wire_bytes: int
@@ -57,8 +57,8 @@ class Report(msgspec.Struct):
     memory: int
 
 
-class Result(msgspec.Struct):
-    """A whole load."""
+class LoadResult(msgspec.Struct):
+    """What the whole group achieved."""
 
     members: int
     messages: int
@@ -70,14 +70,14 @@ class Result(msgspec.Struct):
     p99_ms: float
     most_ms: float
     control_bytes: float
-    """What crosses links besides the bodies, a delivery: control information, framing, confirmations."""
+    """Per delivery, what crosses links besides the bodies: control information, framing, acks."""
     cpu_seconds: float
     memory_mb: float
     """Of the largest member."""
 
 
 def bucket(nanoseconds: int) -> int:
-    """The number rounded down to seven binary digits: within one percent."""
+    """The number rounded down to seven significant bits: within one percent."""
     shift = max(0, nanoseconds.bit_length() - 7)
     return nanoseconds >> shift << shift
 
@@ -92,9 +92,9 @@ def quantile(counts: dict[int, int], share: float) -> float:
     return max(counts, default=0) / 1e6
 
 
-async def work(job: Job) -> Report:
-    """One member's part: say `ready`, wait for a line, send and listen, and report."""
-    async with Joining(job.settings) as group:
+async def run_member(task: LoadTask) -> LoadReport:
+    """One member's part: print `ready`, wait for the start time, broadcast and iterate, and report."""
+    async with Joining(task.settings) as group:
         partners = group.partners
         deadline = time.monotonic() + _CONNECT_SECONDS
         while set(group.connected) != set(partners):
@@ -104,10 +104,10 @@ async def work(job: Job) -> Report:
         print("ready", flush=True)
         start = int(await asyncio.to_thread(sys.stdin.readline))
         await asyncio.sleep(max(0.0, (start - time.monotonic_ns()) / 1e9))
-        report = Report(group.me, 0, 0, {}, 0, 0.0, 0)
+        report = LoadReport(group.me, 0, 0, {}, 0, 0.0, 0)
         began = time.process_time()
-        sending = asyncio.create_task(_send(group, job, start))
-        await _listen(group, job.expected, report)
+        sending = asyncio.create_task(_broadcast(group, task, start))
+        await _receive(group, task.expected, report)
         await sending
         report.cpu = time.process_time() - began
         report.wire_bytes = group.counts["wire bytes"]
@@ -119,23 +119,23 @@ async def work(job: Job) -> Report:
     return report
 
 
-async def _send(group: Group, job: Job, start: int) -> None:
-    padding = b"\0" * max(0, job.size - _TIME.size)
-    numbers = iter(range(job.messages))
+async def _broadcast(group: Group, task: LoadTask, start: int) -> None:
+    padding = b"\0" * max(0, task.size - _TIME.size)
+    numbers = iter(range(task.messages))
 
     async def one_after_another() -> None:
         for number in numbers:
             due = time.monotonic_ns()
-            if job.rate:
-                due = start + int(number / job.rate * 1e9)
+            if task.rate:
+                due = start + int(number / task.rate * 1e9)
                 await asyncio.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
             await group.broadcast(_TIME.pack(due) + padding)
 
-    lanes = _AT_ONCE if job.settings.store is not None or job.rate else 1
+    lanes = _CONCURRENT if task.settings.store is not None or task.rate else 1
     await asyncio.gather(*(one_after_another() for _ in range(lanes)))
 
 
-async def _listen(group: Group, expected: int, report: Report) -> None:
+async def _receive(group: Group, expected: int, report: LoadReport) -> None:
     latencies: dict[int, int] = {}
     if not expected:
         return
@@ -155,57 +155,57 @@ def _memory() -> int:
 
 
 async def drive(
-    plan: Plan, folder: Path, rate: float, senders: int, durable: bool, progress: Callable[[str], None]
-) -> Result:
-    """Start all members, let go of them at one moment, and put together what they saw."""
+    plan: TrialPlan, folder: Path, rate: float, senders: int, durable: bool, progress: Callable[[str], None]
+) -> LoadResult:
+    """Start all members, release them at the same moment, and merge what they measured."""
     settings = [
-        msgspec.structs.replace(each, rough=None, store=each.store if durable else None)
-        for each in configure(plan, folder, None)
+        msgspec.structs.replace(one, faults=None, store=one.store if durable else None)
+        for one in configure(plan, folder, None)
     ]
     share, more = divmod(plan.messages, senders)
     quota = [(share + (rank < more)) if rank < senders else 0 for rank in range(plan.size)]
-    jobs = [
-        Job(each, count, plan.messages - count, plan.payload, rate / senders)
-        for each, count in zip(settings, quota, strict=True)
+    tasks = [
+        LoadTask(one, count, plan.messages - count, plan.payload, rate / senders)
+        for one, count in zip(settings, quota, strict=True)
     ]
-    processes = [await _started(job) for job in jobs]
+    processes = [await _start(task) for task in tasks]
     try:
         progress("connecting")
         for process in processes:
-            await _line(process)
+            await _read_line(process)
         start = time.monotonic_ns() + 200_000_000
         for process in processes:
             if process.stdin is not None:
                 process.stdin.write(f"{start}\n".encode())
         progress("running")
-        reports = [msgspec.json.decode(await _line(process), type=Report) for process in processes]
+        reports = [msgspec.json.decode(await _read_line(process), type=LoadReport) for process in processes]
     finally:
         for process in processes:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
-    return together(plan, reports, start)
+    return merge_reports(plan, reports, start)
 
 
-async def _started(job: Job) -> asyncio.subprocess.Process:
+async def _start(task: LoadTask) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "antecede.live.trial.load", stdin=pipe, stdout=pipe, limit=1 << 24
     )
     if process.stdin is not None:
-        process.stdin.write(msgspec.json.encode(job) + b"\n")
+        process.stdin.write(msgspec.json.encode(task) + b"\n")
     return process
 
 
-async def _line(process: asyncio.subprocess.Process) -> bytes:
+async def _read_line(process: asyncio.subprocess.Process) -> bytes:
     line = await process.stdout.readline() if process.stdout is not None else b""
     if not line:
-        raise AntecedeError("a member of the group ended before its time; what it said is above")
+        raise AntecedeError("a member of the group exited early; its error is above")
     return line
 
 
-def together(plan: Plan, reports: list[Report], start: int) -> Result:
+def merge_reports(plan: TrialPlan, reports: list[LoadReport], start: int) -> LoadResult:
     latencies: dict[int, int] = {}
     for report in reports:
         for value, count in report.latencies.items():
@@ -213,7 +213,7 @@ def together(plan: Plan, reports: list[Report], start: int) -> Result:
     listeners = [report for report in reports if report.delivered]
     rates = [report.delivered / max(1e-9, (report.last - start) / 1e9) for report in listeners]
     deliveries = sum(report.delivered for report in reports)
-    return Result(
+    return LoadResult(
         plan.size,
         plan.messages,
         plan.payload,
@@ -229,11 +229,11 @@ def together(plan: Plan, reports: list[Report], start: int) -> Result:
 
 
 def main() -> None:
-    job = msgspec.json.decode(sys.stdin.readline(), type=Job)
+    task = msgspec.json.decode(sys.stdin.readline(), type=LoadTask)
     try:
-        report = asyncio.run(work(job))
+        report = asyncio.run(run_member(task))
     except AntecedeError as error:
-        sys.exit(f"{job.settings.me}: {error}")
+        sys.exit(f"{task.settings.me}: {error}")
     print(msgspec.json.encode(report).decode(), flush=True)
 
 

@@ -1,10 +1,11 @@
-"""One process of a trial cluster: says its share of messages, listens, and keeps an account of its own.
+"""One process of a trial: broadcasts its share of messages, receives the others', and logs both.
 
-    python -m antecede.live.trial.worker CONFIG ACCOUNT MESSAGES PAUSE BYTES
+    python -m antecede.live.trial.worker CONFIG LOG MESSAGES PAUSE BYTES
 
-The account is what the application knows, apart from what the node writes: a line for each message that was
-accepted (`s`) or delivered (`d`, or `r` if it came again), written before the next one is asked for. It
-outlives the process, so after any number of kills it says whether something came twice or never.
+The log is what the application knows, independent of the member's own store: a line for each message that
+was accepted (`s`) or delivered (`d`, or `r` if redelivered), written before the next one is asked for, and
+one with the number of messages accepted before (`+`) at each start. It survives SIGKILL, so it shows what
+was delivered twice or never.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from antecede.live.group import Group
 from antecede.live.joining import Joining
 from antecede.live.settings import Settings
 
-_AT_ONCE = 64
-"""How many broadcasts wait for the disk together, at full speed."""
-_WORDS = b"effects come after their causes, "
+_CONCURRENT = 64
+"""Broadcasts that wait for the disk at the same time, at full speed."""
+_TEXT = b"effects come after their causes, "
 
 
-class Account:
+class ApplicationLog:
+    """Lines that are in the file as soon as they are written."""
+
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -34,36 +37,36 @@ class Account:
         os.write(self._file, text.encode() + b"\n")
 
 
-async def talk(group: Group, account: Account, messages: int, pause: float, size: int) -> None:
-    body = (_WORDS * (size // len(_WORDS) + 1))[:size]
+async def broadcast(group: Group, log: ApplicationLog, messages: int, pause: float, size: int) -> None:
+    body = (_TEXT * (size // len(_TEXT) + 1))[:size]
     done = group.delivered()[group.me]
-    account.line(f"+ {done}")
+    log.line(f"+ {done}")
     left = iter(range(done, messages))
 
     async def one_after_another() -> None:
         for _ in left:
             message = await group.broadcast(body)
-            account.line(f"s {message.seq}")
+            log.line(f"s {message.seq}")
             if pause:
                 await asyncio.sleep(pause)
 
-    await asyncio.gather(*(one_after_another() for _ in range(1 if pause else _AT_ONCE)))
+    await asyncio.gather(*(one_after_another() for _ in range(1 if pause else _CONCURRENT)))
 
 
-async def listen(group: Group, account: Account) -> None:
+async def receive(group: Group, log: ApplicationLog) -> None:
     async for message in group:
-        account.line(f"{'r' if message.redelivered else 'd'} {message.origin} {message.seq}")
+        log.line(f"{'r' if message.redelivered else 'd'} {message.origin} {message.seq}")
 
 
 async def run(config: str, path: str, messages: int, pause: float, size: int) -> None:
-    """Until asked to end."""
+    """Until SIGTERM."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    account = Account(path)
+    log = ApplicationLog(path)
     async with Joining(Settings.load(config)) as group:
         tasks = [
-            asyncio.create_task(talk(group, account, messages, pause, size)),
-            asyncio.create_task(listen(group, account)),
+            asyncio.create_task(broadcast(group, log, messages, pause, size)),
+            asyncio.create_task(receive(group, log)),
         ]
         waiting = asyncio.create_task(ended.wait())
         await asyncio.wait([waiting, tasks[1]], return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,185 @@
+"""The loop that runs a core. It is the only place that carries out what a `Ready` asks for, in this order:
+
+1. persist   the records or the checkpoint, by group commit: whatever happens meanwhile goes into the next
+2. send      packets into the outboxes, from which connections transmit them until they are acknowledged
+3. deliver   messages that the application has asked for
+4. advance   tell the core
+
+Two shortcuts leave out what they do not need. A message that is durable already is delivered without
+waiting for the write under way (`next_delivery`). Without a journal there is nothing to wait for (`flush`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from antecede.live.core import Core
+from antecede.live.events import DeliveryAcked, DeliveryRequested
+from antecede.live.operations.trace import NodeTrace
+from antecede.live.ready import Ready
+from antecede.live.store.group_commit import GroupCommit, StoreError
+from antecede.live.store.journal import Journal
+from antecede.protocols.base import Delivery
+
+
+class Driver:
+    """Runs one core. `advanced` is called after each `Ready`, `failed` once if the member must stop."""
+
+    def __init__(
+        self,
+        core: Core,
+        journal: Journal | None,
+        sync: bool,
+        trace: NodeTrace | None,
+        advanced: Callable[[Ready], None],
+        failed: Callable[[StoreError], None],
+    ) -> None:
+        self._core, self._journal, self._trace = core, journal, trace
+        self._advanced, self._failed = advanced, failed
+        self._commit = GroupCommit(journal, sync) if journal is not None else None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._has_work = asyncio.Event()
+        self._is_flushing = self._is_closing = False
+        self.failure: StoreError | None = None
+        self._task = asyncio.create_task(self._run())
+
+    # The loop
+
+    async def _run(self) -> None:
+        while not self._is_closing:
+            await self._has_work.wait()
+            await asyncio.sleep(0)  # what else happens in this round of the event loop joins the group
+            self._has_work.clear()
+            await self._cycle(self._commit is not None and self._commit.checkpoint_is_due())
+
+    async def _cycle(self, checkpoint: bool) -> None:
+        """Carry out one `Ready`, and release those who wait for it to be durable."""
+        waiters, self._waiters = self._waiters, []
+        if self.failure is not None:
+            # What happened while the last write failed follows from what was in it.
+            _fail(waiters, self.failure)
+            return
+        try:
+            ready = self._core.ready(checkpoint)
+            if self._commit is not None:
+                await self._commit.persist(ready)
+            self._carry_out(ready)
+        except Exception as error:
+            # Whatever it is: memory and disk no longer agree, and whoever waits must hear of it.
+            where = self._journal.path if self._journal else "in memory"
+            _fail(waiters, self.fail(f"{where}: {error}"))
+            return
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        await self._write_trace(checkpoint)
+
+    def _carry_out(self, ready: Ready) -> None:
+        """What may follow once a `Ready` is durable."""
+        for peer, packets in ready.packets.items():
+            self._core.outboxes[peer].extend(packets.first, packets.bodies)
+        if self._journal is not None and ready.deliveries:
+            self._journal.cursor = ready.cursor
+        if self._trace is not None and ready.trace is not None:
+            self._trace.add(*ready.trace)
+        self._core.advance(ready)
+        self._advanced(ready)
+
+    # Its shortcuts
+
+    def next_delivery(self, now: int) -> Delivery | None:
+        """The next message for the application, if there is one that is durable; the one before is acked."""
+        core = self._core
+        core.step(DeliveryRequested(now))
+        ready = core.ready(deliveries_only=True)
+        if self._journal is not None:
+            self._journal.cursor = ready.cursor
+        core.advance(ready)
+        return ready.deliveries[0] if ready.deliveries else None
+
+    def ack(self) -> None:
+        """The application has processed the message in flight."""
+        self._core.step(DeliveryAcked())
+        if self._journal is not None:
+            self._journal.cursor = self._core.cursor
+
+    def flush(self) -> None:
+        """Without a journal: carry out what there is, now."""
+        self._is_flushing = False
+        try:
+            self._carry_out(self._core.ready())
+        except Exception as error:
+            self.fail(f"internal: {error!r}")
+
+    # What the group calls
+
+    def stepped(self) -> None:
+        """The core has taken an event."""
+        if not self._core.has_ready or self.failure is not None:
+            return
+        if self._journal is None:
+            self.flush()
+        else:
+            self._has_work.set()
+
+    def flush_soon(self) -> None:
+        """Without a journal: what is broadcast in one round of the event loop goes together."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    async def durable(self) -> None:
+        """Wait until everything that has happened so far is durable."""
+        if self.failure is not None:
+            raise self.failure
+        # A future for each caller: one may be cancelled, and the write goes on.
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._has_work.set()
+        await waiter
+
+    def tick(self) -> None:
+        """Now and then: a checkpoint if one is due, and rows of the trace that have waited for long."""
+        if self.failure is not None:
+            return
+        if self._commit is None:
+            if self._trace is not None:
+                self._has_work.set()
+        elif self._commit.checkpoint_is_due():
+            self._has_work.set()
+
+    def fail(self, reason: str) -> StoreError:
+        """Write nothing more."""
+        self.failure = StoreError(f"{reason}; the member stops")
+        self._failed(self.failure)
+        return self.failure
+
+    async def _write_trace(self, checkpoint: bool) -> None:
+        if self._trace is not None and (checkpoint or self._journal is None):
+            try:
+                await self._trace.keep_up(self._journal, self._core.trace.length)
+            except Exception as error:
+                self.fail(f"trace: {error}")
+
+    async def close(self) -> None:
+        """Persist all that is left, as a checkpoint."""
+        # Not cancelled: what is being written must also be sent.
+        self._is_closing = True
+        self._has_work.set()
+        await self._task
+        await self._cycle(checkpoint=self._journal is not None)  # or tell those who wait why not
+        try:
+            if self.failure is None and self._trace is not None:
+                await self._trace.finish(self._journal)
+        except OSError as error:
+            raise self.fail(f"trace: {error}") from error
+        finally:
+            if self._commit is not None:
+                self._commit.close()
+
+
+def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)

@@ -1,0 +1,96 @@
+"""Everything that can happen to a live member, as values: what `Core.step` takes.
+
+The core is deterministic, so the events that change it are also its log: replayed in the same order, they
+give the same packets under the same numbers. Those are the `LogRecord`s. The others either leave nothing
+that a crash must not undo, or are covered by the cursor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class Broadcast(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
+    """The application broadcast these messages in a row, with nothing delivered in between."""
+
+    payloads: list[bytes]
+    time: int
+
+
+class PacketReceived(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """A partner's packet arrived."""
+
+    link: int
+    number: int
+    """Its number on the link, from 1."""
+    data: bytes
+    """Empty if every member has its messages already."""
+    time: int
+
+
+class RepairReceived(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """A partner sent a packet that this member had asked for."""
+
+    link: int
+    data: bytes
+    time: int
+
+
+class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The time that `Core.wake_at` asked for has come."""
+
+    time: int
+
+
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """Only in the log: before the next record the protocol had delivered so many messages in all.
+
+    What is broadcast afterwards depends on them, so a replay must deliver them at the same place.
+    """
+
+    count: int
+    time: int
+
+
+LogRecord = Broadcast | PacketReceived | RepairReceived | TimerFired | Delivered
+
+
+class AckReceived(msgspec.Struct, frozen=True, gc=False):
+    """A partner has made every packet up to this number durable."""
+
+    link: int
+    number: int
+
+
+class ProgressReceived(msgspec.Struct, frozen=True, gc=False):
+    """A partner reports how many messages of each origin members have delivered."""
+
+    link: int
+    counts: dict[int, dict[int, int]]
+
+
+class DeliveryRequested(msgspec.Struct, frozen=True, gc=False):
+    """The application has processed the message before, and asks for the next.
+
+    This is a poll: if none can be delivered now, the next `Ready` has none, and the driver asks again later.
+    """
+
+    time: int
+
+
+class DeliveryAcked(msgspec.Struct, frozen=True, gc=False):
+    """The application has processed the message in flight."""
+
+
+Event = LogRecord | AckReceived | ProgressReceived | DeliveryRequested | DeliveryAcked
+
+
+class Cursor(NamedTuple):
+    """How far the application is among the messages delivered to it."""
+
+    acked: int
+    """How many it has processed: they are never delivered again."""
+    in_flight: bool
+    """Whether it has the next one: after a crash it is delivered again, marked `redelivered`."""

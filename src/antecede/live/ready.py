@@ -1,0 +1,43 @@
+"""What a core asks of its driver: one read-only value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.live.events import Cursor, LogRecord
+from antecede.live.store.journal import Checkpoint
+from antecede.live.trace_rows import TraceRow
+from antecede.live.transport.frames import Packets
+from antecede.protocols.base import Delivery
+
+_EMPTY: Mapping[int, Any] = MappingProxyType({})
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All that follows from the events so far, to be carried out in this order. Read-only."""
+
+    number: int = 0
+    """Of this `Ready` among those that persist something; 0 if it need not be persisted."""
+    records: Sequence[LogRecord] = ()
+    """To append to the log."""
+    checkpoint: Checkpoint | None = None
+    """To take the place of the log. Then there are no records: it includes them."""
+    cursor: Cursor = Cursor(0, False)
+    packets: Mapping[int, Packets] = _EMPTY
+    """To send to each partner, once the records are durable."""
+    received: Mapping[int, int] = _EMPTY
+    """The last packet of each partner that is durable with the records: it may be acknowledged."""
+    broadcasts: int = 0
+    """How many messages of this member are durable with the records."""
+    deliveries: Sequence[Delivery] = ()
+    """For the application. They depend on nothing that is not durable already."""
+    repaired: Sequence[tuple[MessageId, int]] = ()
+    """Messages that were missing, and the partner that supplied them."""
+    trace: tuple[int, list[TraceRow]] | None = None
+    """Without a journal, rows of the trace and the index of the first; with one they are in the
+    checkpoint."""

@@ -1,0 +1,86 @@
+"""Repair: asking other members for messages that were lost with their sender, and answering them.
+
+A member asks for what a connected partner has delivered and it has lacked for a while; the partner replies
+with the packets as they arrived. Where links alone keep the order (`flooding`, `pc`), such packets are of
+no use, and a member behind a super peer hears everything from that one. Time O(members) a look, O(messages)
+a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from antecede.live.stability import Stability
+from antecede.live.transport.outbox import Outbox
+from antecede.protocols.base import Protocol, RemoteError, Span
+
+_MAX_REPLY_BYTES = 1 << 20
+_MAX_SPAN = 1_000
+"""Messages of one origin that one request asks for."""
+MANY_PACKETS = 256
+"""Above so many unacknowledged packets, those whose messages every member has are skipped."""
+
+
+class Repair:
+    """What this member lacks, and what it has for others."""
+
+    def __init__(self, protocol: Protocol, stability: Stability) -> None:
+        self._stability = stability
+        self.is_possible = type(protocol).on_repair is not Protocol.on_repair and not stability.is_leaf
+        self._missing_since: dict[int, tuple[int, int]] = {}
+        """For each origin, the last message before the gap and when that was first seen."""
+
+    def request(self, now: int, patience: int, connected: Iterable[int]) -> tuple[int, list[Span]] | None:
+        """Whom to ask for which messages that have been missing for `patience`, though others have them."""
+        if not self.is_possible:
+            return None
+        stability, partners = self._stability, list(connected)
+        requests: dict[int, list[Span]] = {}
+        for origin in range(stability.size):
+            base = stability.received[origin].base
+            able = [peer for peer in partners if stability.matrix_clock[peer][origin] > base]
+            if origin == stability.me or not able:
+                self._missing_since.pop(origin, None)
+                continue
+            where, since = self._missing_since.get(origin, (-1, now))
+            if where != base:
+                self._missing_since[origin] = (base, now)
+            elif now - since >= patience:
+                helper = able[(now // max(patience, 1) + origin) % len(able)]
+                last = min(stability.matrix_clock[helper][origin], base + _MAX_SPAN)
+                requests.setdefault(helper, []).append((origin, base + 1, last))
+        return max(requests.items(), key=lambda item: len(item[1])) if requests else None
+
+    def reply(self, spans: Iterable[Span]) -> list[bytes]:
+        """Packets of the messages that a member asks for, as far as they are here and fit one reply."""
+        stability = self._stability
+        packets: dict[int, bytes] = {}
+        room = _MAX_REPLY_BYTES
+        for origin, first, last in spans:
+            if not 0 <= origin < stability.size or not 1 <= first <= last < first + _MAX_SPAN:
+                raise RemoteError("it asks for messages that cannot exist")
+            for seq in range(first, last + 1):
+                if origin == stability.me and seq > stability.matrix_clock[stability.me][stability.me]:
+                    break  # not durable yet
+                entry = stability.unstable[origin].get(seq)
+                if entry is None or entry.packet is None or id(entry.packet) in packets:
+                    continue
+                if room > 0:
+                    packets[id(entry.packet)] = entry.packet
+                    room -= len(entry.packet)
+        return list(packets.values())
+
+    def skip_stable(self, protocol: Protocol, outboxes: Iterable[Outbox]) -> None:
+        """Empty packets for slow partners whose messages are stable: the partner got them by repair."""
+        if not self.is_possible:
+            return
+        stable = self._stability.stable
+        for box in outboxes:
+            box.skipped = max(box.skipped, box.acked)
+            while box.skipped < box.last and len(box.packets) > MANY_PACKETS:
+                data = box.packets[box.skipped + 1]
+                spans = protocol.decode(data).spans() if data else ()
+                if data and not (spans and all(last <= stable[origin] for origin, _, last in spans)):
+                    break
+                box.packets[box.skipped + 1] = b""
+                box.skipped += 1
