@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from antecede.sim import counter_rng
-from antecede.sim.kernels.flat.delivery_times import delays_of, link_keys
+from antecede.sim.kernels.flat.delivery_times import draw_delays, link_keys
 from antecede.sim.kernels.runtime.counter_rng import model
-from antecede.sim.kernels.runtime.send_schedule import schedule
+from antecede.sim.kernels.runtime.send_schedule import create_schedule
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import Uniform, parse_delay
 from antecede.sim.scenario import Scenario
@@ -92,11 +92,11 @@ def sends(given: Scenario) -> Sends:
         [[] for _ in everybody],
         [[] for _ in everybody],
     )
-    plan = schedule(given)
+    plan = create_schedule(given)
     keys = link_keys(np.uint64(counter_rng.key(given.seed, counter_rng.LINK)), given.peers)
     near, row = model(parse_delay(given.delay)), np.empty(given.peers, np.int64)
     for time, me, number in zip(*(column.tolist() for column in plan[:3]), strict=True):
-        delays_of(near, keys[me], np.uint64((number - 1) * counter_rng._STEP & counter_rng._MASK), row)
+        draw_delays(near, keys[me], np.uint64((number - 1) * counter_rng._STEP & counter_rng._MASK), row)
         made.times[me].append(time)
         made.delays[me].append(np.delete(row, me).tolist())
     return made

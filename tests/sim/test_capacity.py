@@ -17,7 +17,7 @@ from antecede.sim.kernels.contract import ObserverFeed
 from antecede.sim.kernels.flooding import event as flooding
 from antecede.sim.kernels.freescale import event as freescale
 from antecede.sim.kernels.hcg import event as hcg
-from antecede.sim.kernels.runtime import events, routed
+from antecede.sim.kernels.runtime import routed, world
 from antecede.sim.kernels.vcube import members as vcube
 from antecede.sim.scenario import scenario
 
@@ -44,7 +44,7 @@ class Seen:
 def every_run_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled engines run even short scenarios, and show their events often."""
     monkeypatch.setattr(engines, "_SHORT", dict.fromkeys(engines._SHORT, 0))
-    monkeypatch.setattr(events, "_EVENTS", 20)
+    monkeypatch.setattr(world, "_EVENTS_PER_CALL", 20)
 
 
 SLOW = {"model": "routed", "bits_per_second": 1e4}

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antecede.jit import njit_plain
-from antecede.sim.kernels.runtime.counter_rng import _LOW, _STEP, FIXED, UNIFORM, delay_of, extended, mix
+from antecede.sim.kernels.runtime.counter_rng import FIXED, LOW_HALF, STEP, UNIFORM, delay_of, extended, mix
 from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes, payload_head
-from antecede.sim.kernels.runtime.send_schedule import Schedule
+from antecede.sim.kernels.runtime.send_schedule import SendSchedule
 
 TIMESTAMP, TIMESTAMP_DIFF, MBCP, DEPSEQ = range(4)
 _32 = np.uint64(32)
@@ -36,7 +36,7 @@ _PAD = 8
 LATENCY, LATEST, HELD, HOLD, END, SAMPLES, NAMED_AT_SAMPLES, OLDEST, LAID_OUT = range(9)
 
 
-class State(NamedTuple):
+class RecurrenceState(NamedTuple):
     """All that a run knows; arrays, so that it can stop between any two messages and go on."""
 
     delivery: np.ndarray
@@ -73,13 +73,13 @@ class State(NamedTuple):
     """Whether the sender's previous message is before another one that the message depends on."""
 
 
-def fresh(
-    plan: Schedule, peers: int, links: int, relays: int | None, fifo: bool, wide: bool, rows: int
-) -> State:
+def create_state(
+    schedule: SendSchedule, peers: int, links: int, relays: int | None, fifo: bool, wide: bool, rows: int
+) -> RecurrenceState:
     """Before anything is sent. `links` and `relays` are random sequences, to be told apart by link."""
     square, none = (peers, peers), (0, 0)
-    count = len(plan.times)
-    return State(
+    count = len(schedule.times)
+    return RecurrenceState(
         delivery=np.zeros((rows, peers), np.int64 if wide else np.int32),
         clocks=np.zeros((rows, peers), np.int32),
         complete=np.zeros(rows, np.int64),
@@ -99,7 +99,7 @@ def fresh(
     )
 
 
-def with_more_rows(state: State, sent: int) -> State:
+def with_more_rows(state: RecurrenceState, sent: int) -> RecurrenceState:
     """Room for twice as many messages under way, `sent` having been sent."""
     rows, peers = state.delivery.shape
     places = np.arange(max(0, sent - rows), sent)
@@ -128,13 +128,13 @@ def link_keys(key: Any, peers: Any) -> Any:
 
 @njit_plain
 def advance(
-    begin: Any, end: Any, protocol: Any, payload: Any, plan: Any, state: Any,
+    begin: Any, end: Any, protocol: Any, payload: Any, schedule: Any, state: Any,
     near: Any, far: Any, behind: Any, samples: Any, sampled: Any,
 ) -> Any:  # fmt: skip
     """Send the messages from `begin` to before `end`, and take the `samples` from the `sampled`-th on that
     come before. Returns how many messages and samples are done: fewer than asked if rows ran out, none if a
     delivery took longer than the width of `delivery` can say."""
-    times, senders, numbers, first, places, _ = plan
+    times, senders, numbers, first, places, _ = schedule
     delivery, clocks, complete, due, taken, _, older, seen, links, relays, last, sums = state[:12]
     control, paper, named, covered = state[12:]
     rows, peers = delivery.shape
@@ -150,8 +150,8 @@ def advance(
         while sampled < len(samples) and samples[sampled] < now and (message < end or end == total):
             for peer in range(peers):
                 told[:] = seen[peer]
-                sums[NAMED_AT_SAMPLES] += frontier(
-                    peer, samples[sampled], message, False, plan, state, told, known, row, chosen
+                sums[NAMED_AT_SAMPLES] += immediate_dependencies(
+                    peer, samples[sampled], message, False, schedule, state, told, known, row, chosen
                 )
             sums[SAMPLES] += 1
             sampled += 1
@@ -164,17 +164,17 @@ def advance(
             older[senders[message - rows]] = clocks[slot]
             sums[OLDEST] = message - rows + 1
         if message % BLOCK == 0 and message > sums[LAID_OUT]:
-            lay_out(message - BLOCK, times, delivery, taken, due)
+            transpose_block(message - BLOCK, times, delivery, taken, due)
             sums[LAID_OUT] = message
         me, number = senders[message], numbers[message]
 
         row[:] = 0
         told[:] = seen[me]
-        count = frontier(me, now, message, True, plan, state, seen[me], known, row, chosen)
+        count = immediate_dependencies(me, now, message, True, schedule, state, seen[me], known, row, chosen)
         if number > 1:
             previous = places[first[me] + number - 2]
             if previous >= sums[OLDEST] and complete[previous & mask] > now:
-                after(row, delivery[previous & mask], now - times[previous])
+                no_sooner_than(row, delivery[previous & mask], now - times[previous])
         named[message], covered[message] = count, known[me] >= number - 1 and number > 1
         wire, counted = 0, 0
         if peers > 1:
@@ -186,9 +186,9 @@ def advance(
         taken[message % BLOCK, me] = True
         clocks[slot, :] = seen[me]
 
-        shift = np.uint64(number - 1) * _STEP
+        shift = np.uint64(number - 1) * STEP
         keys = links[me]
-        delays_of(near, keys, shift, delays)
+        draw_delays(near, keys, shift, delays)
         if relayed:
             keys = relays[me]
             for peer in range(peers):
@@ -221,7 +221,7 @@ def advance(
 
 
 @njit_plain
-def delays_of(near: Any, keys: Any, shift: Any, delays: Any) -> Any:
+def draw_delays(near: Any, keys: Any, shift: Any, delays: Any) -> Any:
     """How long a packet takes to everyone over links with these keys."""
     kind, one, two, three = near
     peers = len(delays)
@@ -231,14 +231,14 @@ def delays_of(near: Any, keys: Any, shift: Any, delays: Any) -> Any:
         span = np.uint64(two - one + 1)
         for peer in range(peers):  # `between`, short enough to be done for eight peers at a time
             bits = mix(keys[peer] + shift)
-            delays[peer] = one + np.int64((bits >> _32) * span + ((bits & _LOW) * span >> _32) >> _32)
+            delays[peer] = one + np.int64((bits >> _32) * span + ((bits & LOW_HALF) * span >> _32) >> _32)
     else:
         for peer in range(peers):
             delays[peer] = delay_of(kind, one, two, three, mix(keys[peer] + shift))
 
 
 @njit_plain
-def after(row: Any, delivery: Any, earlier: Any) -> Any:
+def no_sooner_than(row: Any, delivery: Any, earlier: Any) -> Any:
     """No sooner than another message, which was sent so much `earlier`."""
     shift = row.dtype.type(earlier)
     for peer in range(len(row)):
@@ -247,7 +247,7 @@ def after(row: Any, delivery: Any, earlier: Any) -> Any:
 
 
 @njit_plain
-def lay_out(begin: Any, times: Any, delivery: Any, taken: Any, due: Any) -> Any:
+def transpose_block(begin: Any, times: Any, delivery: Any, taken: Any, due: Any) -> Any:
     """Put a block of messages that has just been sent into `due`."""
     mask, peers = delivery.shape[0] - 1, delivery.shape[1]
     for peer in range(peers):
@@ -258,8 +258,8 @@ def lay_out(begin: Any, times: Any, delivery: Any, taken: Any, due: Any) -> Any:
 
 
 @njit_plain
-def frontier(
-    me: Any, now: Any, sent: Any, sending: Any, plan: Any, state: Any,
+def immediate_dependencies(
+    me: Any, now: Any, sent: Any, sending: Any, schedule: Any, state: Any,
     seen: Any, known: Any, row: Any, chosen: Any,
 ) -> Any:  # fmt: skip
     """What a message of `me` immediately depends on if sent now: how many, with their places in `chosen`.
@@ -268,7 +268,7 @@ def frontier(
     Counts what it has delivered in `seen`; puts the latest delivery of any of them, to each peer, into `row`,
     and all that is in their past into `known`.
     """
-    times, senders, numbers, first, places, _ = plan
+    times, senders, numbers, first, places, _ = schedule
     delivery, clocks, complete, due, taken, since, older, _, _, _, _, sums = state[:12]
     rows, peers = delivery.shape
     mask = rows - 1
@@ -315,7 +315,7 @@ def frontier(
         for other in range(peers):
             known[other] = max(known[other], clock[other])
         if alive and complete[message & mask] > now:
-            after(row, delivery[message & mask], now - times[message])
+            no_sooner_than(row, delivery[message & mask], now - times[message])
         count += 1
         chosen[found - count] = message
     chosen[:count] = chosen[found - count : found].copy()

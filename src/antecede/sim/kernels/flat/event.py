@@ -24,34 +24,29 @@ from antecede.sim.kernels.flat import network as flat_network
 from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat import state as flat_state
 from antecede.sim.kernels.flat.delivery_times import MBCP, stamp_bytes
-from antecede.sim.kernels.flat.network import coming, send_all
+from antecede.sim.kernels.flat.network import next_event, send_all
 from antecede.sim.kernels.flat.state import (
     HELD,
     LANES,
     RING,
-    done,
-    free,
+    drop_copy,
+    free_message,
     new_message,
-    sample,
-    watch_transmit,
+    probe_sample,
+    probe_transmit,
 )
-from antecede.sim.kernels.runtime import events, queues, routed
-from antecede.sim.kernels.runtime.events import (
-    ARRIVAL,
-    FULL,
-    NOTHING,
-    NOW,
-    SAMPLE,
-    SEND,
-    STOPPED,
-    arrived,
-    delivered,
-    may_send,
-    plan_next,
-    sent,
+from antecede.sim.kernels.runtime import probe_queues, routed
+from antecede.sim.kernels.runtime import world as runtime
+from antecede.sim.kernels.runtime.agenda import plan_next_send
+from antecede.sim.kernels.runtime.counting import (
+    begin_broadcast,
+    record_delivery,
+    record_receive,
+    record_send,
 )
-from antecede.sim.kernels.runtime.pools import free_item, new_item
-from antecede.sim.kernels.runtime.queues import queue_deliver, queue_receive
+from antecede.sim.kernels.runtime.pool import free_item, new_item
+from antecede.sim.kernels.runtime.probe_queues import probe_deliver, probe_receive
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, NOTHING, NOW, SAMPLE, SEND, STOPPED
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 
@@ -61,135 +56,137 @@ _ITEM = (1 << 24) - 1
 _ONE, _63, _WIDE = (np.uint64(value) for value in (1, 63, LANES))
 
 
-def supports(given: Scenario) -> Unsupported | None:
+def supports(scenario: Scenario) -> Unsupported | None:
     """Why a run cannot be done so; None if it can."""
-    others = set(given.probes) - recurrence.PROBES - {"queues"}
+    others = set(scenario.probes) - recurrence.PROBES - {"queues"}
     if others:
-        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
-    if given.peers > recurrence.MAX_PEERS:
+        return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
+    if scenario.peers > recurrence.MAX_PEERS:
         return Unsupported(f"there are more than {recurrence.MAX_PEERS:,} peers")
-    return flat_network.supports(given)
+    return flat_network.supports(scenario)
 
 
-def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    hops, twin = routed.fresh(given, lambda: flat_network.audiences(given))
-    pace = routed.pace(given, hops, 4 * given.peers)
-    made, rules = events.fresh(given, given.peers**2, given.peers - 1, bool(observers), pace=pace)
-    network = flat_network.fresh(given, hops)
-    terms = flat_state.terms_of(given, network.plain)
-    state = flat_state.fresh(given, terms)
-    events.drive(
-        made, rules, lambda count: advance(made, rules, network, state, terms, count), observers, progress
+def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
+    routes, twin = routed.create_state(scenario, lambda: flat_network.audiences(scenario))
+    pace = routed.pace(scenario, routes, 4 * scenario.peers)
+    world, rules = runtime.create_world(
+        scenario, scenario.peers**2, scenario.peers - 1, bool(observers), pace=pace
     )
-    measured = flat_network.figures(network) | routed.figures(hops, twin, int(made.at[NOW]))
-    measured |= queues.figures(state.queues) | flat_state.figures(given, terms, state)
-    return events.metrics(made, int(state.at[HELD]), measured)
+    network = flat_network.create_network(scenario, routes)
+    params = flat_state.create_params(scenario, network.independent)
+    state = flat_state.create_state(scenario, params)
+    runtime.drive(
+        world, rules, lambda count: advance(world, rules, network, state, params, count), observers, progress
+    )
+    measured = flat_network.measured(network) | routed.measured(routes, twin, int(world.scalars[NOW]))
+    measured |= probe_queues.measured(state.queues) | flat_state.measured(scenario, params, state)
+    return runtime.metrics(world, int(state.scalars[HELD]), measured)
 
 
 @njit_hot
-def advance(run: Any, rules: Any, network: Any, state: Any, terms: Any, budget: Any) -> Any:
+def advance(world: Any, rules: Any, network: Any, state: Any, params: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, packet = coming(run, rules, network)
+        kind, peer, source, packet = next_event(world, rules, network)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, network, state, terms, peer)
-            plan_next(run, rules, peer)
+            broadcast(world, rules, network, state, params, peer)
+            plan_next_send(world, rules, peer)
         elif kind == ARRIVAL:
-            if terms.dense:
-                packet = np.int64(state.recent[(packet & state.at[RING] - 1) * terms.peers + source])
-            receive(run, rules, network, state, terms, peer, source, packet)
+            if params.dense:
+                packet = np.int64(state.recent[(packet & state.scalars[RING] - 1) * params.peers + source])
+            receive(world, rules, network, state, params, peer, source, packet)
         elif kind == SAMPLE:
-            sample(state, terms)
+            probe_sample(state, params)
     return True
 
 
 @njit_inner
-def broadcast(run: Any, rules: Any, network: Any, state: Any, terms: Any, me: Any) -> Any:
+def broadcast(world: Any, rules: Any, network: Any, state: Any, params: Any, me: Any) -> Any:
     """The twin of `Flat.broadcast`."""
-    if not may_send(run, me):
+    if not begin_broadcast(world, me):
         return
-    message, seq = new_message(run, state, terms, me), run.messages[me]
-    if run.at[FULL]:
+    message, seq = new_message(world, state, params, me), world.messages[me]
+    if world.scalars[FULL]:
         return
     row, have = state.messages[message], state.have[me]
-    row.origin, row.seq, row.sent_at = me, seq, run.at[NOW]
+    row.origin, row.seq, row.sent_at = me, seq, world.scalars[NOW]
     control, paper = 0, 0
-    if terms.peers > 1:
-        control, paper = stamp(run, state, terms, me, message, seq)
+    if params.peers > 1:
+        control, paper = stamp(world, state, params, me, message, seq)
     have[me] = seq
-    sent(run, me, control, paper)
-    weight = terms.payload + (paper if terms.as_paper else control)
-    row.left = send_all(run, rules, network, me, message, seq - 1, control, weight)
+    record_send(world, me, control, paper)
+    weight = params.payload + (paper if params.as_paper else control)
+    row.left = send_all(world, rules, network, me, message, seq - 1, control, weight)
     if row.left == 0:
-        free(state, terms, message)
+        free_message(state, params, message)
 
 
 @njit_inline
-def stamp(run: Any, state: Any, terms: Any, me: Any, message: Any, seq: Any) -> Any:
+def stamp(world: Any, state: Any, params: Any, me: Any, message: Any, seq: Any) -> Any:
     """The twin of every `stamp`: what a message waits for, and its control bytes on the wire and on paper."""
     have, need, told, named = state.have[me], state.needs[message], state.have[me], 0
     if len(state.noted):
         told = state.noted[me]
-    if terms.protocol == MBCP:
-        for peer in range(terms.peers):
+    if params.protocol == MBCP:
+        for peer in range(params.peers):
             if told[peer]:
                 state.chosen[named] = peer
                 named += 1
-    clock = have[: terms.peers]
+    clock = have[: params.peers]
     wire, paper = stamp_bytes(
-        terms.protocol, me, seq, clock, told, state.chosen, named, state.ranks, told
+        params.protocol, me, seq, clock, told, state.chosen, named, state.ranks, told
     )  # fmt: skip
     for peer in range(len(have)):
-        need[peer] = told[peer] if terms.protocol == MBCP else have[peer]
+        need[peer] = told[peer] if params.protocol == MBCP else have[peer]
     if len(state.noted):
         for peer in range(len(have)):
-            told[peer] = 0 if terms.protocol == MBCP else have[peer]
+            told[peer] = 0 if params.protocol == MBCP else have[peer]
     if len(state.clocks):
         for peer in range(len(have)):
             state.clocks[message, peer] = have[peer]
     for word in range(state.seen.shape[1] if len(state.seen) else 0):
         state.seen[message, word] = 0
-    wire += terms.head
-    watch_transmit(run, state, terms, me, seq, wire, paper)
+    wire += params.head
+    probe_transmit(world, state, params, me, seq, wire, paper)
     return wire, paper
 
 
 @njit_inline
 def receive(
-    run: Any, rules: Any, network: Any, state: Any, terms: Any, me: Any, link: Any, message: Any
+    world: Any, rules: Any, network: Any, state: Any, params: Any, me: Any, link: Any, message: Any
 ) -> Any:
     """The twin of `Flat.receive`."""
     row = state.messages[message]
     origin, seq = np.int64(row.origin), np.int64(row.seq)
-    arrived(run, me, link, origin, seq)
+    record_receive(world, me, link, origin, seq)
     if len(state.seen):
         word, bit = me >> 6, _ONE << (np.uint64(me) & _63)
         if state.seen[message, word] & bit:
-            queue_receive(run, state.queues, me, state.have[me, origin] >= seq, True)
-            done(state, terms, message)
+            probe_receive(world, state.queues, me, state.have[me, origin] >= seq, True)
+            drop_copy(state, params, message)
             return
         state.seen[message, word] |= bit
-    queue_receive(run, state.queues, me, False, False)
-    place, number = terms.peers, seq - 1
+    probe_receive(world, state.queues, me, False, False)
+    place, number = params.peers, seq - 1
     if state.have[me, origin] >= number:
-        place = lacking(state, me, message, place)
+        place = missing_cause(state, me, message, place)
         if place < 0:
-            deliver(run, rules, network, state, terms, me, message)
+            deliver(world, rules, network, state, params, me, message)
             return
         origin, number = place, np.int64(state.needs[message, place])
-    item = new_item(run, state.held)
+    item = new_item(world, state.held)
     waiting = state.held.rows[item]
-    waiting.message, waiting.since = message, run.at[NOW]
-    state.at[HELD] += 1
-    file(state, terms, me, item, origin, number, place)
+    waiting.message, waiting.since = message, world.scalars[NOW]
+    state.scalars[HELD] += 1
+    file_under(state, params, me, item, origin, number, place)
 
 
 @njit_inline
-def lacking(state: Any, me: Any, message: Any, below: Any) -> Any:
+def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
     """The last peer below `below` of which a message waits for more than is delivered here; -1 if none is.
 
     Indices are unsigned, or each would be looked at for being negative."""
@@ -211,17 +208,17 @@ def lacking(state: Any, me: Any, message: Any, below: Any) -> Any:
 
 
 @njit_inline
-def chain_of(terms: Any, me: Any, origin: Any, number: Any) -> Any:
+def chain_and_mark(params: Any, me: Any, origin: Any, number: Any) -> Any:
     """Which chain what waits for a message is in, and the mark that the chain then has."""
     mixed = origin * _FIRST + number * _SECOND
-    return me * terms.chains + (mixed >> 16 & terms.chains - 1), (_ITEM + 1) << (mixed >> 8 & 7)
+    return me * params.chains + (mixed >> 16 & params.chains - 1), (_ITEM + 1) << (mixed >> 8 & 7)
 
 
 @njit_inline
-def file(state: Any, terms: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
+def file_under(state: Any, params: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
     """Something waits until a message is delivered."""
     waiting = state.held.rows[item]
-    chain, mark = chain_of(terms, me, origin, number)
+    chain, mark = chain_and_mark(params, me, origin, number)
     waiting.origin, waiting.number, waiting.place = origin, number, place
     word = np.int64(state.chains[chain])
     waiting.after = word & _ITEM
@@ -229,10 +226,10 @@ def file(state: Any, terms: Any, me: Any, item: Any, origin: Any, number: Any, p
 
 
 @njit_inline
-def unfile(state: Any, terms: Any, me: Any, origin: Any, number: Any) -> Any:
+def take_waiting(state: Any, params: Any, me: Any, origin: Any, number: Any) -> Any:
     """Take off all that wait for a message: the first of them, each leading to the one that came after it."""
     rows = state.held.rows
-    chain, mark = chain_of(terms, me, origin, number)
+    chain, mark = chain_and_mark(params, me, origin, number)
     word, before, found = np.int64(state.chains[chain]), np.int64(0), np.int64(0)
     if word & mark == 0:  # what is in the chain waits for others, and need not be looked at
         return found
@@ -244,7 +241,7 @@ def unfile(state: Any, terms: Any, me: Any, origin: Any, number: Any) -> Any:
             waiting.after = found
             found = item
         else:
-            marks |= chain_of(terms, me, np.int64(waiting.origin), np.int64(waiting.number))[1]
+            marks |= chain_and_mark(params, me, np.int64(waiting.origin), np.int64(waiting.number))[1]
             if before:
                 rows[before].after = item
             else:
@@ -258,22 +255,22 @@ def unfile(state: Any, terms: Any, me: Any, origin: Any, number: Any) -> Any:
 
 
 @njit_inline
-def deliver(run: Any, rules: Any, network: Any, state: Any, terms: Any, me: Any, message: Any) -> Any:
+def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: Any, message: Any) -> Any:
     """The twin of `World._take_deliveries` and `Flat.deliver`, for a message that has just come."""
-    rows, since = state.held.rows, run.at[NOW]
+    rows, since = state.held.rows, world.scalars[NOW]
     ready, last = np.int64(0), np.int64(0)
     while True:
         row = state.messages[message]
         origin, seq, sent_at = np.int64(row.origin), np.int64(row.seq), row.sent_at
         state.have[me, origin] = seq
-        learn(run, state, terms, me, message, origin, seq)
-        item = unfile(state, terms, me, origin, seq)
+        note_causes(world, state, params, me, message, origin, seq)
+        item = take_waiting(state, params, me, origin, seq)
         while item:
             waiting = rows[item]
             after, other = np.int64(waiting.after), np.int64(waiting.message)
-            place = lacking(state, me, other, waiting.place)
+            place = missing_cause(state, me, other, waiting.place)
             if place >= 0:
-                file(state, terms, me, item, place, np.int64(state.needs[other, place]), place)
+                file_under(state, params, me, item, place, np.int64(state.needs[other, place]), place)
             else:
                 waiting.after = 0
                 if ready:
@@ -282,28 +279,28 @@ def deliver(run: Any, rules: Any, network: Any, state: Any, terms: Any, me: Any,
                     ready = item
                 last = item
             item = after
-        done(state, terms, message)
-        queue_deliver(run, state.queues, me, since)
-        if delivered(run, rules, me, origin, seq, sent_at, since):
-            broadcast(run, rules, network, state, terms, me)
+        drop_copy(state, params, message)
+        probe_deliver(world, state.queues, me, since)
+        if record_delivery(world, rules, me, origin, seq, sent_at, since):
+            broadcast(world, rules, network, state, params, me)
         if ready == 0:
             return
         item, waiting = ready, rows[ready]
         ready, message, since = np.int64(waiting.after), np.int64(waiting.message), waiting.since
         free_item(state.held, item)
-        state.at[HELD] -= 1
+        state.scalars[HELD] -= 1
 
 
 @njit_inline
-def learn(run: Any, state: Any, terms: Any, me: Any, message: Any, origin: Any, seq: Any) -> Any:
+def note_causes(world: Any, state: Any, params: Any, me: Any, message: Any, origin: Any, seq: Any) -> Any:
     """The twin of `Mbcp.learn`, the others knowing all from what they have; and of `Immediate.deliver`."""
     need = state.needs[message]
-    if terms.protocol == MBCP:
+    if params.protocol == MBCP:
         noted = state.noted[me]
         for peer in range(len(noted)):
             noted[peer] = 0 if noted[peer] == need[peer] else noted[peer]
         noted[origin] = seq
-    if terms.immediate and run.messages[me]:
+    if params.immediate and world.messages[me]:
         clock = state.clocks[message] if len(state.clocks) else need
-        if clock[me] == run.messages[me]:
+        if clock[me] == world.messages[me]:
             state.covered[me] = True

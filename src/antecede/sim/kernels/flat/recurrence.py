@@ -14,9 +14,9 @@ from antecede.protocols.flat import DependencyPacket, Flat
 from antecede.sim import counter_rng
 from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.flat import delivery_times
-from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, State
+from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, RecurrenceState
 from antecede.sim.kernels.runtime.counter_rng import Model, model
-from antecede.sim.kernels.runtime.send_schedule import Schedule, schedule
+from antecede.sim.kernels.runtime.send_schedule import SendSchedule, create_schedule
 from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import RelayedModel, parse_delay
 from antecede.sim.scenario import Scenario
@@ -31,56 +31,56 @@ _CHUNK = 20_000_000
 """Deliveries between two reports of progress: about a second."""
 
 
-def supports(given: Scenario) -> Unsupported | None:
+def supports(scenario: Scenario) -> Unsupported | None:
     """Why a run cannot be done so; None if it can."""
-    if given.reply:
+    if scenario.reply:
         return Unsupported("peers answer what they deliver")
-    if given.faults:
+    if scenario.faults:
         return Unsupported("the network has faults")
-    if not isinstance(given.network, RelayedModel | None):
+    if not isinstance(scenario.network, RelayedModel | None):
         return Unsupported("delays depend on what else is sent")
-    if given.peers > MAX_PEERS:
+    if scenario.peers > MAX_PEERS:
         return Unsupported(f"there are more than {MAX_PEERS:,} peers")
-    others = set(given.probes) - PROBES
+    others = set(scenario.probes) - PROBES
     if others:
         return Unsupported(f"probe {min(others)} looks at events one by one")
     return None
 
 
-def run(given: Scenario, _observers: ObserverFeed, progress: Progress | None) -> Metrics:
+def run(scenario: Scenario, _observers: ObserverFeed, progress: Progress | None) -> Metrics:
     """The figures of a run; there are no events to show."""
-    plan = schedule(given)
-    samples = given.sample_times() if given.probes else range(0)
+    schedule = create_schedule(scenario)
+    samples = scenario.sample_times() if scenario.probes else range(0)
     looks = np.array(samples, np.int64)
     try:
-        state = _run(given, plan, looks, progress, wide=False)
+        state = _run(scenario, schedule, looks, progress, wide=False)
     except OverflowError:
-        state = _run(given, plan, looks, progress, wide=True)
-    return _figures(given, plan, state, samples)
+        state = _run(scenario, schedule, looks, progress, wide=True)
+    return _metrics(scenario, schedule, state, samples)
 
 
 def _run(
-    given: Scenario, plan: Schedule, samples: np.ndarray, progress: Progress | None, wide: bool
-) -> State:
+    scenario: Scenario, schedule: SendSchedule, samples: np.ndarray, progress: Progress | None, wide: bool
+) -> RecurrenceState:
     """The end of a run; an `OverflowError` if times do not fit into 32 bits, and `wide` is not asked for."""
     near: Model
     far: Model
-    if isinstance(given.network, RelayedModel):
-        near = far = model(parse_delay(given.network.delay))
-        behind, fifo = given.network.behind, False
-        relays = counter_rng.key(counter_rng.mix(given.seed), counter_rng.LINK)
+    if isinstance(scenario.network, RelayedModel):
+        near = far = model(parse_delay(scenario.network.delay))
+        behind, fifo = scenario.network.behind, False
+        relays = counter_rng.key(counter_rng.mix(scenario.seed), counter_rng.LINK)
     else:
-        near = far = model(parse_delay(given.delay))
-        behind, relays, fifo = 0, None, bool(given.fifo)
-    links = counter_rng.key(given.seed, counter_rng.LINK)
-    state = delivery_times.fresh(plan, given.peers, links, relays, fifo, wide, _ROWS)
-    total, done, sampled = len(plan.times), 0, 0
-    chunk = max(1, _CHUNK // given.peers)
-    protocol = PROTOCOLS[given.protocol]
+        near = far = model(parse_delay(scenario.delay))
+        behind, relays, fifo = 0, None, bool(scenario.fifo)
+    links = counter_rng.key(scenario.seed, counter_rng.LINK)
+    state = delivery_times.create_state(schedule, scenario.peers, links, relays, fifo, wide, _ROWS)
+    total, done, sampled = len(schedule.times), 0, 0
+    chunk = max(1, _CHUNK // scenario.peers)
+    protocol = PROTOCOLS[scenario.protocol]
     while True:
         end = min(total, done + chunk)
         done, sampled = delivery_times.advance(
-            done, end, protocol, given.payload, plan, state, near, far, behind, samples, sampled
+            done, end, protocol, scenario.payload, schedule, state, near, far, behind, samples, sampled
         )
         if done < 0:
             raise OverflowError
@@ -92,20 +92,25 @@ def _run(
             progress(done / total)
 
 
-def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> Metrics:
-    others = given.peers - 1
-    messages, sums = len(plan.times), [int(value) for value in state.sums]
+def _metrics(scenario: Scenario, schedule: SendSchedule, state: RecurrenceState, samples: range) -> Metrics:
+    others = scenario.peers - 1
+    messages, sums = len(schedule.times), [int(value) for value in state.sums]
     deliveries, held = messages * others, sums[delivery_times.HELD]
     measured: dict[str, float] = {}
-    heard = plan.times >= round(given.warmup * SECOND)
-    if "costs" in given.probes:
+    heard = schedule.times >= round(scenario.warmup * SECOND)
+    if "costs" in scenario.probes:
         paper, wire = int(state.paper[heard].sum()), int(state.control[heard].sum())
-        packets = int(heard.sum()) if given.peers > 1 else 0
-        measured |= costs(
-            given, packets, paper, wire, sums[delivery_times.SAMPLES], sums[delivery_times.NAMED_AT_SAMPLES]
+        packets = int(heard.sum()) if scenario.peers > 1 else 0
+        measured |= cost_metrics(
+            scenario,
+            packets,
+            paper,
+            wire,
+            sums[delivery_times.SAMPLES],
+            sums[delivery_times.NAMED_AT_SAMPLES],
         )
-    if "immediate" in given.probes:
-        measured |= _immediate(given, plan, state, heard)
+    if "immediate" in scenario.probes:
+        measured |= _immediate_metrics(scenario, schedule, state, heard)
     return Metrics(
         messages=messages,
         deliveries=deliveries,
@@ -120,43 +125,47 @@ def _figures(given: Scenario, plan: Schedule, state: State, samples: range) -> M
         held=held,
         hold_mean_ns=mean(sums[delivery_times.HOLD], held),
         stuck=0,
-        simulated_ns=max(sums[delivery_times.END], plan.end, samples[-1] if samples else 0),
+        simulated_ns=max(sums[delivery_times.END], schedule.end, samples[-1] if samples else 0),
         measured=measured,
     )
 
 
-def stamps(given: Scenario) -> type[Packet]:
+def message_packet(scenario: Scenario) -> type[Packet]:
     """How the messages of one of the flat protocols are stamped."""
-    kind = cast(type[Flat], catalog.find(given.protocol))
+    kind = cast(type[Flat], catalog.find(scenario.protocol))
     return kind.message_packets[0]
 
 
-def costs(given: Scenario, packets: int, paper: int, wire: int, samples: int, named: int) -> dict[str, float]:
+def cost_metrics(
+    scenario: Scenario, packets: int, paper: int, wire: int, samples: int, named: int
+) -> dict[str, float]:
     """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
     next messages named then."""
     found: dict[str, float] = {}
-    name = stamps(given).metric_prefix()
+    name = message_packet(scenario).metric_prefix()
     if packets:
         found[f"{name}_packets"] = packets
         found[f"{name}_paper_bytes"] = paper / packets
         found[f"{name}_wire_bytes"] = wire / packets
     if samples:
-        looked = samples * given.peers
-        kept = 4 * given.peers * looked + 8 * named
-        found["member_storage"] = kept / looked if given.protocol == "mbcp" else 0.0
+        looked = samples * scenario.peers
+        kept = 4 * scenario.peers * looked + 8 * named
+        found["member_storage"] = kept / looked if scenario.protocol == "mbcp" else 0.0
     return found
 
 
-def _immediate(given: Scenario, plan: Schedule, state: State, heard: np.ndarray) -> dict[str, float]:
-    seen = heard if stamps(given) is DependencyPacket and given.peers > 1 else heard & False
-    named = state.named[seen] if given.protocol == "mbcp" else state.paper[seen] // 4 - 1
-    found = named + ((plan.numbers[seen] > 1) & ~state.covered[seen])
+def _immediate_metrics(
+    scenario: Scenario, schedule: SendSchedule, state: RecurrenceState, heard: np.ndarray
+) -> dict[str, float]:
+    seen = heard if message_packet(scenario) is DependencyPacket and scenario.peers > 1 else heard & False
+    named = state.named[seen] if scenario.protocol == "mbcp" else state.paper[seen] // 4 - 1
+    found = named + ((schedule.numbers[seen] > 1) & ~state.covered[seen])
     total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())
-    worst, everyone = int((found == given.peers).sum()), int((named == given.peers - 1).sum())
-    return immediate(len(named), total, most, causes, worst, everyone)
+    worst, everyone = int((found == scenario.peers).sum()), int((named == scenario.peers - 1).sum())
+    return immediate_metrics(len(named), total, most, causes, worst, everyone)
 
 
-def immediate(
+def immediate_metrics(
     messages: int, total: int, most: int, named: int, worst: int, everyone: int
 ) -> dict[str, float]:
     """The twin of `probes.Immediate`: sums over messages, and how many had as many as can be."""

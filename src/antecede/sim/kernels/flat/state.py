@@ -10,11 +10,11 @@ from antecede.jit import njit_inline
 from antecede.protocols.flat import DependencyPacket
 from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat.delivery_times import MBCP, TIMESTAMP_DIFF
-from antecede.sim.kernels.runtime import pools, queues
-from antecede.sim.kernels.runtime.events import FULL, NOW
+from antecede.sim.kernels.runtime import pool, probe_queues
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
-from antecede.sim.kernels.runtime.pools import Items
-from antecede.sim.kernels.runtime.queues import Watch
+from antecede.sim.kernels.runtime.pool import ItemPool
+from antecede.sim.kernels.runtime.probe_queues import QueueProbe
+from antecede.sim.kernels.runtime.world_state import FULL, NOW
 from antecede.sim.network.faults import Duplicate, parse_fault
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
@@ -52,7 +52,7 @@ _ITEM: list[tuple[str, type[np.generic]]] = [
 nothing, and when it came."""
 
 
-class Terms(NamedTuple):
+class FlatParams(NamedTuple):
     """What does not change in a run."""
 
     peers: int
@@ -74,8 +74,8 @@ class Terms(NamedTuple):
     """What probes measure, and from when on."""
 
 
-class State(NamedTuple):
-    at: np.ndarray
+class FlatState(NamedTuple):
+    scalars: np.ndarray
     """Single numbers, by the names above."""
     messages: np.ndarray
     """Those under way, from 1 on."""
@@ -93,139 +93,155 @@ class State(NamedTuple):
     """The message that is the i-th of its sender, i modulo a ring; 0 if it is no longer under way."""
     chains: np.ndarray
     """Of what each peer holds: marks of what is waited for, and the first item."""
-    held: Items
+    held: ItemPool
     ranks: np.ndarray
     chosen: np.ndarray
     """All peers, and those that a message names."""
     covered: np.ndarray
     """Whether a peer's last message is before another that it has delivered."""
     sums: np.ndarray
-    queues: Watch | None
+    queues: QueueProbe | None
 
 
-def terms_of(given: Scenario, dense: bool) -> Terms:
+def create_params(scenario: Scenario, dense: bool) -> FlatParams:
     chains = _CHAINS
-    while chains < given.peers // 4:
+    while chains < scenario.peers // 4:
         chains *= 2
-    return Terms(
-        given.peers, recurrence.PROTOCOLS[given.protocol], given.payload, payload_head(given.payload),
-        given.count == "paper", chains, dense, recurrence.stamps(given) is DependencyPacket,
-        round(given.warmup * SECOND), "costs" in given.probes, "immediate" in given.probes,
-    )  # fmt: skip
+    return FlatParams(
+        peers=scenario.peers,
+        protocol=recurrence.PROTOCOLS[scenario.protocol],
+        payload=scenario.payload,
+        head=payload_head(scenario.payload),
+        as_paper=scenario.count == "paper",
+        chains=chains,
+        dense=dense,
+        dependent=recurrence.message_packet(scenario) is DependencyPacket,
+        since=round(scenario.warmup * SECOND),
+        costs="costs" in scenario.probes,
+        immediate="immediate" in scenario.probes,
+    )
 
 
-def fresh(given: Scenario, terms: Terms) -> State:
-    peers = terms.peers
+def create_state(scenario: Scenario, params: FlatParams) -> FlatState:
+    peers = params.peers
     width = -(-peers // LANES) * LANES
     rows = min(_MAX_MESSAGES, _MAX_COUNTS // width)
-    noted = peers if terms.protocol in (MBCP, TIMESTAMP_DIFF) else 0
-    clocks = rows if terms.protocol == MBCP and terms.immediate else 0
-    again = any(isinstance(parse_fault(fault), Duplicate) for fault in given.faults)
-    state = State(
-        np.zeros(_SCALARS, np.int64), np.empty(rows, np.dtype(_MESSAGE, align=True)),
-        np.empty((rows, width), np.int32), np.zeros((peers, width), np.int32),
-        np.zeros((noted, width), np.int32), np.empty((clocks, width), np.int32),
-        np.empty((rows if again else 0, peers + 63 >> 6), np.uint64), np.zeros(_MAX_RECENT, np.int32),
-        np.zeros(peers * terms.chains, np.uint32), pools.items(_ITEM), np.arange(peers),
-        np.empty(peers, np.int64), np.zeros(peers, np.bool_), np.zeros(_SUMS, np.int64),
-        queues.fresh(given),
-    )  # fmt: skip
-    state.at[_MADE], state.at[RING] = 1, _RECENT
+    noted = peers if params.protocol in (MBCP, TIMESTAMP_DIFF) else 0
+    clocks = rows if params.protocol == MBCP and params.immediate else 0
+    again = any(isinstance(parse_fault(fault), Duplicate) for fault in scenario.faults)
+    state = FlatState(
+        scalars=np.zeros(_SCALARS, np.int64),
+        messages=np.empty(rows, np.dtype(_MESSAGE, align=True)),
+        needs=np.empty((rows, width), np.int32),
+        have=np.zeros((peers, width), np.int32),
+        noted=np.zeros((noted, width), np.int32),
+        clocks=np.empty((clocks, width), np.int32),
+        seen=np.empty((rows if again else 0, peers + 63 >> 6), np.uint64),
+        recent=np.zeros(_MAX_RECENT, np.int32),
+        chains=np.zeros(peers * params.chains, np.uint32),
+        held=pool.create_items(_ITEM),
+        ranks=np.arange(peers),
+        chosen=np.empty(peers, np.int64),
+        covered=np.zeros(peers, np.bool_),
+        sums=np.zeros(_SUMS, np.int64),
+        queues=probe_queues.create_probe(scenario),
+    )
+    state.scalars[_MADE], state.scalars[RING] = 1, _RECENT
     return state
 
 
-def figures(given: Scenario, terms: Terms, state: State) -> dict[str, float]:
+def measured(scenario: Scenario, params: FlatParams, state: FlatState) -> dict[str, float]:
     """What probes have found."""
     sums = [int(value) for value in state.sums]
-    found = recurrence.costs(given, *sums[_PACKETS:_MESSAGES]) if terms.costs else {}
-    return found | recurrence.immediate(*sums[_MESSAGES:]) if terms.immediate else found
+    found = recurrence.cost_metrics(scenario, *sums[_PACKETS:_MESSAGES]) if params.costs else {}
+    return found | recurrence.immediate_metrics(*sums[_MESSAGES:]) if params.immediate else found
 
 
 @njit_inline
-def new_message(run: Any, state: Any, terms: Any, me: Any) -> Any:
+def new_message(world: Any, state: Any, params: Any, me: Any) -> Any:
     """Room for the next message of `me`."""
-    at = state.at
-    message = at[_VACANT]
+    scalars = state.scalars
+    message = scalars[_VACANT]
     if message:
-        at[_VACANT] = state.messages[message].after
-    elif at[_MADE] == len(state.messages):
-        run.at[FULL] = 1
+        scalars[_VACANT] = state.messages[message].after
+    elif scalars[_MADE] == len(state.messages):
+        world.scalars[FULL] = 1
         return message
     else:
-        message = at[_MADE]
-        at[_MADE] += 1
-    if terms.dense:
-        while state.recent[recent_place(state, terms, me, run.messages[me])]:
-            if 2 * at[RING] * terms.peers > len(state.recent):
-                run.at[FULL] = 1
+        message = scalars[_MADE]
+        scalars[_MADE] += 1
+    if params.dense:
+        while state.recent[ring_place(state, params, me, world.messages[me])]:
+            if 2 * scalars[RING] * params.peers > len(state.recent):
+                world.scalars[FULL] = 1
                 return message
-            widen(state, terms)
-        state.recent[recent_place(state, terms, me, run.messages[me])] = message
+            grow_rings(state, params)
+        state.recent[ring_place(state, params, me, world.messages[me])] = message
     return message
 
 
 @njit_inline
-def recent_place(state: Any, terms: Any, origin: Any, seq: Any) -> Any:
-    return (seq - 1 & state.at[RING] - 1) * terms.peers + origin
+def ring_place(state: Any, params: Any, origin: Any, seq: Any) -> Any:
+    return (seq - 1 & state.scalars[RING] - 1) * params.peers + origin
 
 
 @njit_inline
-def widen(state: Any, terms: Any) -> Any:
+def grow_rings(state: Any, params: Any) -> Any:
     """Make rings of recent messages twice as long."""
-    further = state.at[RING] * terms.peers
+    further = state.scalars[RING] * params.peers
     for place in range(further):
         message = state.recent[place]
-        if message and state.messages[message].seq - 1 & state.at[RING]:
+        if message and state.messages[message].seq - 1 & state.scalars[RING]:
             state.recent[place + further] = message
             state.recent[place] = 0
-    state.at[RING] *= 2
+    state.scalars[RING] *= 2
 
 
 @njit_inline
-def free(state: Any, terms: Any, message: Any) -> Any:
+def free_message(state: Any, params: Any, message: Any) -> Any:
     """Nobody will look at a message any more."""
     row = state.messages[message]
-    if terms.dense:
-        state.recent[recent_place(state, terms, row.origin, row.seq)] = 0
-    row.after = state.at[_VACANT]
-    state.at[_VACANT] = message
+    if params.dense:
+        state.recent[ring_place(state, params, row.origin, row.seq)] = 0
+    row.after = state.scalars[_VACANT]
+    state.scalars[_VACANT] = message
 
 
 @njit_inline
-def done(state: Any, terms: Any, message: Any) -> Any:
+def drop_copy(state: Any, params: Any, message: Any) -> Any:
     """One copy less of a message has to come, or to be delivered."""
     row = state.messages[message]
     row.left -= 1
     if row.left == 0:
-        free(state, terms, message)
+        free_message(state, params, message)
 
 
 @njit_inline
-def watch_transmit(run: Any, state: Any, terms: Any, me: Any, seq: Any, wire: Any, paper: Any) -> Any:
+def probe_transmit(world: Any, state: Any, params: Any, me: Any, seq: Any, wire: Any, paper: Any) -> Any:
     """The twins of `Costs.transmit` and `Immediate.transmit`."""
     sums = state.sums
-    if terms.costs and run.at[NOW] >= terms.since:
+    if params.costs and world.scalars[NOW] >= params.since:
         sums[_PACKETS] += 1
         sums[_PAPER] += paper
         sums[_WIRE] += wire
-    if terms.immediate and terms.dependent:
-        if run.at[NOW] >= terms.since:
-            named = paper // 8 if terms.protocol == MBCP else paper // 4 - 1
+    if params.immediate and params.dependent:
+        if world.scalars[NOW] >= params.since:
+            named = paper // 8 if params.protocol == MBCP else paper // 4 - 1
             immediate = named + (seq > 1 and not state.covered[me])
             sums[_MESSAGES] += 1
             sums[_NAMED] += named
             sums[_IMMEDIATE] += immediate
             sums[_MOST] = max(sums[_MOST], immediate)
-            sums[_WORST] += immediate == terms.peers
-            sums[_ALL] += named == terms.peers - 1
+            sums[_WORST] += immediate == params.peers
+            sums[_ALL] += named == params.peers - 1
         state.covered[me] = False
 
 
 @njit_inline
-def sample(state: Any, terms: Any) -> Any:
+def probe_sample(state: Any, params: Any) -> Any:
     """The twin of `Costs.sample`."""
     state.sums[_SAMPLES] += 1
-    if terms.protocol == MBCP:
-        for me in range(terms.peers):
-            for peer in range(terms.peers):
+    if params.protocol == MBCP:
+        for me in range(params.peers):
+            for peer in range(params.peers):
                 state.sums[_SAMPLED] += state.noted[me, peer] > 0

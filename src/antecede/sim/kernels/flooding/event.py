@@ -14,26 +14,22 @@ import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
 from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
-from antecede.sim.kernels.runtime import events, queues, routed
-from antecede.sim.kernels.runtime.bitsets import window_add, window_has
-from antecede.sim.kernels.runtime.events import (
-    ARRIVAL,
-    FULL,
-    NOTHING,
-    NOW,
-    SEND,
-    STOPPED,
-    arrived,
-    delivered,
-    may_send,
-    plan_next,
-    sent,
-    transmit,
+from antecede.sim.kernels.runtime import probe_queues, routed
+from antecede.sim.kernels.runtime import world as runtime
+from antecede.sim.kernels.runtime.agenda import plan_next_send
+from antecede.sim.kernels.runtime.bit_window import add, contains
+from antecede.sim.kernels.runtime.counting import (
+    begin_broadcast,
+    record_delivery,
+    record_receive,
+    record_send,
 )
+from antecede.sim.kernels.runtime.links import transmit
 from antecede.sim.kernels.runtime.msgpack_sizes import int_bytes, payload_head
 from antecede.sim.kernels.runtime.overlays import hypercube_links
-from antecede.sim.kernels.runtime.routed import Audience, coming, post
+from antecede.sim.kernels.runtime.routed import Audience, next_event, send
 from antecede.sim.kernels.runtime.send_schedule import who_sends
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, NOTHING, NOW, SEND, STOPPED
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario
@@ -46,7 +42,7 @@ _NUMBER = 4
 """Bytes that a message carries on paper."""
 
 
-class Terms(NamedTuple):
+class FloodingParams(NamedTuple):
     """What does not change in a run."""
 
     payload: int
@@ -60,7 +56,7 @@ TAG = 34
 """Where in a packet's 64 bits the tag of its link begins; below is what the packet is."""
 
 
-class State(NamedTuple):
+class FloodingState(NamedTuple):
     first: np.ndarray
     last: np.ndarray
     neighbours: np.ndarray
@@ -80,70 +76,74 @@ class State(NamedTuple):
     """How many messages there are."""
 
 
-def supports(given: Scenario, measured: Sequence[str] = ("queues",)) -> Unsupported | None:
+def supports(scenario: Scenario, measured: Sequence[str] = ("queues",)) -> Unsupported | None:
     """Why a run cannot be done so; None if it can. Of probes there are those `measured`."""
-    if not isinstance(given.network, RoutedModel | None):
+    if not isinstance(scenario.network, RoutedModel | None):
         return Unsupported("delays depend on what else is sent")
-    others = set(given.probes) - set(measured)
+    others = set(scenario.probes) - set(measured)
     if others:
-        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
-    if "queues" in given.probes and not _in_order(given):
+        return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
+    if "queues" in scenario.probes and not _in_order(scenario):
         return Unsupported("what comes out of order is in no queue, but probe queues counts it")
-    if given.peers * len(who_sends(given)) > _MAX_PAIRS:
+    if scenario.peers * len(who_sends(scenario)) > _MAX_PAIRS:
         return Unsupported("too many peers have to remember too many senders")
-    return routed.supports(given)
+    return routed.supports(scenario)
 
 
-def _in_order(given: Scenario) -> bool:
+def _in_order(scenario: Scenario) -> bool:
     """Whether links are FIFO; routes always are, and have no faults."""
-    return given.network is not None or (given.fifo is not False and not given.faults)
+    return scenario.network is not None or (scenario.fifo is not False and not scenario.faults)
 
 
-def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    return with_room(given, observers, progress, _attempt)
+def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
+    return run_with_growing_windows(scenario, observers, progress, _attempt)
 
 
-def with_room(
-    given: Scenario,
+def run_with_growing_windows(
+    scenario: Scenario,
     observers: ObserverFeed,
     progress: Progress | None,
     attempt: Callable[[Scenario, ObserverFeed, Progress | None, int], Metrics],
 ) -> Metrics:
     """A run in as many attempts as it takes to find how many words of bits the windows need."""
-    words = 0 if _in_order(given) else 2
+    words = 0 if _in_order(scenario) else 2
     while True:
         try:
-            return attempt(given, observers, progress, words)
+            return attempt(scenario, observers, progress, words)
         except CapacityExceeded:
             if words == 0 or words >= _MAX_WORDS:
                 raise
             words *= 8
 
 
-def _attempt(given: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
-    first, neighbours = hypercube_links(given.peers)
-    state = fresh(given, first, first[1:], neighbours, words)
-    network, twin = routed.fresh(given, lambda: _audiences(first, neighbours))
-    pace = routed.pace(given, network, _NUMBER)
-    made, rules = events.fresh(given, len(neighbours), len(neighbours), bool(observers), pace=pace)
-    terms = Terms(given.payload, payload_head(given.payload), given.count == "paper")
-    events.drive(
-        made, rules, lambda count: advance(made, rules, network, state, terms, count), observers, progress
+def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
+    first, neighbours = hypercube_links(scenario.peers)
+    state = create_state(scenario, first, first[1:], neighbours, words)
+    network, twin = routed.create_state(scenario, lambda: _audiences(first, neighbours))
+    pace = routed.pace(scenario, network, _NUMBER)
+    world, rules = runtime.create_world(
+        scenario, len(neighbours), len(neighbours), bool(observers), pace=pace
     )
-    measured = routed.figures(network, twin, int(made.at[NOW]))
-    measured |= queues.figures(queues.fresh(given))  # nothing is ever held
-    return events.metrics(made, 0, measured)
+    params = FloodingParams(scenario.payload, payload_head(scenario.payload), scenario.count == "paper")
+    runtime.drive(
+        world, rules, lambda count: advance(world, rules, network, state, params, count), observers, progress
+    )
+    measured = routed.measured(network, twin, int(world.scalars[NOW]))
+    measured |= probe_queues.measured(probe_queues.create_probe(scenario))  # nothing is ever held
+    return runtime.metrics(world, 0, measured)
 
 
-def fresh(given: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.ndarray, words: int) -> State:
+def create_state(
+    scenario: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.ndarray, words: int
+) -> FloodingState:
     """Before anything happens: each peer's neighbours, where they begin and end."""
-    senders = who_sends(given)
-    column = np.full(given.peers, -1, np.int32)
+    senders = who_sends(scenario)
+    column = np.full(scenario.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
-    bits = (given.peers, len(senders)) if words else (1, 1)
-    return State(
+    bits = (scenario.peers, len(senders)) if words else (1, 1)
+    return FloodingState(
         first, last, neighbours, column,
-        np.zeros((given.peers, len(senders)), np.int32), np.zeros(bits, np.int32),
+        np.zeros((scenario.peers, len(senders)), np.int32), np.zeros(bits, np.int32),
         np.zeros((*bits, words), np.uint64),
         np.empty(_MAX_MESSAGES, np.int32), np.empty(_MAX_MESSAGES, np.int32),
         np.empty(_MAX_MESSAGES, np.int64), np.zeros(1, np.int64),
@@ -160,43 +160,47 @@ def _audiences(first: np.ndarray, neighbours: np.ndarray) -> Iterator[Audience]:
 
 
 @njit_hot
-def advance(run: Any, rules: Any, net: Any, state: Any, terms: Any, budget: Any) -> Any:
+def advance(world: Any, rules: Any, routes: Any, state: Any, params: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, message = coming(run, rules, net)
+        kind, peer, source, message = next_event(world, rules, routes)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, net, state, terms, peer)
-            plan_next(run, rules, peer)
+            broadcast(world, rules, routes, state, params, peer)
+            plan_next_send(world, rules, peer)
         elif kind == ARRIVAL:
-            receive(run, rules, net, state, terms, peer, source, message)
+            receive(world, rules, routes, state, params, peer, source, message)
     return True
 
 
 @njit_inline
-def broadcast(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any) -> Any:
+def broadcast(world: Any, rules: Any, routes: Any, state: Any, params: Any, me: Any) -> Any:
     """The twin of `Flooding.broadcast`."""
-    message = new_message(run, state, terms.head, me)
+    message = new_message(world, state, params.head, me)
     if message >= 0:
-        spread(run, rules, net, state, terms, me, -1, message)
+        forward(world, rules, routes, state, params, me, -1, message)
 
 
 @njit_inline
-def new_message(run: Any, state: Any, head: Any, me: Any) -> Any:
+def new_message(world: Any, state: Any, head: Any, me: Any) -> Any:
     """What `me` says now, on its way to its neighbours if it has any; -1 if it says nothing."""
-    if not may_send(run, me):
+    if not begin_broadcast(world, me):
         return -1
     message = state.total[0]
     if message == len(state.origin):
-        run.at[FULL] = 1
+        world.scalars[FULL] = 1
         return -1
     state.total[0] += 1
-    state.origin[message], state.seq[message], state.sent_at[message] = me, run.messages[me], run.at[NOW]
+    state.origin[message], state.seq[message], state.sent_at[message] = (
+        me,
+        world.messages[me],
+        world.scalars[NOW],
+    )
     alone = state.first[me] == state.last[me]
-    sent(run, me, 0 if alone else control_bytes(state, head, message), 0 if alone else _NUMBER)
+    record_send(world, me, 0 if alone else control_bytes(state, head, message), 0 if alone else _NUMBER)
     return message
 
 
@@ -206,35 +210,37 @@ def control_bytes(state: Any, head: Any, message: Any) -> Any:
 
 
 @njit_inline
-def flood(run: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, control: Any) -> Any:
+def flood(world: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, control: Any) -> Any:
     """To all neighbours but one; True if there are any."""
     others = 0
     for place in range(state.first[me], state.last[me]):
         tagged = state.neighbours[place]
         other = tagged & (1 << TAG) - 1
         if other != link:
-            transmit(run, rules, place, me, other, packet | tagged ^ other, control)
+            transmit(world, rules, place, me, other, packet | tagged ^ other, control)
             others += 1
     return others > 0
 
 
 @njit_inline
-def spread(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any) -> Any:
+def forward(
+    world: Any, rules: Any, routes: Any, state: Any, params: Any, me: Any, link: Any, message: Any
+) -> Any:
     """The same, over links or over routes."""
-    control = control_bytes(state, terms.head, message)
-    if net is None:
-        flood(run, rules, state, me, link, message, control)
+    control = control_bytes(state, params.head, message)
+    if routes is None:
+        flood(world, rules, state, me, link, message, control)
         return
     first, end = state.first[me], state.last[me]
-    weight = terms.payload + (_NUMBER if terms.as_paper else control)
-    if net.multicast:
+    weight = params.payload + (_NUMBER if params.as_paper else control)
+    if routes.multicast:
         if end - first > (link >= 0):
-            post(run, rules, net, me, audience(state, me, link), message, control, weight)
+            send(world, rules, routes, me, audience(state, me, link), message, control, weight)
         return
     for place in range(first, end):
         other = np.int64(state.neighbours[place])
         if other != link:
-            post(run, rules, net, me, other, message, control, weight)
+            send(world, rules, routes, me, other, message, control, weight)
 
 
 @njit_inline
@@ -250,20 +256,22 @@ def audience(state: Any, me: Any, link: Any) -> Any:
 
 
 @njit_inline
-def receive(run: Any, rules: Any, net: Any, state: Any, terms: Any, me: Any, link: Any, message: Any) -> Any:
+def receive(
+    world: Any, rules: Any, routes: Any, state: Any, params: Any, me: Any, link: Any, message: Any
+) -> Any:
     """The twin of `Flooding.receive`, and of the delivery that follows the first."""
-    if not is_new(run, state, me, link, message):
+    if not is_first_copy(world, state, me, link, message):
         return
-    spread(run, rules, net, state, terms, me, link, message)
-    if take(run, rules, state, me, message):
-        broadcast(run, rules, net, state, terms, me)
+    forward(world, rules, routes, state, params, me, link, message)
+    if deliver(world, rules, state, me, message):
+        broadcast(world, rules, routes, state, params, me)
 
 
 @njit_inline
-def is_new(run: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
+def is_first_copy(world: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
     """A message has come: whether it is another's, and for the first time."""
     origin, seq = state.origin[message], state.seq[message]
-    arrived(run, me, link, origin, seq)
+    record_receive(world, me, link, origin, seq)
     if origin == me:
         return False
     column = state.column[origin]
@@ -272,20 +280,20 @@ def is_new(run: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
         return False
     if state.beyond.shape[2] == 0:
         if seq > solid + 1:
-            run.at[FULL] = 1
+            world.scalars[FULL] = 1
         state.solid[me, column] = seq
         return True
     ring = state.beyond[me, column]
-    if window_has(ring, solid, state.top[me, column], seq):
+    if contains(ring, solid, state.top[me, column], seq):
         return False
-    if not window_add(ring, state.solid[me], state.top[me], column, seq):
-        run.at[FULL] = 1
+    if not add(ring, state.solid[me], state.top[me], column, seq):
+        world.scalars[FULL] = 1
         return False
     return True
 
 
 @njit_inline
-def take(run: Any, rules: Any, state: Any, me: Any, message: Any) -> Any:
+def deliver(world: Any, rules: Any, state: Any, me: Any, message: Any) -> Any:
     """Deliver a message that has just come; True if it is to be answered at once."""
     origin, seq, sent_at = state.origin[message], state.seq[message], state.sent_at[message]
-    return delivered(run, rules, me, origin, seq, sent_at, run.at[NOW])
+    return record_delivery(world, rules, me, origin, seq, sent_at, world.scalars[NOW])

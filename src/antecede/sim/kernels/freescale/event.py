@@ -14,13 +14,20 @@ from antecede.jit import njit_hot, njit_inline, njit_inner
 from antecede.protocols.freescale import FreescaleLayout
 from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.freescale.external import (
-    across_of_external,
-    delivered_external,
+    create_external,
+    deliver_outside,
     next_outside,
-    take_outside,
+    receive_outside,
 )
-from antecede.sim.kernels.freescale.internal import delivered_inside, echo, file_inside, up
-from antecede.sim.kernels.freescale.packets import index, next_ready, post, posted, release, span_bytes
+from antecede.sim.kernels.freescale.internal import assign_number, create_uplink, deliver_inside, file_inside
+from antecede.sim.kernels.freescale.packets import (
+    count_costs,
+    external_index,
+    next_ready,
+    release,
+    send,
+    span_bytes,
+)
 from antecede.sim.kernels.freescale.state import (
     ACK,
     BASE,
@@ -53,34 +60,29 @@ from antecede.sim.kernels.freescale.state import (
     TOP,
     UNSAID,
     UP,
-    State,
-    fresh_state,
-    shape_of,
+    FreescaleState,
+    create_params,
+    create_state,
 )
 from antecede.sim.kernels.freescale.super_peer import (
-    acknowledge,
-    acknowledged,
-    from_inside,
-    pass_in,
-    pass_out,
-    to_group,
+    forward_inward,
+    forward_outward,
+    receive_ack,
+    receive_uplink,
+    send_ack,
+    send_to_external_group,
 )
-from antecede.sim.kernels.runtime import events
-from antecede.sim.kernels.runtime.bitsets import set_tighten
-from antecede.sim.kernels.runtime.events import (
-    ARRIVAL,
-    NOTHING,
-    NOW,
-    SAMPLE,
-    SEND,
-    STOPPED,
-    arrived,
-    delivered,
-    following,
-    may_send,
-    plan_next,
-    sent,
+from antecede.sim.kernels.runtime import world as runtime
+from antecede.sim.kernels.runtime.agenda import next_event, plan_next_send
+from antecede.sim.kernels.runtime.bit_set import set_tighten
+from antecede.sim.kernels.runtime.counting import (
+    begin_broadcast,
+    record_delivery,
+    record_receive,
+    record_send,
 )
+from antecede.sim.kernels.runtime.links import longest_delay
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, NOTHING, NOW, SAMPLE, SEND, STOPPED
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
@@ -90,30 +92,30 @@ _BITS_PER_MESSAGE = 4
 """Length of bit rings: the shortest, and for each message that may be in flight."""
 
 
-def supports(given: Scenario) -> Unsupported | None:
+def supports(scenario: Scenario) -> Unsupported | None:
     """Why a run cannot be done so; None if it can."""
-    if given.network is not None:
+    if scenario.network is not None:
         return Unsupported("delays depend on what else is sent")
-    others = set(given.probes) - {"costs"}
+    others = set(scenario.probes) - {"costs"}
     if others:
-        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
-    if any(fault.startswith("duplicate") for fault in given.faults):
+        return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
+    if any(fault.startswith("duplicate") for fault in scenario.faults):
         return Unsupported("packets come twice")
-    arranged = cast(FreescaleLayout, given.resolved_layout())
-    if given.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
+    arranged = cast(FreescaleLayout, scenario.resolved_layout())
+    if scenario.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
         return Unsupported(f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers")
     return None
 
 
-def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    in_flight = min(1.0, 4 * events.longest_delay(given) / SECOND / max(given.seconds, 1e-9))
+def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
+    in_flight = min(1.0, 4 * longest_delay(scenario) / SECOND / max(scenario.seconds, 1e-9))
     bits = _MIN_BITS
-    while bits < _BITS_PER_MESSAGE * given.expected_messages() * in_flight:
+    while bits < _BITS_PER_MESSAGE * scenario.expected_messages() * in_flight:
         bits *= 2
     words = bits // 128
     while True:
         try:
-            return _attempt(given, observers, progress, bits, words)
+            return _attempt(scenario, observers, progress, bits, words)
         except CapacityExceeded:
             if bits >= MAX_BITS:
                 raise
@@ -121,21 +123,25 @@ def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> 
 
 
 def _attempt(
-    given: Scenario,
+    scenario: Scenario,
     observers: ObserverFeed,
     progress: Progress | None,
     bits: int,
     words: int,
 ) -> Metrics:
-    shape = shape_of(given)
-    links = given.peers**2
-    made, rules = events.fresh(given, links, 2.0 * given.peers, bool(observers))
-    state = fresh_state(shape, bits, words)
-    events.drive(made, rules, lambda count: advance(made, rules, shape, state, count), observers, progress)
-    return events.metrics(made, int(state.at[STUCK]), _costs(state) if "costs" in given.probes else {})
+    params = create_params(scenario)
+    links = scenario.peers**2
+    world, rules = runtime.create_world(scenario, links, 2.0 * scenario.peers, bool(observers))
+    state = create_state(params, bits, words)
+    runtime.drive(
+        world, rules, lambda count: advance(world, rules, params, state, count), observers, progress
+    )
+    return runtime.metrics(
+        world, int(state.scalars[STUCK]), _cost_metrics(state) if "costs" in scenario.probes else {}
+    )
 
 
-def _costs(state: State) -> dict[str, float]:
+def _cost_metrics(state: FreescaleState) -> dict[str, float]:
     """The twin of `probes.Costs`."""
     found: dict[str, float] = {}
     for name, (count, paper, wire) in zip(KINDS, state.costs.tolist(), strict=True):
@@ -150,140 +156,140 @@ def _costs(state: State) -> dict[str, float]:
 
 
 @njit_hot
-def advance(run: Any, rules: Any, shape: Any, state: Any, budget: Any) -> Any:
+def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, packet = following(run, rules)
+        kind, peer, source, packet = next_event(world, rules)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SAMPLE:
-            for member in range(shape.peers):
-                look(shape, state, member)
+            for member in range(params.peers):
+                probe_sample(params, state, member)
             continue
         if kind == SEND:
-            broadcast(run, rules, shape, state, peer)
-            plan_next(run, rules, peer)
+            broadcast(world, rules, params, state, peer)
+            plan_next_send(world, rules, peer)
         elif kind == ARRIVAL:
-            receive(run, rules, shape, state, peer, source, packet)
-        deliver(run, rules, shape, state, peer)
+            receive(world, rules, params, state, peer, source, packet)
+        deliver(world, rules, params, state, peer)
     return True
 
 
 @njit_inline
-def is_internal(shape: Any, me: Any) -> Any:
-    return shape.homes[me] != me
+def is_internal(params: Any, me: Any) -> Any:
+    return params.homes[me] != me
 
 
 @njit_inner
-def broadcast(run: Any, rules: Any, shape: Any, state: Any, me: Any) -> Any:
+def broadcast(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
     """`broadcast` of each role."""
-    if not may_send(run, me):
+    if not begin_broadcast(world, me):
         return
-    if me < shape.supers:
-        packet = up(run, shape, state, me)
-        wire, counted = pass_out(run, rules, shape, state, me, packet, run.at[NOW])
+    if me < params.supers:
+        packet = create_uplink(world, params, state, me)
+        wire, counted = forward_outward(world, rules, params, state, me, packet, world.scalars[NOW])
         state.packets[packet, COPIES] = 1
         release(state, packet)
-        sent(run, me, wire, counted)
+        record_send(world, me, wire, counted)
         return
-    if is_internal(shape, me):
-        packet = up(run, shape, state, me)
-        sent(run, me, state.packets[packet, CONTROL], state.packets[packet, PAPER])
-        posted(run, shape, state, packet)
-        post(run, rules, shape, state, me, shape.homes[me], packet)
+    if is_internal(params, me):
+        packet = create_uplink(world, params, state, me)
+        record_send(world, me, state.packets[packet, CONTROL], state.packets[packet, PAPER])
+        count_costs(world, params, state, packet)
+        send(world, rules, params, state, me, params.homes[me], packet)
     else:
-        packet = across_of_external(run, shape, state, me)
-        alone = shape.peers - shape.behind == 1
-        sent(
-            run,
+        packet = create_external(world, params, state, me)
+        alone = params.peers - params.behind == 1
+        record_send(
+            world,
             me,
             0 if alone else state.packets[packet, CONTROL],
             0 if alone else state.packets[packet, PAPER],
         )
         if not alone:
-            to_group(run, rules, shape, state, me, packet)
+            send_to_external_group(world, rules, params, state, me, packet)
     if state.packets[packet, COPIES] == 0:
         release(state, packet)
 
 
 @njit_inline
-def receive(run: Any, rules: Any, shape: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
+def receive(world: Any, rules: Any, params: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
     """`receive` of each role."""
     kind = state.packets[packet, KIND]
     if kind != ECHO and kind != ACK:
-        arrived(run, me, link, state.packets[packet, ORIGIN], state.packets[packet, SEQ])
-    if is_internal(shape, me):
+        record_receive(world, me, link, state.packets[packet, ORIGIN], state.packets[packet, SEQ])
+    if is_internal(params, me):
         if kind == ECHO:
-            echo(run, state, me, state.packets[packet, NUMBER])
+            assign_number(world, state, me, state.packets[packet, NUMBER])
             release(state, packet)
         else:
-            file_inside(run, state, me, packet, run.at[NOW], state.packets[packet, NUMBER])
-        if state.inside[UNSAID, me] >= shape.ack_every:
-            acknowledge(run, rules, shape, state, me)
+            file_inside(world, state, me, packet, world.scalars[NOW], state.packets[packet, NUMBER])
+        if state.inside[UNSAID, me] >= params.ack_every:
+            send_ack(world, rules, params, state, me)
     elif kind == UP:
-        from_inside(run, rules, shape, state, me, link, packet)
+        receive_uplink(world, rules, params, state, me, link, packet)
     elif kind == ACK:
-        acknowledged(run, shape, state, me, link, packet)
+        receive_ack(world, params, state, me, link, packet)
     else:
-        take_outside(run, shape, state, me, link, packet)
-        while me < shape.supers:
-            turn, since = next_outside(run, shape, state, me)
+        receive_outside(world, params, state, me, link, packet)
+        while me < params.supers:
+            turn, since = next_outside(world, params, state, me)
             if turn < 0:
                 break
-            pass_in(run, rules, shape, state, me, turn, since)
+            forward_inward(world, rules, params, state, me, turn, since)
             release(state, turn)
 
 
 @njit_inline
-def deliver(run: Any, rules: Any, shape: Any, state: Any, me: Any) -> Any:
+def deliver(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
     """All that is ready, one at a time, as the world takes it."""
-    inside = me < shape.supers or is_internal(shape, me)
+    inside = me < params.supers or is_internal(params, me)
     while True:
         if inside:
             packet, since = next_ready(state, True)
             if packet < 0:
                 break
-            delivered_inside(run, state, me, packet)
+            deliver_inside(world, state, me, packet)
         else:
-            packet, since = next_outside(run, shape, state, me)
+            packet, since = next_outside(world, params, state, me)
             if packet < 0:
                 break
-            delivered_external(run, shape, state, me, packet)
+            deliver_outside(world, params, state, me, packet)
         origin, seq = state.packets[packet, ORIGIN], state.packets[packet, SEQ]
-        answers = delivered(run, rules, me, origin, seq, state.packets[packet, SENT_AT], since)
+        answers = record_delivery(world, rules, me, origin, seq, state.packets[packet, SENT_AT], since)
         release(state, packet)
         if answers:
-            broadcast(run, rules, shape, state, me)
+            broadcast(world, rules, params, state, me)
 
 
 @njit_inner
-def look(shape: Any, state: Any, me: Any) -> Any:
+def probe_sample(params: Any, state: Any, me: Any) -> Any:
     """`paper_storage` of each role, for the probe."""
-    inside = me < shape.supers or is_internal(shape, me)
+    inside = me < params.supers or is_internal(params, me)
     kept = np.int64(0)
-    if inside and me >= shape.supers:
+    if inside and me >= params.supers:
         set_tighten(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me)
         kept = span_bytes(state.inside[BASE, me] + 1, state.inside[TOP, me]) + span_bytes(
             state.inside[LOW, me], state.inside[HIGH, me]
         )
         kind = 0
     else:
-        mine = index(shape, me)
-        kept = np.int64(4 * (shape.peers - shape.supers - shape.behind))
-        for place in range(shape.supers):
+        mine = external_index(params, me)
+        kept = np.int64(4 * (params.peers - params.supers - params.behind))
+        for place in range(params.supers):
             kept += span_bytes(
                 state.outside[SEEN_BASE, mine, place] + 1, state.outside[SEEN_TOP, mine, place]
             )
-        if me < shape.supers:
+        if me < params.supers:
             kept += 8 * state.supers[HEARD, me] + 8 * state.supers[TABLE_SIZE, me]
             kind = 2
         else:
             named = state.known[NAMED, mine]
             for place in range(len(named)):
                 kept += 8 * (named[place] > 0)
-            for place in range(shape.supers):
+            for place in range(params.supers):
                 lows, highs = state.outside[NAMED_LOW, mine], state.outside[NAMED_HIGH, mine]
                 set_tighten(state.outside_bits[NAMED_BITS, mine, place], lows, highs, place)
                 if lows[place] <= highs[place]:

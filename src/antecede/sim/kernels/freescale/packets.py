@@ -42,22 +42,23 @@ from antecede.sim.kernels.freescale.state import (
     TAIL_OUT,
     UP,
 )
-from antecede.sim.kernels.runtime.events import FULL, NOW, transmit
+from antecede.sim.kernels.runtime.links import transmit
 from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes, payload_head
+from antecede.sim.kernels.runtime.world_state import FULL, NOW
 
 
 @njit_inline
-def fresh_packet(run: Any, state: Any, kind: Any, origin: Any, seq: Any, sent_at: Any) -> Any:
-    at = state.at
-    if at[FREE] < len(state.free):
-        packet = np.int64(state.free[at[FREE]])
-        at[FREE] += 1
+def new_packet(world: Any, state: Any, kind: Any, origin: Any, seq: Any, sent_at: Any) -> Any:
+    scalars = state.scalars
+    if scalars[FREE] < len(state.free):
+        packet = np.int64(state.free[scalars[FREE]])
+        scalars[FREE] += 1
     else:
-        packet = at[SLOTS]
+        packet = scalars[SLOTS]
         if packet == len(state.free):
-            run.at[FULL] = 1
+            world.scalars[FULL] = 1
             return np.int64(0)
-        at[SLOTS] += 1
+        scalars[SLOTS] += 1
     state.packets[packet, KIND], state.packets[packet, ORIGIN], state.packets[packet, SEQ] = kind, origin, seq
     state.packets[packet, SENT_AT], state.packets[packet, COPIES] = sent_at, 0
     return packet
@@ -68,14 +69,14 @@ def release(state: Any, packet: Any) -> Any:
     """One copy fewer; of none, the place is free."""
     state.packets[packet, COPIES] -= 1
     if state.packets[packet, COPIES] <= 0:
-        state.at[FREE] -= 1
-        state.free[state.at[FREE]] = packet
+        state.scalars[FREE] -= 1
+        state.free[state.scalars[FREE]] = packet
 
 
 @njit_inline
-def index(shape: Any, peer: Any) -> Any:
+def external_index(params: Any, peer: Any) -> Any:
     """The place of a member of the external group among them."""
-    return peer if peer < shape.supers else peer - shape.behind
+    return peer if peer < params.supers else peer - params.behind
 
 
 @njit_inline
@@ -93,7 +94,7 @@ def span_bytes(first: Any, final: Any) -> Any:
 
 
 @njit_inner
-def weigh(shape: Any, state: Any, packet: Any) -> Any:
+def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
     """Control bytes, on the wire and as the paper counts: the twin of `paper_bytes` and of the encoding."""
     kind, first, final = state.packets[packet, KIND], state.bounds[FIRST, packet], state.bounds[FINAL, packet]
     if kind == ECHO:
@@ -109,7 +110,7 @@ def weigh(shape: Any, state: Any, packet: Any) -> Any:
         )
         state.packets[packet, PAPER] = 0
         return
-    ours = shape.head + int_bytes(state.packets[packet, ORIGIN]) + int_bytes(state.packets[packet, SEQ])
+    ours = params.head + int_bytes(state.packets[packet, ORIGIN]) + int_bytes(state.packets[packet, SEQ])
     if kind == UP:
         state.packets[packet, CONTROL] = wire + ours + int_bytes(state.packets[packet, OTHER])
         state.packets[packet, PAPER] = span_bytes(first[0], final[0])
@@ -120,7 +121,7 @@ def weigh(shape: Any, state: Any, packet: Any) -> Any:
         state.packets[packet, PAPER] = span_bytes(first[0], final[0])
         return
     wire = 2 + ours + int_bytes(state.packets[packet, OTHER])
-    named, counted, start = 0, 0, shape.supers + shape.behind
+    named, counted, start = 0, 0, params.supers + params.behind
     pairs = state.pairs[packet]
     for place in range(len(pairs)):
         if pairs[place]:
@@ -128,21 +129,21 @@ def weigh(shape: Any, state: Any, packet: Any) -> Any:
             wire += int_bytes(start + place) + int_bytes(pairs[place])
     wire += head_bytes(named)
     counted, named = 8 * named, 0
-    for place in range(shape.supers):
+    for place in range(params.supers):
         if first[place] <= final[place]:
             named += 1
             wire += int_bytes(place) + bits_bytes(first[place], final[place])
             counted += 4 + span_bytes(first[place], final[place])
-    translated = shape.supers
+    translated = params.supers
     wire += head_bytes(named) + bits_bytes(first[translated], final[translated])
     state.packets[packet, CONTROL] = wire
     state.packets[packet, PAPER] = counted + span_bytes(first[translated], final[translated])
 
 
 @njit_inline
-def posted(run: Any, shape: Any, state: Any, packet: Any) -> Any:
+def count_costs(world: Any, params: Any, state: Any, packet: Any) -> Any:
     """What the probe counts of a packet that is sent, to however many."""
-    if shape.probed and run.at[NOW] >= shape.since:
+    if params.probed and world.scalars[NOW] >= params.since:
         sums = state.costs[state.packets[packet, KIND]]
         sums[0] += 1
         sums[1] += state.packets[packet, PAPER]
@@ -150,28 +151,28 @@ def posted(run: Any, shape: Any, state: Any, packet: Any) -> Any:
 
 
 @njit_inline
-def post(run: Any, rules: Any, shape: Any, state: Any, source: Any, to: Any, packet: Any) -> Any:
+def send(world: Any, rules: Any, params: Any, state: Any, source: Any, to: Any, packet: Any) -> Any:
     """A copy of a packet, to one peer."""
     control = state.packets[packet, CONTROL]
     state.packets[packet, COPIES] += transmit(
-        run, rules, source * shape.peers + to, source, to, packet, control
+        world, rules, source * params.peers + to, source, to, packet, control
     )
 
 
 @njit_inline
-def hold(run: Any, state: Any, packet: Any, since: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
+def hold(world: Any, state: Any, packet: Any, since: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
     """Put a message at the end of a chain."""
-    at = state.at
-    if at[FREE_HOLDS] < len(state.held_free):
-        held = np.int64(state.held_free[at[FREE_HOLDS]])
-        at[FREE_HOLDS] += 1
+    scalars = state.scalars
+    if scalars[FREE_HOLDS] < len(state.held_free):
+        held = np.int64(state.held_free[scalars[FREE_HOLDS]])
+        scalars[FREE_HOLDS] += 1
     else:
-        at[HOLDS] += 1
-        held = at[HOLDS]
+        scalars[HOLDS] += 1
+        held = scalars[HOLDS]
         if held >= len(state.held_free):
-            run.at[FULL] = 1
+            world.scalars[FULL] = 1
             return
-    at[STUCK] += 1
+    scalars[STUCK] += 1
     state.held[held, PACKET], state.held[held, SINCE] = packet, since
     state.held[held, KEY], state.held[held, NEXT] = key, 0
     if heads[place]:
@@ -182,7 +183,7 @@ def hold(run: Any, state: Any, packet: Any, since: Any, key: Any, heads: Any, en
 
 
 @njit_inline
-def woken(state: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
+def take_waiting(state: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
     """Take those that wait for `key` out of a chain; the first of a chain of them, in their order."""
     first = last = before = np.int64(0)
     held = np.int64(heads[place])
@@ -207,17 +208,17 @@ def woken(state: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
 
 
 @njit_inline
-def unhold(state: Any, held: Any) -> Any:
-    state.at[STUCK] -= 1
-    state.at[FREE_HOLDS] -= 1
-    state.held_free[state.at[FREE_HOLDS]] = held
+def free_held(state: Any, held: Any) -> Any:
+    state.scalars[STUCK] -= 1
+    state.scalars[FREE_HOLDS] -= 1
+    state.held_free[state.scalars[FREE_HOLDS]] = held
 
 
 @njit_inline
 def make_ready(state: Any, inside: Any, packet: Any, since: Any) -> Any:
     tail = TAIL_IN if inside else TAIL_OUT
-    place = state.at[tail]
-    state.at[tail] += 1
+    place = state.scalars[tail]
+    state.scalars[tail] += 1
     queue = 1 if inside else 0
     state.ready[queue, place, 0], state.ready[queue, place, 1] = packet, since
 
@@ -226,9 +227,9 @@ def make_ready(state: Any, inside: Any, packet: Any, since: Any) -> Any:
 def next_ready(state: Any, inside: Any) -> Any:
     """The next that is ready, and since when it is here; -1 if there is none."""
     head, tail = (HEAD_IN, TAIL_IN) if inside else (HEAD_OUT, TAIL_OUT)
-    queue, place = 1 if inside else 0, state.at[head]
-    if place == state.at[tail]:
-        state.at[head] = state.at[tail] = 0
+    queue, place = 1 if inside else 0, state.scalars[head]
+    if place == state.scalars[tail]:
+        state.scalars[head] = state.scalars[tail] = 0
         return np.int64(-1), np.int64(0)
-    state.at[head] += 1
+    state.scalars[head] += 1
     return np.int64(state.ready[queue, place, 0]), state.ready[queue, place, 1]

@@ -43,7 +43,7 @@ PEER, THEIRS = range(2)
 SLOTS, FREE, HOLDS, FREE_HOLDS, HEAD_OUT, TAIL_OUT, HEAD_IN, TAIL_IN, STUCK, PLACES = range(10)
 
 
-class Shape(NamedTuple):
+class FreescaleParams(NamedTuple):
     """How members are arranged, and what does not change."""
 
     homes: np.ndarray
@@ -59,11 +59,11 @@ class Shape(NamedTuple):
     probed: bool
 
 
-class State(NamedTuple):
+class FreescaleState(NamedTuple):
     """What members have, what packets say and what is held. Few arrays, because each one more makes every
     function take longer to compile; the names above say what is where in them."""
 
-    at: np.ndarray
+    scalars: np.ndarray
     costs: np.ndarray
     kept: np.ndarray
     """The probe's: packets and bytes by kind of packet, looks and bytes by kind of member."""
@@ -99,31 +99,31 @@ class State(NamedTuple):
     """`Super`."""
 
 
-def shape_of(given: Scenario) -> Shape:
-    arranged = cast(FreescaleLayout, given.resolved_layout())
+def create_params(scenario: Scenario) -> FreescaleParams:
+    arranged = cast(FreescaleLayout, scenario.resolved_layout())
     supers, behind = len(arranged.inside), sum(arranged.inside)
-    return Shape(
-        homes=np.array(arranged.representatives(given.peers), np.int64),
+    return FreescaleParams(
+        homes=np.array(arranged.representatives(scenario.peers), np.int64),
         first=supers + np.cumsum([0, *arranged.inside]),
         supers=supers,
         behind=behind,
-        peers=given.peers,
+        peers=scenario.peers,
         paper=arranged.form == "paper",
         ack_every=arranged.ack_every,
-        head=int(payload_head(given.payload)),
-        since=round(given.warmup * SECOND),
-        probed="costs" in given.probes,
+        head=int(payload_head(scenario.payload)),
+        since=round(scenario.warmup * SECOND),
+        probed="costs" in scenario.probes,
     )
 
 
-def fresh_state(shape: Shape, bits: int, words: int) -> State:
+def create_state(params: FreescaleParams, bits: int, words: int) -> FreescaleState:
     """Rings of so many bits, and rows of so many words in packets. Memory that stays 0 costs nothing."""
-    peers, supers = shape.peers, shape.supers
-    external = peers - supers - shape.behind
+    peers, supers = params.peers, params.supers
+    external = peers - supers - params.behind
     group, ring, some = supers + external, bits // 64, max(1, supers)
     packets = min(_MAX_PACKETS, _MEMORY // (8 * (supers + 1) * (words + 2) + 4 * external + 100))
-    made = State(
-        at=_zeros(PLACES),
+    state = FreescaleState(
+        scalars=_zeros(PLACES),
         costs=_zeros(5, 3),
         kept=_zeros(3, 2),
         free=np.empty(packets, np.int32),
@@ -151,11 +151,16 @@ def fresh_state(shape: Shape, bits: int, words: int) -> State:
         spared=_zeros(some, bits),
         scratch=_zeros(bits + external + 64),
     )
-    made.at[FREE], made.at[FREE_HOLDS] = packets, _HELD
-    for lows in (made.inside[LOW], made.inside[WORD_LOW], made.outside[NAMED_LOW], made.supers[UNTOLD_LOW]):
+    state.scalars[FREE], state.scalars[FREE_HOLDS] = packets, _HELD
+    for lows in (
+        state.inside[LOW],
+        state.inside[WORD_LOW],
+        state.outside[NAMED_LOW],
+        state.supers[UNTOLD_LOW],
+    ):
         lows[:] = 1
-    return made
+    return state
 
 
-def _zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.int64)
+def _zeros(*params: int) -> np.ndarray:
+    return np.zeros(params, np.int64)

@@ -14,8 +14,10 @@ import numpy as np
 
 from antecede.jit import njit_inline
 from antecede.protocols.limits import MAX_REMEMBERED
-from antecede.sim.kernels.runtime.events import FULL, NOW, wake_soon
-from antecede.sim.kernels.runtime.windows import Windows, put
+from antecede.sim.kernels.runtime import heap
+from antecede.sim.kernels.runtime.agenda import wake_by_calendar
+from antecede.sim.kernels.runtime.bit_window import BitWindows, add_if_new
+from antecede.sim.kernels.runtime.world_state import FULL, NOW
 
 REAL, LINEAR, VECTORS = range(3)
 """Clocks, in the order of `protocols.hcg.CLOCKS`."""
@@ -46,12 +48,12 @@ HERE_BITS, BETWEEN_BITS = 6, 10
 another's: few for the many, so that they stay near."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
-CELL_BITS, _NUMBER_BITS = 26, 23
-"""In a queue; senders have the 14 that are left."""
+_NUMBER_BITS = 40
+"""Of a packet's number, below its sender, in what orders packets of one time."""
 _NONE = -1
 
 
-class State(NamedTuple):
+class HcgState(NamedTuple):
     """All members at once."""
 
     tops: np.ndarray
@@ -75,7 +77,7 @@ class State(NamedTuple):
     """Of each member: its queue by times, which is a row of a table."""
     known: np.ndarray
     """Of each pair: what was promised (linear), how many were delivered (vectors)."""
-    told: np.ndarray
+    promised: np.ndarray
     low: np.ndarray
     at_low: np.ndarray
     """Of each member: a time that all have promised, and from how many there is no more than that."""
@@ -84,9 +86,9 @@ class State(NamedTuple):
     here: np.ndarray
     between: np.ndarray
     """Buckets of what waits."""
-    arrived: Windows
+    arrived: BitWindows
     """Of each pair; none where nothing comes twice and nobody counts."""
-    far: Windows
+    far: BitWindows
     """Of each pair of gateways what has arrived, then what is taken; then what may precede a message."""
     before: np.ndarray
     """Of each subgroup: where its gateway's last sort of those is."""
@@ -107,14 +109,14 @@ class State(NamedTuple):
     """For the probe: of each sort of packet how many, and their bytes on paper and on the wire."""
 
 
-class Plan(NamedTuple):
+class HcgParams(NamedTuple):
     """What does not change in a run."""
 
     subgroups: int
     width: int
     """Of a row."""
-    room: int
-    """Of a queue."""
+    queue_capacity: int
+    """Of a member's queue by time."""
     patience: int
     head: int
     """Bytes before a payload."""
@@ -127,7 +129,7 @@ class Plan(NamedTuple):
 
 
 @njit_inline
-def new_packet(run: Any, state: Any) -> Any:
+def new_packet(world: Any, state: Any) -> Any:
     """A packet with one use; the last of all, which is never used otherwise, if there is no room."""
     tops, packets = state.tops, state.packets
     found = tops[FREE_PACKETS]
@@ -136,7 +138,7 @@ def new_packet(run: Any, state: Any) -> Any:
     else:
         found = tops[PACKETS_USED]
         if found == len(packets) - 1:
-            run.at[FULL] = 1
+            world.scalars[FULL] = 1
         else:
             tops[PACKETS_USED] += 1
     packets[found, USES] = 1
@@ -144,7 +146,7 @@ def new_packet(run: Any, state: Any) -> Any:
 
 
 @njit_inline
-def new_cell(run: Any, state: Any) -> Any:
+def new_cell(world: Any, state: Any) -> Any:
     tops, cells = state.tops, state.cells
     found = tops[FREE_CELLS]
     if found >= 0:
@@ -152,7 +154,7 @@ def new_cell(run: Any, state: Any) -> Any:
     else:
         found = tops[CELLS_USED]
         if found == len(cells) - 1:
-            run.at[FULL] = 1
+            world.scalars[FULL] = 1
         else:
             tops[CELLS_USED] += 1
     cells[found, NEXT] = _NONE
@@ -166,23 +168,23 @@ def free_cell(state: Any, cell: Any) -> Any:
 
 
 @njit_inline
-def new_row(run: Any, state: Any, plan: Any) -> Any:
+def new_row(world: Any, state: Any, params: Any) -> Any:
     """Where a row begins."""
     tops = state.tops
     found = tops[FREE_ROWS]
     if found >= 0:
-        tops[FREE_ROWS] = state.rows[found] * plan.width
+        tops[FREE_ROWS] = state.rows[found] * params.width
     else:
         found = tops[ROWS_USED]
-        if found + 2 * plan.width > len(state.rows):
-            run.at[FULL] = 1
+        if found + 2 * params.width > len(state.rows):
+            world.scalars[FULL] = 1
         else:
-            tops[ROWS_USED] += plan.width
+            tops[ROWS_USED] += params.width
     return found
 
 
 @njit_inline
-def release(state: Any, plan: Any, packet: Any) -> Any:
+def release(state: Any, params: Any, packet: Any) -> Any:
     """One use less."""
     packets, tops = state.packets, state.tops
     packets[packet, USES] -= 1
@@ -191,7 +193,7 @@ def release(state: Any, plan: Any, packet: Any) -> Any:
     sort = packets[packet, SORT] & 3
     if sort in (COUNTED, GLOBAL):
         row = packets[packet, STAMP]
-        state.rows[row] = tops[FREE_ROWS] // plan.width if tops[FREE_ROWS] >= 0 else _NONE
+        state.rows[row] = tops[FREE_ROWS] // params.width if tops[FREE_ROWS] >= 0 else _NONE
         tops[FREE_ROWS] = row
     if sort == GLOBAL:
         cell = packets[packet, TURN]
@@ -225,69 +227,44 @@ def take_first(state: Any, ends: Any) -> Any:
 
 
 @njit_inline
-def queue(run: Any, state: Any, plan: Any, me: Any, cell: Any) -> Any:
-    """Onto a member's heap, by time, sender and number; the last two are in one word with the cell."""
-    heap, packet = state.heap, state.cells[cell, PACKET]
-    number = state.packets[packet, NUMBER]
-    if state.heaped[me] == plan.room or number >> _NUMBER_BITS:
-        run.at[FULL] = 1
+def push_by_time(world: Any, state: Any, params: Any, me: Any, cell: Any) -> Any:
+    """Into a member's queue, by time, sender and number."""
+    packet = state.cells[cell, PACKET]
+    if state.heaped[me] == params.queue_capacity:
+        world.scalars[FULL] = 1
         return
-    key = state.packets[packet, STAMP]
-    other = (state.packets[packet, SORT] >> 2 << _NUMBER_BITS | number) << CELL_BITS | cell
-    start, place = me * plan.room, state.heaped[me]
+    time = state.packets[packet, STAMP]
+    order = state.packets[packet, SORT] >> 2 << _NUMBER_BITS | state.packets[packet, NUMBER]
+    heap.push(state.heap, me * params.queue_capacity, state.heaped[me], time, order, cell)
     state.heaped[me] += 1
-    while place:
-        above = start + (place - 1 >> 1)
-        if heap[above, 0] < key or (heap[above, 0] == key and heap[above, 1] < other):
-            break
-        heap[start + place, 0], heap[start + place, 1] = heap[above, 0], heap[above, 1]
-        place = place - 1 >> 1
-    heap[start + place, 0], heap[start + place, 1] = key, other
 
 
 @njit_inline
-def unqueue(state: Any, plan: Any, me: Any) -> Any:
-    """The first of a member's heap."""
-    heap, start = state.heap, me * plan.room
-    first = heap[start, 1] & (1 << CELL_BITS) - 1
+def pop_by_time(state: Any, params: Any, me: Any) -> Any:
+    """The first cell of a member's queue, which is taken off it."""
+    start = me * params.queue_capacity
+    cell = state.heap[start, heap.ITEM]
+    heap.pop(state.heap, start, state.heaped[me])
     state.heaped[me] -= 1
-    size = state.heaped[me]
-    key, other = heap[start + size, 0], heap[start + size, 1]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        below = start + child
-        if child + 1 < size and (
-            heap[below + 1, 0] < heap[below, 0]
-            or (heap[below + 1, 0] == heap[below, 0] and heap[below + 1, 1] < heap[below, 1])
-        ):
-            below += 1
-        if key < heap[below, 0] or (key == heap[below, 0] and other <= heap[below, 1]):
-            break
-        heap[start + place, 0], heap[start + place, 1] = heap[below, 0], heap[below, 1]
-        place = below - start
-    heap[start + place, 0], heap[start + place, 1] = key, other
-    return first
+    return cell
 
 
 @njit_inline
-def pass_time(run: Any, rules: Any, state: Any, plan: Any, me: Any) -> Any:
+def pass_time(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
     """The twin of `RealTime.pass_time`; the member's clock has never gone back, so it need not be kept."""
-    start, clock = me * plan.room, run.at[NOW] + run.ahead[me]
-    while state.heaped[me] and state.heap[start, 0] + plan.patience <= clock:
-        append(state, OUT, unqueue(state, plan, me))
+    start, clock = me * params.queue_capacity, world.scalars[NOW] + world.ahead[me]
+    while state.heaped[me] and state.heap[start, heap.TIME] + params.patience <= clock:
+        append(state, OUT, pop_by_time(state, params, me))
     if state.heaped[me] == 0:
         return
-    turn = state.heap[start, 0] + plan.patience
+    turn = state.heap[start, heap.TIME] + params.patience
     if not clock < state.alarm[me] <= turn:
         state.alarm[me] = turn
-        wake_soon(run, rules, me, turn)
+        wake_by_calendar(world, rules, me, turn)
 
 
 @njit_inline
-def promise_more(state: Any, me: Any, pair: Any, time: Any) -> Any:
+def raise_promise(state: Any, me: Any, pair: Any, time: Any) -> Any:
     """What `me` knows to be promised in a pair is at least `time`."""
     old = state.known[pair]
     if time > old:
@@ -297,13 +274,13 @@ def promise_more(state: Any, me: Any, pair: Any, time: Any) -> Any:
 
 
 @njit_inline
-def promise(run: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -> Any:
+def promise(world: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -> Any:
     """The twin of `Linear._promise`. Later promises of a sender are of more packets and of later times, so
     those of one count are one."""
     cells, pair = state.cells, state.pairs[me] + sender
     base = state.arrived.base[pair]
     if count <= base:
-        promise_more(state, me, pair, time)
+        raise_promise(state, me, pair, time)
     else:
         previous, cell = np.int64(_NONE), np.int64(state.later[pair])
         while cell >= 0 and cells[cell, PACKET] < count:
@@ -311,7 +288,7 @@ def promise(run: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -
         if cell >= 0 and cells[cell, PACKET] == count:
             cells[cell, CAME] = max(cells[cell, CAME], time)
         else:
-            made = new_cell(run, state)
+            made = new_cell(world, state)
             cells[made, PACKET], cells[made, CAME], cells[made, NEXT] = count, time, cell
             if previous >= 0:
                 cells[previous, NEXT] = made
@@ -319,7 +296,7 @@ def promise(run: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -
                 state.later[pair] = made
     cell = np.int64(state.later[pair])
     while cell >= 0 and cells[cell, PACKET] <= base:
-        promise_more(state, me, pair, cells[cell, CAME])
+        raise_promise(state, me, pair, cells[cell, CAME])
         following = cells[cell, NEXT]
         free_cell(state, cell)
         cell = following
@@ -327,7 +304,7 @@ def promise(run: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -
 
 
 @njit_inline
-def lowest(state: Any, me: Any) -> Any:
+def lowest_promise(state: Any, me: Any) -> Any:
     """The smallest promise that `me` knows."""
     if state.at_low[me]:
         return state.low[me]
@@ -344,18 +321,18 @@ def lowest(state: Any, me: Any) -> Any:
 
 
 @njit_inline
-def file(run: Any, state: Any, plan: Any, me: Any, clock: Any, cell: Any) -> Any:
+def file_packet(world: Any, state: Any, params: Any, me: Any, clock: Any, cell: Any) -> Any:
     """The twins of `Clock.file`."""
     packet = state.cells[cell, PACKET]
     stamp, sender = state.packets[packet, STAMP], state.packets[packet, SORT] >> 2
     if clock == REAL:
-        queue(run, state, plan, me, cell)
+        push_by_time(world, state, params, me, cell)
     elif clock == LINEAR:
-        queue(run, state, plan, me, cell)
+        push_by_time(world, state, params, me, cell)
         mine = state.place[me]
-        promise_more(state, me, state.pairs[me] + mine, stamp)
+        raise_promise(state, me, state.pairs[me] + mine, stamp)
         if sender != mine:
-            promise(run, state, me, sender, state.packets[packet, NUMBER], stamp)
+            promise(world, state, me, sender, state.packets[packet, NUMBER], stamp)
     elif all_reached(state, me, stamp, sender, state.packets[packet, NUMBER]):
         append(state, OUT, cell)
     else:
@@ -387,7 +364,7 @@ def hold(state: Any, me: Any, cell: Any) -> Any:
         if state.known[start + place] < count:
             cells[cell, PLACE] = place
             cells[cell, KEY] = place << 32 | count
-            keep(state, state.here, bucket(me, cells[cell, KEY], HERE_BITS), cell)
+            hold_in_bucket(state, state.here, bucket(me, cells[cell, KEY], HERE_BITS), cell)
             return
         place -= 1
     append(state, OUT, cell)
@@ -399,7 +376,7 @@ def bucket(whose: Any, key: Any, bits: Any) -> Any:
 
 
 @njit_inline
-def keep(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
+def hold_in_bucket(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
     """At the end of a bucket, so that what waits for the same goes on in the order in which it came."""
     cells = state.cells
     state.tops[WAITING] += 1
@@ -414,7 +391,7 @@ def keep(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
 
 
 @njit_inline
-def woken(state: Any, buckets: Any, here: Any, key: Any) -> Any:
+def take_waiting(state: Any, buckets: Any, here: Any, key: Any) -> Any:
     """A list of what was filed under `key`, which is there no more."""
     cells = state.cells
     first, end, previous = np.int64(_NONE), np.int64(_NONE), np.int64(_NONE)
@@ -440,15 +417,15 @@ def woken(state: Any, buckets: Any, here: Any, key: Any) -> Any:
 
 
 @njit_inline
-def next_out(state: Any, plan: Any, me: Any, clock: Any) -> Any:
+def next_ready(state: Any, params: Any, me: Any, clock: Any) -> Any:
     """The twins of `Clock.next`: a cell; -1 if nobody's turn has come."""
     if clock == LINEAR:
         if state.heaped[me] == 0:
             return np.int64(_NONE)
-        time = state.heap[me * plan.room, 0]
-        if time > state.low[me] and time > lowest(state, me):
+        time = state.heap[me * params.queue_capacity, heap.TIME]
+        if time > state.low[me] and time > lowest_promise(state, me):
             return np.int64(_NONE)
-        return np.int64(unqueue(state, plan, me))
+        return np.int64(pop_by_time(state, params, me))
     cell = take_first(state, OUT)
     if clock == VECTORS and cell >= 0:
         packet = state.cells[cell, PACKET]
@@ -456,7 +433,7 @@ def next_out(state: Any, plan: Any, me: Any, clock: Any) -> Any:
         if sender != state.place[me]:
             state.known[state.pairs[me] + sender] = number
             key = sender << 32 | number
-            waiting = woken(state, state.here, bucket(me, key, HERE_BITS), key)
+            waiting = take_waiting(state, state.here, bucket(me, key, HERE_BITS), key)
             while waiting >= 0:
                 following = state.cells[waiting, NEXT]
                 hold(state, me, waiting)
@@ -465,18 +442,18 @@ def next_out(state: Any, plan: Any, me: Any, clock: Any) -> Any:
 
 
 @njit_inline
-def reach(run: Any, state: Any, plan: Any, subgroup: Any, packet: Any) -> Any:
+def preceding(world: Any, state: Any, params: Any, subgroup: Any, packet: Any) -> Any:
     """The twins of `Recent.reach` and `Covered.reach`: the first of the windows of what may precede."""
     before, packets = state.before[subgroup], state.packets
     if state.clocks[subgroup] == VECTORS:
         sender, row = packets[packet, SORT] >> 2, packets[packet, STAMP]
         for place in range(state.members[subgroup]):
-            walk(run, state, plan, subgroup, sender, place, state.rows[row + place])
-        return before + sender * plan.subgroups
-    gap = plan.patience if state.clocks[subgroup] == REAL else 1
+            extend_preceding(world, state, params, subgroup, sender, place, state.rows[row + place])
+        return before + sender * params.subgroups
+    gap = params.patience if state.clocks[subgroup] == REAL else 1
     entry = np.int64(state.entries[subgroup])
     while entry >= 0 and state.cells[entry, PACKET] + gap <= packets[packet, STAMP]:
-        put(run.at, state.far, before + state.cells[entry, PLACE], state.cells[entry, CAME])
+        add_if_new(world.scalars, state.far, before + state.cells[entry, PLACE], state.cells[entry, CAME])
         following = state.cells[entry, NEXT]
         free_cell(state, entry)
         entry = following
@@ -485,7 +462,9 @@ def reach(run: Any, state: Any, plan: Any, subgroup: Any, packet: Any) -> Any:
 
 
 @njit_inline
-def walk(run: Any, state: Any, plan: Any, subgroup: Any, member: Any, place: Any, count: Any) -> Any:
+def extend_preceding(
+    world: Any, state: Any, params: Any, subgroup: Any, member: Any, place: Any, count: Any
+) -> Any:
     """The twin of `Covered._walk`."""
     first = state.first[subgroup]
     pair, peer = state.pairs[first + member] + place, first + place
@@ -493,18 +472,20 @@ def walk(run: Any, state: Any, plan: Any, subgroup: Any, member: Any, place: Any
     walked = np.int64(state.walked[pair])
     if walked >= known:
         return
-    before = state.before[subgroup] + member * plan.subgroups
-    for at in range(walked, known):
-        entry = state.log[peer * MAX_REMEMBERED + at % MAX_REMEMBERED]
-        put(run.at, state.far, before + (entry >> 40), entry & (1 << 40) - 1)
+    before = state.before[subgroup] + member * params.subgroups
+    for scalars in range(walked, known):
+        entry = state.log[peer * MAX_REMEMBERED + scalars % MAX_REMEMBERED]
+        add_if_new(world.scalars, state.far, before + (entry >> 40), entry & (1 << 40) - 1)
     state.walked[pair] = known
 
 
 @njit_inline
-def remember(run: Any, state: Any, plan: Any, subgroup: Any, packet: Any, origins: Any, number: Any) -> Any:
+def remember(
+    world: Any, state: Any, params: Any, subgroup: Any, packet: Any, origins: Any, number: Any
+) -> Any:
     """The twins of `Recent.remember` and `Covered.remember`."""
     if state.clocks[subgroup] != VECTORS:
-        entry = new_cell(run, state)
+        entry = new_cell(world, state)
         cells = state.cells
         cells[entry, PACKET], cells[entry, CAME] = state.packets[packet, STAMP], number
         cells[entry, PLACE] = origins
@@ -521,5 +502,5 @@ def remember(run: Any, state: Any, plan: Any, subgroup: Any, packet: Any, origin
     if state.logged[peer] - state.dropped[peer] == MAX_REMEMBERED:
         half = state.dropped[peer] + MAX_REMEMBERED // 2
         for member in range(state.members[subgroup]):
-            walk(run, state, plan, subgroup, member, sender, half)
+            extend_preceding(world, state, params, subgroup, member, sender, half)
         state.dropped[peer] = half

@@ -17,9 +17,9 @@ import numpy as np
 from antecede.jit import njit_inline
 from antecede.sim.kernels.flooding import event as flooding
 from antecede.sim.kernels.flooding.event import TAG
-from antecede.sim.kernels.runtime.events import FULL
-from antecede.sim.kernels.runtime.pools import Items, free_item, items, new_item
-from antecede.sim.kernels.runtime.windows import Windows, windows
+from antecede.sim.kernels.runtime.bit_window import BitWindows, create_windows
+from antecede.sim.kernels.runtime.pool import ItemPool, create_items, free_item, new_item
+from antecede.sim.kernels.runtime.world_state import FULL
 from antecede.sim.scenario import Scenario
 
 FLOODED, PING, PONG = range(3)
@@ -52,7 +52,7 @@ in `protocols.pc.Opening`."""
 _KEPT: list[tuple[str, type[np.generic]]] = [("after", np.int32), ("message", np.int32)]
 
 
-class Terms(NamedTuple):
+class PcParams(NamedTuple):
     """What does not change in a run."""
 
     head: int
@@ -63,31 +63,33 @@ class Terms(NamedTuple):
     """When the probe begins."""
 
 
-class State(NamedTuple):
-    flood: flooding.State
-    at: np.ndarray
+class PcState(NamedTuple):
+    flood: flooding.FloodingState
+    scalars: np.ndarray
     changes: np.ndarray
     """A time, two peers and whether their link opens."""
     closed: np.ndarray
     """Whether each channel has closed; the first is that of links that never do."""
     peers: np.ndarray
-    openings: Items
-    kept: Items
+    openings: ItemPool
+    kept: ItemPool
     """What is in buffers."""
     pings: np.ndarray
     pinging: np.ndarray
     """The place of each peer among those that ever send pings."""
-    pinged: Windows
+    pinged: BitWindows
     """Of each peer, what it has had of each of those."""
     costs: np.ndarray
     """Of each kind of packet: how many, and their bytes; empty if nobody asks."""
 
 
-def fresh(given: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, words: int) -> State:
+def create_state(
+    scenario: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, words: int
+) -> PcState:
     """Before anything happens."""
     # In the order in which the world takes those of one instant, which is not the one they were planned in.
-    changes = sorted(given.link_changes(overlay))
-    others: list[list[int]] = [[] for _ in range(given.peers)]
+    changes = sorted(scenario.link_changes(overlay))
+    others: list[list[int]] = [[] for _ in range(scenario.peers)]
     for one, other in sorted({(change.one, change.other) for change in changes}):
         others[one].append(other)
         others[other].append(one)
@@ -97,30 +99,30 @@ def fresh(given: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, 
     last = first[:-1] + np.array([*map(len, overlay)], np.int64)
     neighbours = np.array([peer for those in places for peer in those], np.int64)
     pinging = [peer for peer, those in enumerate(others) if those]
-    columns = np.full(given.peers, -1, np.int32)
+    columns = np.full(scenario.peers, -1, np.int32)
     columns[pinging] = np.arange(len(pinging))
-    return State(
-        flood=flooding.fresh(given, first, last, neighbours, words),
-        at=np.zeros(2, np.int64),
+    return PcState(
+        flood=flooding.create_state(scenario, first, last, neighbours, words),
+        scalars=np.zeros(2, np.int64),
         changes=np.array(changes, np.int64).reshape(-1, 4),
         closed=np.zeros(len(changes) + 1, np.bool_),
-        peers=np.zeros((4, given.peers), np.int64),
-        openings=items(_OPENING, _MAX_OPENINGS),
-        kept=items(_KEPT, _MAX_KEPT),
+        peers=np.zeros((4, scenario.peers), np.int64),
+        openings=create_items(_OPENING, _MAX_OPENINGS),
+        kept=create_items(_KEPT, _MAX_KEPT),
         pings=np.empty((_MAX_PINGS, 3), np.int32),
         pinging=columns,
-        pinged=windows(given.peers * len(pinging), recent_pings),
-        costs=np.zeros((len(KINDS) if given.probes else 0, 2), np.int64),
+        pinged=create_windows(scenario.peers * len(pinging), recent_pings),
+        costs=np.zeros((len(KINDS) if scenario.probes else 0, 2), np.int64),
     )
 
 
 @njit_inline
-def add_opening(run: Any, state: Any, me: Any, other: Any) -> Any:
+def add_opening(world: Any, state: Any, me: Any, other: Any) -> Any:
     """A link begins to open, behind all others of `me` that do."""
     rows, peers = state.openings.rows, state.peers
-    opening = new_item(run, state.openings)
+    opening = new_item(world, state.openings)
     rows[opening].after, rows[opening].other = 0, other
-    if peers[FIRST, me] and not run.at[FULL]:
+    if peers[FIRST, me] and not world.scalars[FULL]:
         rows[peers[LAST, me]].after = opening
     else:
         peers[FIRST, me] = opening
@@ -129,12 +131,12 @@ def add_opening(run: Any, state: Any, me: Any, other: Any) -> Any:
 
 
 @njit_inline
-def buffer(run: Any, state: Any, opening: Any, message: Any) -> Any:
+def buffer(world: Any, state: Any, opening: Any, message: Any) -> Any:
     """Keep a message for a link that is opening."""
     row, kept = state.openings.rows[opening], state.kept.rows
-    item = new_item(run, state.kept)
+    item = new_item(world, state.kept)
     kept[item].message, kept[item].after = message, 0
-    if row.first and not run.at[FULL]:
+    if row.first and not world.scalars[FULL]:
         kept[row.last].after = item
     else:
         row.first = item
@@ -153,10 +155,10 @@ def opening_to(state: Any, me: Any, other: Any) -> Any:
 
 
 @njit_inline
-def remove(state: Any, me: Any, opening: Any) -> Any:
+def remove_opening(state: Any, me: Any, opening: Any) -> Any:
     """A link is no longer opening, and has no buffer."""
     rows, peers = state.openings.rows, state.peers
-    throw_away(state, opening)
+    clear_buffer(state, opening)
     before, here = np.int64(0), peers[FIRST, me]
     while here != opening:
         before, here = here, np.int64(rows[here].after)
@@ -171,7 +173,7 @@ def remove(state: Any, me: Any, opening: Any) -> Any:
 
 
 @njit_inline
-def throw_away(state: Any, opening: Any) -> Any:
+def clear_buffer(state: Any, opening: Any) -> Any:
     """What is in a buffer."""
     item = np.int64(state.openings.rows[opening].first)
     while item:
@@ -181,7 +183,7 @@ def throw_away(state: Any, opening: Any) -> Any:
 
 
 @njit_inline
-def place_of(state: Any, me: Any, other: Any) -> Any:
+def link_place(state: Any, me: Any, other: Any) -> Any:
     """Where among its neighbours `me` has `other`, whether their link is open or not."""
     place = state.flood.first[me]
     while state.flood.neighbours[place] & PEER != other:
@@ -190,18 +192,18 @@ def place_of(state: Any, me: Any, other: Any) -> Any:
 
 
 @njit_inline
-def use(run: Any, state: Any, me: Any, place: Any) -> Any:
+def mark_safe(world: Any, state: Any, me: Any, place: Any) -> Any:
     """A link is safe: where it is now."""
     last = state.flood.last[me]
     state.flood.last[me] += 1
-    swap(run, state, place, last)
+    swap_links(world, state, place, last)
     return last
 
 
 @njit_inline
-def swap(run: Any, state: Any, one: Any, other: Any) -> Any:
+def swap_links(world: Any, state: Any, one: Any, other: Any) -> Any:
     """Two links of a peer change places, with all that the network knows of them."""
-    links, packets, last = state.flood.neighbours, run.link_packets, run.link_last
+    links, packets, last = state.flood.neighbours, world.link_packets, world.link_last
     links[one], links[other] = links[other], links[one]
     packets[one], packets[other] = packets[other], packets[one]
     if len(last):
@@ -209,9 +211,9 @@ def swap(run: Any, state: Any, one: Any, other: Any) -> Any:
 
 
 @njit_inline
-def has_delivered(run: Any, state: Any, me: Any) -> Any:
+def has_delivered(world: Any, state: Any, me: Any) -> Any:
     """Anything at all, its own messages included."""
-    found = run.messages[me] > 0
+    found = world.messages[me] > 0
     for column in range(state.flood.solid.shape[1]):
         found |= state.flood.solid[me, column] > 0
         if state.flood.beyond.shape[2]:

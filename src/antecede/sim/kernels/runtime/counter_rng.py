@@ -1,7 +1,7 @@
-"""The twin of `sim/counter_rng.py` and of the delays in `sim/network.py`: the same bits, compiled.
+"""The twin of `sim/counter_rng.py` and of the delays in `sim/network/delays.py`: the same bits, compiled.
 
-All of it is integers and exactly rounded operations, so it agrees to the last bit. Sequences of random values
-are 64-bit words; a number that is mixed with one must be unsigned too, or numba makes both of them floats.
+All of it is integers and exactly rounded operations, so it agrees to the last bit. Keys of random sequences
+are 64-bit words; a number that is combined with one must be unsigned too, or numba turns both into floats.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from antecede.jit import njit_plain
 from antecede.sim import counter_rng
 from antecede.sim.network import ClippedNormal, Delay, Fixed, LogUniform, Normal, Uniform
 
-_STEP = np.uint64(counter_rng._STEP)
+STEP = np.uint64(counter_rng._STEP)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _1, _12, _27, _30, _31, _32 = (np.uint64(value) for value in (1, 12, 27, 30, 31, 32))
-_LOW = np.uint64(0xFFFFFFFF)
+LOW_HALF = np.uint64(0xFFFFFFFF)
 
-FIXED, UNIFORM, CLIPPED, WILD, GAUSS = range(5)
+FIXED, UNIFORM, CLIPPED_NORMAL, LOG_UNIFORM, NORMAL = range(5)
 Model = tuple[int, int, int, int]
-"""A distribution of delays: which one, and its three parameters."""
+"""A distribution of delays: its kind and three parameters."""
 
 
 def model(delay: Delay) -> Model:
-    """A delay as kernels take it."""
+    """A delay distribution as kernels take it."""
     match delay:
         case Fixed(value):
             return FIXED, value, 0, 0
         case Uniform(low, high):
             return UNIFORM, low, high, 0
         case ClippedNormal(low, high):
-            return CLIPPED, low, high, 0
+            return CLIPPED_NORMAL, low, high, 0
         case LogUniform(low, high):
-            return WILD, low, high, 0
+            return LOG_UNIFORM, low, high, 0
         case Normal(mean, deviation, unit):
-            return GAUSS, mean, deviation, unit
-    raise TypeError(f"a delay of no known kind: {delay}")
+            return NORMAL, mean, deviation, unit
+    raise TypeError(f"kernels do not know the delay {delay}")
 
 
 @njit_plain
@@ -50,23 +50,23 @@ def mix(value: Any) -> Any:
 
 @njit_plain
 def extended(key: Any, part: Any) -> Any:
-    """`counter_rng.key` of what made `key`, and of `part`."""
-    return mix((key + _STEP) ^ mix(np.uint64(part) + _STEP))
+    """The key of the parts of `key` and one more part, as `counter_rng.key` makes it."""
+    return mix((key + STEP) ^ mix(np.uint64(part) + STEP))
 
 
 @njit_plain
 def draw(sequence: Any, number: Any) -> Any:
-    return mix(sequence + np.uint64(number) * _STEP)
+    return mix(sequence + np.uint64(number) * STEP)
 
 
 @njit_plain
 def between(bits: Any, low: Any, high: Any) -> Any:
-    """The upper half of a product of 128 bits, from halves of its factors."""
+    """The upper half of a 128-bit product, from the halves of its factors."""
     span = np.uint64(high - low)
-    upper, lower = bits >> _32, bits & _LOW
-    above, below = span >> _32, span & _LOW
+    upper, lower = bits >> _32, bits & LOW_HALF
+    above, below = span >> _32, span & LOW_HALF
     middle = (lower * below >> _32) + upper * below
-    carried = (middle & _LOW) + lower * above
+    carried = (middle & LOW_HALF) + lower * above
     return low + np.int64(upper * above + (middle >> _32) + (carried >> _32))
 
 
@@ -133,15 +133,15 @@ def normal(bits: Any) -> Any:
 
 @njit_plain
 def delay_of(kind: Any, one: Any, two: Any, three: Any, bits: Any) -> Any:
-    """Nanoseconds: the twin of every `Delay.of`."""
+    """A delay in nanoseconds: the twin of `Delay.of`."""
     if kind == FIXED:
         return one
     if kind == UNIFORM:
         return between(bits, one, two + 1)
-    if kind == CLIPPED:
+    if kind == CLIPPED_NORMAL:
         middle, quarter = (one + two) / 2, (two - one) / 4
         return min(max(np.int64(middle + quarter * normal(bits)), one), two)
-    if kind == WILD:
+    if kind == LOG_UNIFORM:
         least = max(1, one)
         ratio, doublings = two // least, 0
         while ratio:

@@ -1,4 +1,4 @@
-"""How long msgpack writes things: the control bytes of packets that kernels never make."""
+"""Lengths of msgpack encodings: the control bytes of packets that kernels never build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antecede.jit import njit_plain
 
 @njit_plain
 def int_bytes(value: Any) -> Any:
-    """Of a whole number from 0 up."""
+    """Of a non-negative integer."""
     return 1 + (value >= 128) + (value >= 256) + 2 * (value >= 65536) + 4 * (value >= 1 << 32)
 
 
@@ -21,5 +21,5 @@ def head_bytes(length: Any) -> Any:
 
 @njit_plain
 def payload_head(length: Any) -> Any:
-    """Of the length of bytes."""
+    """Of the length of a byte string."""
     return 2 if length < 256 else 3 if length < 65536 else 5

@@ -1,5 +1,5 @@
-"""The twins of `overlay/vcube.py`, every peer's spanning tree computed where it is asked for, and of
-`overlay/hypercube.py`."""
+"""The twins of `overlay/vcube.py` and `overlay/hypercube.py`. Spanning trees are computed on demand, not
+stored."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from antecede.jit import njit_inline
 
 
 def hypercube_links(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """`hypercube` in two arrays: where each peer's neighbours begin, and the neighbours."""
+    """`hypercube` as two arrays: where each peer's neighbours begin, and the neighbours."""
     dimension = (size - 1).bit_length()
     half = 1 << dimension >> 1
     corners = np.arange(1 << dimension, dtype=np.int64)
     played = np.where(corners < size, corners, corners - half)
     pairs = np.concatenate([played * size + played[corners ^ 1 << bit] for bit in range(dimension)] or [[]])
-    pairs = np.sort(pairs[pairs % (size + 1) != 0].astype(np.int64))  # one and the same: p * size + p
+    pairs = np.sort(
+        pairs[pairs % (size + 1) != 0].astype(np.int64)
+    )  # a corner played by the peer itself: p * size + p
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     first = np.searchsorted(pairs, np.arange(size + 1) * size)
     return first, (pairs % size).astype(np.int32)
@@ -34,10 +36,10 @@ def cluster(peer: Any, other: Any) -> Any:
 
 @njit_inline
 def first_in_cluster(peer: Any, bit: Any, size: Any) -> Any:
-    """-1 if nobody is in it."""
-    wanted = peer ^ 1 << bit
-    for kept in range(bit + 1):
-        candidate = wanted >> kept << kept
+    """The first peer of a cluster that exists; -1 if the cluster is empty."""
+    partner = peer ^ 1 << bit
+    for dropped in range(bit + 1):
+        candidate = partner >> dropped << dropped
         if candidate < size:
             return candidate
     return -1
@@ -45,7 +47,7 @@ def first_in_cluster(peer: Any, bit: Any, size: Any) -> Any:
 
 @njit_inline
 def height(peer: Any, root: Any, size: Any, whole: Any) -> Any:
-    """How many of the clusters below `whole` a peer serves in the tree of `root`."""
+    """How many clusters a peer forwards to in the tree of `root`; the root itself has `whole`."""
     served = whole
     while root != peer:
         served = cluster(root, peer)

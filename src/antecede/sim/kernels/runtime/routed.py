@@ -1,11 +1,13 @@
-"""The twin of `sim/routed.py`: store and forward over lines with queues, one packet to each or down a tree.
+"""The twin of `sim/network/routed.py`: store-and-forward over links with queues, unicast or down multicast
+trees.
 
-A line is one direction of a link. What is on it comes to its end in the order in which it joined, and never
-two at once, so only the first of each line is in the calendar: as many entries as there are lines, however
-long their queues. What is behind is a chain of fragments. So every fragment needs some time (`supports`).
+Here a link is one direction between two nodes. Fragments reach its far end in the order in which they
+joined its queue, never two at once. So only the first fragment of each link is in the calendar, however
+long the queue; the others follow in a list. This requires every fragment to take some time (`supports`).
 
-Packets from one peer to another always go the same way, so no two of them arrive at once, and arrivals need
-no numbers to be in order. What passes through needs them: it may have come by different lines.
+Packets from one peer to another always take the same path, so no two of them arrive at once, and arrivals
+need no numbers to be in order. Fragments passing through a node need them: they may have come by different
+links.
 """
 
 from __future__ import annotations
@@ -17,173 +19,181 @@ import numpy as np
 
 from antecede.jit import njit_hot, njit_inline
 from antecede.sim.kernels.contract import Unsupported
-from antecede.sim.kernels.runtime.events import (
-    ARRIVAL,
-    FULL,
-    LINK_BYTES,
-    NOTHING,
-    NOW,
-    PACKETS,
-    arrival_order,
-    expect,
-    following,
-)
+from antecede.sim.kernels.runtime import agenda
+from antecede.sim.kernels.runtime.calendar import arrival_order, plan_arrival
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, LINK_BYTES, NOTHING, NOW, PACKETS
 from antecede.sim.network import parse_delay
 from antecede.sim.network.routed import Branch, RoutedModel, RoutedNetwork
 from antecede.sim.scenario import Scenario
 
 _NODE_BITS, _NUMBER_BITS = 12, 38
 _THROUGH = np.int64(-1 << 63)
-"""In the order of what passes through, so that it comes before arrivals."""
+"""In the order of fragments that pass through a node: they come before the arrivals of their instant."""
 _MAX_FRAGMENTS = 1 << 25
 _LATEST = 1 << 61
-"""Nanoseconds: no fragment is on its way for longer, and sums of times are counted in pieces of that."""
-_MADE, _VACANT, _NUMBERS, _FRAGMENTS, _BYTES, _HOPS, _LONGEST, _LONGEST_AT, _TIME, _TIMES, _SCALARS = range(
-    11
-)
-_HEAD, _TAIL, _LEAVING, _WAITING, _BUSY, _LENGTH, _FROM, _TO = range(8)
-"""Of a line: the first fragment on it and the last, 0 if there is none; the first that may not have left the
-near end yet, and how many follow from there; when the last will have; how long it is, and between whom."""
-_LINE, _TARGET, _FIRST, _END = range(4)
-"""Of a branch: its line, whether the packet is for the node there too, and what goes on from there."""
+"""Nanoseconds: no fragment leaves later, and sums of times carry over at this value."""
+(
+    _USED,
+    _FREE,
+    _NUMBERS,
+    _FRAGMENTS,
+    _BYTES,
+    _HOPS,
+    _LONGEST_QUEUE,
+    _LONGEST_QUEUE_AT,
+    _TIME,
+    _TIME_CARRIES,
+    _SCALARS,
+) = range(11)
+_HEAD, _TAIL, _LEAVING, _QUEUED, _BUSY_UNTIL, _PROPAGATION, _FROM, _TO = range(8)
+"""Columns of `RoutedState.links`: the first and last fragment, 0 if there is none; the first that may not
+have left the near end yet, and how many follow from there; when the last will have left; propagation time;
+the two nodes."""
+_LINK, _TARGET, _FIRST, _END = range(4)
+"""Columns of `RoutedState.branches`: link, whether its far node is a destination, and the branches that go
+on there."""
 _FINAL, _ARRIVES = 1, 2
 
 _FRAGMENT = [
-    ("left", np.int64),
-    ("onto", np.int64),
+    ("leaves_at", np.int64),
+    ("transmission", np.int64),
     ("number", np.int64),
     ("packet", np.int32),
     ("source", np.int32),
     ("branch", np.int32),
     ("after", np.int32),
 ]
-"""When it will have left the near end, how long it takes onto a line, its number above two bits (`_FINAL`,
-`_ARRIVES`), what it is of and by whom, its branch or where there are no trees its destination, and what
-follows it on its line."""
+"""`leaves_at`: when it will have left the near end of its link. `transmission`: how long it takes onto a
+link. `number`: its number, above two bits: the packet's last fragment (`_FINAL`), arrives at the far end
+(`_ARRIVES`). `branch`: its branch of the tree; without multicast, its destination. `after`: the next
+fragment on its link."""
 
 Audience = tuple[int, tuple[int, ...]]
-"""A source, and those whom it sends one packet to."""
+"""A source, and the destinations of one packet of it."""
 
 
-class Routed(NamedTuple):
-    at: np.ndarray
-    """Single numbers: fragments ever made and the first that was given back, and the network's own counts."""
-    lines: np.ndarray
+class RoutedState(NamedTuple):
+    scalars: np.ndarray
+    """Single numbers: fragments ever used, the first free one, and the network's counts."""
+    links: np.ndarray
     fragments: np.ndarray
-    ways: np.ndarray
-    """From each node the line to take to each other."""
+    next_links: np.ndarray
+    """The link to take from each node to each other."""
     branches: np.ndarray
     roots: np.ndarray
-    """Of each audience: the branches at its source, from one to before another, and how many it has."""
+    """Of each audience: first and end of the branches at its source, and how many destinations it has."""
     multicast: bool
     ns_per_byte: float
     header: int
-    room: int
+    max_payload: int
 
 
-def supports(given: Scenario) -> Unsupported | None:
-    """Why a run on this network cannot be done so; None if it can, or if it has another network."""
-    of = given.network
-    if not isinstance(of, RoutedModel):
+def supports(scenario: Scenario) -> Unsupported | None:
+    """Why a scenario's routed network is not supported; None if it is, or if the network is another."""
+    model = scenario.network
+    if not isinstance(model, RoutedModel):
         return None
-    if given.peers >= 1 << _NODE_BITS:
+    if scenario.peers >= 1 << _NODE_BITS:
         return Unsupported("routes between so many nodes take too much memory")
-    if round((of.header + 1) * (8e9 / of.bits_per_second)) < 1:
+    if round((model.header + 1) * (8e9 / model.bits_per_second)) < 1:
         return Unsupported("fragments take no time, so they do not keep their order")
     return None
 
 
-def fresh(given: Scenario, audiences: Callable[[], Iterable[Audience]]) -> tuple[Routed | None, Any]:
-    """The network of a run, with trees for these audiences if it has any, and the same as the reference makes
-    it; nothing if it is another network."""
-    if not isinstance(given.network, RoutedModel):
+def create_state(
+    scenario: Scenario, audiences: Callable[[], Iterable[Audience]]
+) -> tuple[RoutedState | None, Any]:
+    """The network of a run, with multicast trees for these audiences, and the reference's own network,
+    which reports its metrics; None if the network is another."""
+    if not isinstance(scenario.network, RoutedModel):
         return None, None
-    twin = given.network.build(given.peers, given.seed)
+    twin = scenario.network.build(scenario.peers, scenario.seed)
     first = np.cumsum([0, *map(len, twin.graph)])
     others = np.array([other for neighbours in twin.graph for other in neighbours], np.int32)
-    lines = np.zeros((len(others), 8), np.int64)
-    lines[:, _LENGTH] = [link.propagation for link in twin.links.values()]
-    lines[:, _FROM], lines[:, _TO] = np.repeat(np.arange(given.peers), np.diff(first)), others
-    ways = np.full((given.peers, given.peers), -1, np.int32)
-    _find_ways(first, others, ways, np.empty((2, given.peers), np.int32))
-    at = np.zeros(_SCALARS, np.int64)
-    at[_MADE] = 1
-    branches, roots = _grow(twin, ways, others, audiences() if twin.multicast else ())
-    made = Routed(
-        at, lines, np.empty(_MAX_FRAGMENTS, np.dtype(_FRAGMENT, align=True)), ways, branches, roots,
+    links = np.zeros((len(others), 8), np.int64)
+    links[:, _PROPAGATION] = [link.propagation for link in twin.links.values()]
+    links[:, _FROM], links[:, _TO] = np.repeat(np.arange(scenario.peers), np.diff(first)), others
+    next_links = np.full((scenario.peers, scenario.peers), -1, np.int32)
+    _shortest_paths(first, others, next_links, np.empty((2, scenario.peers), np.int32))
+    scalars = np.zeros(_SCALARS, np.int64)
+    scalars[_USED] = 1
+    branches, roots = _flatten_trees(twin, next_links, others, audiences() if twin.multicast else ())
+    fragments = np.empty(_MAX_FRAGMENTS, np.dtype(_FRAGMENT, align=True))
+    state = RoutedState(
+        scalars, links, fragments, next_links, branches, roots,
         twin.multicast, twin.ns_per_byte, twin.header, twin.max_payload,
     )  # fmt: skip
-    return made, twin
+    return state, twin
 
 
 @njit_hot
-def _find_ways(first: Any, others: Any, ways: Any, room: Any) -> Any:
-    """The twin of `RoutedNetwork._next_hops_to`, for all."""
-    far, todo = room[0], room[1]
-    for peer in range(len(ways)):
-        for node in range(len(ways)):
+def _shortest_paths(first: Any, others: Any, next_links: Any, scratch: Any) -> Any:
+    """Breadth-first search from every peer: the twin of `RoutedNetwork._next_hops_to`."""
+    far, queue = scratch[0], scratch[1]
+    for peer in range(len(next_links)):
+        for node in range(len(next_links)):
             far[node] = -1
-        far[peer], todo[0] = 0, peer
-        done, known = 0, 1
-        while done < known:
-            node = todo[done]
+        far[peer], queue[0] = 0, peer
+        done, reached = 0, 1
+        while done < reached:
+            node = queue[done]
             done += 1
-            for line in range(first[node], first[node + 1]):
-                other = others[line]
+            for link in range(first[node], first[node + 1]):
+                other = others[link]
                 if far[other] < 0:
                     far[other] = far[node] + 1
-                    todo[known] = other
-                    known += 1
-        for node in range(len(ways)):
-            for line in range(first[node], first[node + 1]):
-                if far[others[line]] == far[node] - 1:
-                    ways[node, peer] = line
+                    queue[reached] = other
+                    reached += 1
+        for node in range(len(next_links)):
+            for link in range(first[node], first[node + 1]):
+                if far[others[link]] == far[node] - 1:
+                    next_links[node, peer] = link
                     break
 
 
-def _grow(
-    twin: RoutedNetwork, ways: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
+def _flatten_trees(
+    twin: RoutedNetwork, next_links: np.ndarray, others: np.ndarray, audiences: Iterable[Audience]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The reference's trees as rows: those that go on from a branch are one after the other."""
+    """The reference's trees as rows; the branches that go on from a branch are adjacent."""
     rows: list[list[int]] = []
     places: dict[int, tuple[int, int]] = {}
 
     def flat(branches: tuple[Branch, ...]) -> tuple[int, int]:
-        known = places.get(id(branches))
-        if known is None:
+        place = places.get(id(branches))
+        if place is None:
             beyond = [flat(branch.branches) for branch in branches]
             start = len(rows)
             for branch, (here, end) in zip(branches, beyond, strict=True):
-                line = int(ways[branch.link.start, branch.node])
-                rows.append([line, branch.is_destination, here, end])
-            known = places[id(branches)] = start, len(rows)
-        return known
+                link = int(next_links[branch.link.start, branch.node])
+                rows.append([link, branch.is_destination, here, end])
+            place = places[id(branches)] = start, len(rows)
+        return place
 
     roots = []
     for source, to in audiences:
-        if to and not twin.next_hops:  # what it would work out itself, in longer time
-            hops = np.where(ways < 0, np.arange(len(ways))[:, None], others[ways])
+        if to and not twin.next_hops:  # it would compute the same, but slower
+            hops = np.where(next_links < 0, np.arange(len(next_links))[:, None], others[next_links])
             twin.next_hops = dict(enumerate(hops.T.tolist()))
         roots.append([*flat(twin.tree(source, to)), len(to)])
     return np.array(rows, np.int32).reshape(-1, 4), np.array(roots, np.int32).reshape(-1, 3)
 
 
-def pace(given: Scenario, network: Routed | None, control: int) -> tuple[float, int] | None:
-    """What `events.fresh` is to know of it: all lines are busy, and the largest fragment on the longest.
-    `control` is about how many bytes a packet has besides its payload."""
-    if network is None or not isinstance(given.network, RoutedModel):
+def pace(scenario: Scenario, network: RoutedState | None, control: int) -> tuple[float, int] | None:
+    """What `create_world` needs to know: events a nanosecond if all links are busy, and the longest time a
+    fragment takes. `control` is about how many bytes a packet has besides its payload."""
+    if network is None or not isinstance(scenario.network, RoutedModel):
         return None
-    usual = min(given.payload + control, network.room) + network.header
-    rate = len(network.lines) / (usual * network.ns_per_byte)
-    most = (network.room + network.header) * network.ns_per_byte
-    return max(1e-9, rate), round(most) + parse_delay(given.network.delay).longest
+    usual = min(scenario.payload + control, network.max_payload) + network.header
+    rate = len(network.links) / (usual * network.ns_per_byte)
+    most = (network.max_payload + network.header) * network.ns_per_byte
+    return max(1e-9, rate), round(most) + parse_delay(scenario.network.delay).longest
 
 
-def figures(network: Routed | None, twin: Any, duration: int) -> dict[str, float]:
-    """As the reference says them; nothing of another network."""
+def measured(network: RoutedState | None, twin: Any, duration: int) -> dict[str, float]:
+    """The metrics, as the reference reports them; nothing for other networks."""
     if network is None:
         return {}
-    counts = [int(value) for value in network.at[_FRAGMENTS:]]
+    counts = [int(value) for value in network.scalars[_FRAGMENTS:]]
     twin.fragments, twin.sent_bytes, twin.hops, twin.longest_queue, twin.longest_queue_at = counts[:5]
     twin.time_on_links = counts[5] + counts[6] * _LATEST
     found: dict[str, float] = twin.figures(duration)
@@ -191,138 +201,162 @@ def figures(network: Routed | None, twin: Any, duration: int) -> dict[str, float
 
 
 @njit_inline
-def coming(run: Any, rules: Any, net: Any) -> Any:
-    """`following`, of the network in between: what comes next that is not the network's own business."""
-    if net is None:
-        return following(run, rules)
+def next_event(world: Any, rules: Any, routes: Any) -> Any:
+    """`agenda.next_event`, after all hops of fragments that come before it."""
+    if routes is None:
+        return agenda.next_event(world, rules)
     while True:
-        kind, peer, source, what = following(run, rules)
+        kind, peer, source, what = agenda.next_event(world, rules)
         if kind > ARRIVAL or kind == NOTHING:
             return kind, peer, source, what
         if what < 0:
             return kind, peer, source, ~what
-        fragment = net.lines[what, _HEAD]
-        row = net.fragments[fragment]
-        packet, branch, onto, final = np.int64(row.packet), row.branch, row.onto, row.number & _FINAL
+        fragment = routes.links[what, _HEAD]
+        row = routes.fragments[fragment]
+        packet, branch = np.int64(row.packet), row.branch
+        transmission, final = row.transmission, row.number & _FINAL
         sender = row.source
-        leave(run, rules, net, what, fragment)
+        dequeue(world, rules, routes, what, fragment)
         if kind == ARRIVAL:
             return kind, peer, source, packet
-        relay(run, rules, net, net.lines[what, _TO], sender, packet, branch, onto, final)
+        forward(world, rules, routes, routes.links[what, _TO], sender, packet, branch, transmission, final)
 
 
 @njit_inline
-def leave(run: Any, rules: Any, net: Any, line: Any, fragment: Any) -> Any:
-    """The first on a line has come to its end."""
-    at, here, row = net.at, net.lines[line], net.fragments[fragment]
+def dequeue(world: Any, rules: Any, routes: Any, link: Any, fragment: Any) -> Any:
+    """The first fragment of a link has reached its far end."""
+    scalars, here, row = routes.scalars, routes.links[link], routes.fragments[fragment]
     after = row.after
     if here[_LEAVING] == fragment:
         here[_LEAVING] = after
-        here[_WAITING] -= 1
+        here[_QUEUED] -= 1
     here[_HEAD] = after
     if after:
-        plan(run, rules, net, line, after)
+        plan_head(world, rules, routes, link, after)
     else:
         here[_TAIL] = 0
-    row.after = at[_VACANT]
-    at[_VACANT] = fragment
+    row.after = scalars[_FREE]
+    scalars[_FREE] = fragment
 
 
 @njit_inline
-def plan(run: Any, rules: Any, net: Any, line: Any, fragment: Any) -> Any:
-    """It is now the first on its line: when it will be at its end."""
-    here, row = net.lines[line], net.fragments[fragment]
+def plan_head(world: Any, rules: Any, routes: Any, link: Any, fragment: Any) -> Any:
+    """A fragment is now the first of its link: plan when it reaches the far end."""
+    here, row = routes.links[link], routes.fragments[fragment]
     source, node = np.int64(row.source), here[_TO]
     if row.number & _ARRIVES:
         order = arrival_order(source, node, 0)
     else:
         order = _THROUGH | (node << _NODE_BITS | source) << _NUMBER_BITS | row.number >> 2
-    expect(run, rules, row.left + here[_LENGTH], order, line)
+    plan_arrival(world, rules, row.leaves_at + here[_PROPAGATION], order, link)
 
 
 @njit_inline
-def relay(
-    run: Any, rules: Any, net: Any, node: Any, source: Any, packet: Any, branch: Any, onto: Any, final: Any
-) -> Any:
-    """The twin of `Routed.relay`."""
-    if net.multicast:
-        here = net.branches[branch]
-        if final and here[_TARGET]:
-            expect(run, rules, run.at[NOW], arrival_order(np.int64(source), node, 0), ~packet)
-        cross(run, rules, net, node, source, packet, here[_FIRST], here[_END], onto, final)
-    elif node != branch:
-        cross(run, rules, net, node, source, packet, branch, branch + 1, onto, final)
-
-
-@njit_inline
-def cross(
-    run: Any, rules: Any, net: Any, node: Any, source: Any, packet: Any, first: Any, end: Any, onto: Any,
+def forward(
+    world: Any,
+    rules: Any,
+    routes: Any,
+    node: Any,
+    source: Any,
+    packet: Any,
+    branch: Any,
+    transmission: Any,
     final: Any,
+) -> Any:
+    """The twin of `RoutedNetwork.forward`, for a fragment that has reached a node."""
+    if routes.multicast:
+        here = routes.branches[branch]
+        if final and here[_TARGET]:
+            plan_arrival(world, rules, world.scalars[NOW], arrival_order(np.int64(source), node, 0), ~packet)
+        enqueue(world, rules, routes, node, source, packet, here[_FIRST], here[_END], transmission, final)
+    elif node != branch:
+        enqueue(world, rules, routes, node, source, packet, branch, branch + 1, transmission, final)
+
+
+@njit_inline
+def new_fragment(world: Any, routes: Any) -> Any:
+    """The place of a fragment; 0 if there are too many."""
+    scalars = routes.scalars
+    fragment = scalars[_FREE]
+    if fragment:
+        scalars[_FREE] = routes.fragments[fragment].after
+    elif scalars[_USED] == len(routes.fragments):
+        world.scalars[FULL] = 1
+    else:
+        fragment = scalars[_USED]
+        scalars[_USED] += 1
+    return fragment
+
+
+@njit_inline
+def enqueue(
+    world: Any, rules: Any, routes: Any, node: Any, source: Any, packet: Any, first: Any, end: Any,
+    transmission: Any, final: Any,
 ) -> Any:  # fmt: skip
-    """The twin of `Routed._cross`: onto the lines of some branches, or on the way to one destination."""
-    at, now, rows = net.at, run.at[NOW], net.fragments
+    """Onto the queues of the links of some branches, or of the link towards one destination: the twin of
+    `RoutedNetwork._enqueue`."""
+    scalars, now, rows = routes.scalars, world.scalars[NOW], routes.fragments
     for branch in range(first, end):
-        fragment = at[_VACANT]
-        if fragment:
-            at[_VACANT] = rows[fragment].after
-        else:
-            fragment = at[_MADE]
-            if fragment == len(rows):
-                run.at[FULL] = 1
-                return
-            at[_MADE] += 1
-        line = np.int64(net.branches[branch, _LINE] if net.multicast else net.ways[node, branch])
-        here = net.lines[line]
-        waiting, leaving = here[_WAITING], here[_LEAVING]
-        while waiting and rows[leaving].left <= now:
+        fragment = new_fragment(world, routes)
+        if fragment == 0:
+            return
+        link = np.int64(
+            routes.branches[branch, _LINK] if routes.multicast else routes.next_links[node, branch]
+        )
+        here = routes.links[link]
+        waiting, leaving = here[_QUEUED], here[_LEAVING]
+        while waiting and rows[leaving].leaves_at <= now:
             leaving = rows[leaving].after
             waiting -= 1
-        if waiting > at[_LONGEST]:
-            at[_LONGEST], at[_LONGEST_AT] = waiting, here[_FROM]
-        busy = max(now, here[_BUSY]) + onto
-        at[_HOPS] += 1
-        at[_TIME] += busy - now
-        if at[_TIME] >= _LATEST:
-            at[_TIME] -= _LATEST
-            at[_TIMES] += 1
-        at[_NUMBERS] += 1
-        if busy > _LATEST or at[_NUMBERS] >> _NUMBER_BITS:
-            run.at[FULL] = 1
+        if waiting > scalars[_LONGEST_QUEUE]:
+            scalars[_LONGEST_QUEUE], scalars[_LONGEST_QUEUE_AT] = waiting, here[_FROM]
+        busy = max(now, here[_BUSY_UNTIL]) + transmission
+        scalars[_HOPS] += 1
+        scalars[_TIME] += busy - now
+        if scalars[_TIME] >= _LATEST:
+            scalars[_TIME] -= _LATEST
+            scalars[_TIME_CARRIES] += 1
+        scalars[_NUMBERS] += 1
+        if busy > _LATEST or scalars[_NUMBERS] >> _NUMBER_BITS:
+            world.scalars[FULL] = 1
             return
-        if net.multicast:
-            arrives = net.branches[branch, _FIRST] == net.branches[branch, _END]
+        if routes.multicast:
+            arrives = routes.branches[branch, _FIRST] == routes.branches[branch, _END]
         else:
             arrives = here[_TO] == branch
         row = rows[fragment]
-        row.left, row.onto, row.packet, row.source, row.branch = busy, onto, packet, source, branch
-        row.number = at[_NUMBERS] << 2 | (_ARRIVES if arrives and final else 0) | final
+        row.leaves_at, row.transmission = busy, transmission
+        row.packet, row.source, row.branch = packet, source, branch
+        row.number = scalars[_NUMBERS] << 2 | (_ARRIVES if arrives and final else 0) | final
         row.after = 0
-        here[_BUSY], here[_WAITING] = busy, waiting + 1
+        here[_BUSY_UNTIL], here[_QUEUED] = busy, waiting + 1
         here[_LEAVING] = leaving if waiting else fragment
         if here[_TAIL]:
             rows[here[_TAIL]].after = fragment
             here[_TAIL] = fragment
         else:
             here[_HEAD] = here[_TAIL] = fragment
-            plan(run, rules, net, line, fragment)
+            plan_head(world, rules, routes, link, fragment)
 
 
 @njit_inline
-def post(run: Any, rules: Any, net: Any, source: Any, to: Any, packet: Any, control: Any, size: Any) -> Any:
-    """The twin of `Routed.transmit`, to an audience where there are trees and else to one peer."""
+def send(
+    world: Any, rules: Any, routes: Any, source: Any, to: Any, packet: Any, control: Any, size: Any
+) -> Any:
+    """The twin of `RoutedNetwork.transmit`: to an audience where there are trees, else to one peer."""
     first, end, copies = to, to + 1, 1
-    if net.multicast:
-        first, end, copies = np.int64(net.roots[to, 0]), np.int64(net.roots[to, 1]), net.roots[to, 2]
-    at = net.at
-    run.at[PACKETS] += copies
-    run.at[LINK_BYTES] += copies * control
+    if routes.multicast:
+        first, end, copies = np.int64(routes.roots[to, 0]), np.int64(routes.roots[to, 1]), routes.roots[to, 2]
+    scalars = routes.scalars
+    world.scalars[PACKETS] += copies
+    world.scalars[LINK_BYTES] += copies * control
     while True:
-        final = size <= net.room
-        part = (size if final else net.room) + net.header
-        at[_FRAGMENTS] += copies
-        at[_BYTES] += copies * part
-        onto = np.int64(np.rint(part * net.ns_per_byte))
-        cross(run, rules, net, source, source, packet, first, end, onto, np.int64(final))
-        size -= net.room
+        final = size <= routes.max_payload
+        part = (size if final else routes.max_payload) + routes.header
+        scalars[_FRAGMENTS] += copies
+        scalars[_BYTES] += copies * part
+        transmission = np.int64(np.rint(part * routes.ns_per_byte))
+        enqueue(world, rules, routes, source, source, packet, first, end, transmission, np.int64(final))
+        size -= routes.max_payload
         if final:
             break

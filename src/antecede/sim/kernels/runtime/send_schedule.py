@@ -1,4 +1,7 @@
-"""When everybody sends: the twin of `sim/workload.py`, for runs in which nobody answers a delivery."""
+"""When peers send: the twin of `sim/workload.py`.
+
+`create_schedule` is for runs in which nobody replies to a delivery, so that all sends are known beforehand.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,23 @@ from antecede.units import SECOND
 _PERIODIC, _POISSON, _DRAWN, _ONCE, _ROUNDS, _WINDOWS = range(6)
 
 
-class Schedule(NamedTuple):
-    """All messages of a run, in the order in which they are sent."""
+class SendSchedule(NamedTuple):
+    """All messages of a run, in the order of sending."""
 
     times: np.ndarray
     senders: np.ndarray
     numbers: np.ndarray
-    """Of each among its sender's messages, from 1."""
+    """The sequence number of each message, from 1."""
     first: np.ndarray
-    """Where in `places` each peer's own messages begin; one more at the end."""
+    """Where in `places` each peer's messages begin; one more entry at the end."""
     places: np.ndarray
-    """Of each peer's own messages in turn: where in the order of sending they are."""
+    """Peer by peer, the places of its messages in the order of sending."""
     end: int
-    """The last time at which somebody would send, heard or not."""
+    """The last time at which a peer would send, silent or not."""
 
 
-def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
-    """A workload as kernels take it: which, and its parameters."""
+def workload_numbers(load: workload.Workload) -> tuple[int, int, int, int, int]:
+    """A workload as kernels take it: its kind and parameters."""
     match load:
         case workload.Periodic():
             return _PERIODIC, load.interval, load.jitter, 0, 0
@@ -45,41 +48,41 @@ def plan_of(load: workload.Workload) -> tuple[int, int, int, int, int]:
             return _ROUNDS, load.interval, load.burst, 0, 0
         case workload.OncePerWindow():
             return _WINDOWS, load.interval, load.spread, 0, 0
-    raise TypeError(f"a workload of no known kind: {load}")
+    raise TypeError(f"kernels do not know the workload {load}")
 
 
-def who_sends(given: Scenario) -> list[int]:
-    """Who may send in a run, in the order of ranks."""
-    those = range(given.peers) if given.reply else given.sending_peers()
-    return sorted(set(those) - set(given.silent))
+def who_sends(scenario: Scenario) -> list[int]:
+    """The peers that may send in a run, by rank."""
+    peers = range(scenario.peers) if scenario.reply else scenario.sending_peers()
+    return sorted(set(peers) - set(scenario.silent))
 
 
-def schedule(given: Scenario) -> Schedule:
-    """The sends of a run, which must not depend on its deliveries."""
-    load = given.build_workload()
-    heard = np.ones(given.peers, np.bool_)
-    heard[list(given.silent)] = False
-    active = np.zeros(given.peers, np.bool_)
-    active[given.sending_peers()] = True
-    keys = [counter_rng.key(given.seed, use) for use in (counter_rng.PHASE, counter_rng.SEND)]
+def create_schedule(scenario: Scenario) -> SendSchedule:
+    """All sends of a run in which they do not depend on deliveries."""
+    load = scenario.build_workload()
+    audible = np.ones(scenario.peers, np.bool_)
+    audible[list(scenario.silent)] = False
+    active = np.zeros(scenario.peers, np.bool_)
+    active[scenario.sending_peers()] = True
+    keys = [counter_rng.key(scenario.seed, use) for use in (counter_rng.PHASE, counter_rng.SEND)]
     phase, late = (np.uint64(key) for key in keys)
-    times, senders = _sends(plan_of(load), phase, late, round(given.seconds * SECOND), active)
-    order = np.argsort(times, kind="stable")  # those of one instant stay in the order of peers
+    times, senders = _sends(workload_numbers(load), phase, late, round(scenario.seconds * SECOND), active)
+    order = np.argsort(times, kind="stable")  # peers that send in one instant stay in order
     times, senders = times[order], senders[order]
     end = int(times[-1]) if len(times) else 0
-    kept = heard[senders]
-    times, senders = times[kept], senders[kept]
-    if given.most_messages is not None:
-        times, senders = times[: given.most_messages], senders[: given.most_messages]
+    sends = audible[senders]
+    times, senders = times[sends], senders[sends]
+    if scenario.most_messages is not None:
+        times, senders = times[: scenario.most_messages], senders[: scenario.most_messages]
     places = np.argsort(senders, kind="stable")
-    first = np.searchsorted(senders[places], np.arange(given.peers + 1))
+    first = np.searchsorted(senders[places], np.arange(scenario.peers + 1))
     numbers = np.empty(len(times), np.int64)
     numbers[places] = np.arange(1, len(times) + 1) - first[senders[places]]
-    return Schedule(times, senders, numbers, first, places, end)
+    return SendSchedule(times, senders, numbers, first, places, end)
 
 
 @njit_plain
-def _sends(plan: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
+def _sends(numbers: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
     """Times and peers of all sends before `until`, peer by peer."""
     size = 1024
     times, peers = np.empty(size, np.int64), np.empty(size, np.int32)
@@ -87,7 +90,7 @@ def _sends(plan: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
     for peer in range(len(active)):
         number, time = 0, 0
         while active[peer]:
-            time = next_send(plan, extended(phase, peer), extended(late, peer), number, time)
+            time = next_send(numbers, extended(phase, peer), extended(late, peer), number, time)
             if time >= until:
                 break
             if count == size:
@@ -102,9 +105,9 @@ def _sends(plan: Any, phase: Any, late: Any, until: Any, active: Any) -> Any:
 
 
 @njit_plain
-def next_send(plan: Any, phase: Any, late: Any, number: Any, previous: Any) -> Any:
-    """The twins of every `next_send`."""
-    kind, one, two, three, four = plan
+def next_send(numbers: Any, phase: Any, late: Any, number: Any, previous: Any) -> Any:
+    """When a peer sends next: the twin of `Workload.next_send`."""
+    kind, one, two, three, four = numbers
     if kind == _PERIODIC:
         planned = between(phase, 0, one) + number * one
         return max(planned + between(draw(late, number), 0, two + 1), previous)

@@ -12,15 +12,18 @@ from antecede.jit import njit_hot, njit_inline
 from antecede.protocols.vcube import VcubeAgg
 from antecede.protocols.vcube_variants import VcubeAggPaperSizes, VcubeAggSingleTree
 from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
-from antecede.sim.kernels.runtime import bundles, events, nodes
-from antecede.sim.kernels.runtime.bundles import watch_receive
-from antecede.sim.kernels.runtime.events import ARRIVAL, NOTHING, SEND, STOPPED, arrived, following, plan_next
+from antecede.sim.kernels.runtime import probe_bundles, queued_nodes
+from antecede.sim.kernels.runtime import world as runtime
+from antecede.sim.kernels.runtime.agenda import next_event, plan_next_send
+from antecede.sim.kernels.runtime.counting import record_receive
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.kernels.runtime.overlays import cluster
+from antecede.sim.kernels.runtime.probe_bundles import probe_receive
 from antecede.sim.kernels.runtime.send_schedule import who_sends
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, NOTHING, SEND, STOPPED
 from antecede.sim.kernels.vcube import members
-from antecede.sim.kernels.vcube.aggregation import receive_together
-from antecede.sim.kernels.vcube.members import AGAIN, HELD, Terms, broadcast, serve, take, take_deliveries
+from antecede.sim.kernels.vcube.aggregation import receive_bundle
+from antecede.sim.kernels.vcube.members import AGAIN, HELD, VcubeParams, broadcast, deliver, forward, hold
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import NodesModel
 from antecede.sim.scenario import Scenario
@@ -29,76 +32,85 @@ _MAX_PAIRS = 1 << 27
 """Peers × senders: 4 GB."""
 
 
-def supports(given: Scenario) -> Unsupported | None:
+def supports(scenario: Scenario) -> Unsupported | None:
     """Why a run cannot be done so; None if it can."""
-    if not isinstance(given.network, NodesModel | None):
+    if not isinstance(scenario.network, NodesModel | None):
         return Unsupported("delays depend on what else is sent")
-    others = set(given.probes) - {"bundles"}
+    others = set(scenario.probes) - {"bundles"}
     if others:
-        return Unsupported(f"probe {min(others)} is not compiled for {given.protocol}")
-    if given.probes and given.payload > bundles.MAX_PAYLOAD:
+        return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
+    if scenario.probes and scenario.payload > probe_bundles.MAX_PAYLOAD:
         return Unsupported("packets are too large to be counted by their size")
-    if given.peers * len(who_sends(given)) > _MAX_PAIRS:
+    if scenario.peers * len(who_sends(scenario)) > _MAX_PAIRS:
         return Unsupported("too many peers have to remember too many senders")
     return None
 
 
-def run(given: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    kind, senders = given.protocol_class(), who_sends(given)
-    together, full = issubclass(kind, VcubeAgg), kind.mtu if issubclass(kind, VcubeAgg) else 0
-    height = (given.peers - 1).bit_length()
-    terms = Terms(
-        given.peers, len(senders), height, given.payload, payload_head(given.payload), given.count == "paper",
-        together, 3 if together else 1, full,
-        issubclass(kind, VcubeAggPaperSizes), issubclass(kind, VcubeAggSingleTree),
-    )  # fmt: skip
-    made, rules = events.fresh(given, given.peers * height, given.peers - 1, bool(observers))
-    state = members.fresh(terms, senders)
-    queues, watch = nodes.fresh(given), bundles.fresh(given)
-    events.drive(
-        made, rules, lambda count: advance(made, rules, queues, watch, state, terms, count),
+def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
+    kind, senders = scenario.protocol_class(), who_sends(scenario)
+    height = (scenario.peers - 1).bit_length()
+    params = VcubeParams(
+        peers=scenario.peers,
+        columns=len(senders),
+        height=height,
+        payload=scenario.payload,
+        head=payload_head(scenario.payload),
+        as_paper=scenario.count == "paper",
+        aggregates=issubclass(kind, VcubeAgg),
+        chains=3 if issubclass(kind, VcubeAgg) else 1,
+        mtu=kind.mtu if issubclass(kind, VcubeAgg) else 0,
+        paper_sizes=issubclass(kind, VcubeAggPaperSizes),
+        single_tree=issubclass(kind, VcubeAggSingleTree),
+    )
+    world, rules = runtime.create_world(
+        scenario, scenario.peers * height, scenario.peers - 1, bool(observers)
+    )
+    state = members.create_state(params, senders)
+    queues, probe = queued_nodes.create_state(scenario), probe_bundles.create_probe(scenario)
+    runtime.drive(
+        world, rules, lambda count: advance(world, rules, queues, probe, state, params, count),
         observers, progress,
     )  # fmt: skip
-    measured = nodes.figures(queues) | bundles.figures(watch)
-    return events.metrics(made, int(state.at[HELD]), measured)
+    measured = queued_nodes.measured(queues) | probe_bundles.measured(probe)
+    return runtime.metrics(world, int(state.scalars[HELD]), measured)
 
 
 @njit_hot
-def advance(run: Any, rules: Any, nodes: Any, watch: Any, state: Any, terms: Any, budget: Any) -> Any:
+def advance(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, budget: Any) -> Any:
     """So many events; False if there are no more."""
     for _ in range(budget):
-        kind, peer, source, packet = following(run, rules)
+        kind, peer, source, packet = next_event(world, rules)
         if kind == NOTHING:
             return False
         if kind == STOPPED:
             return True
         if kind == SEND:
-            broadcast(run, rules, nodes, watch, state, terms, peer)
-            plan_next(run, rules, peer)
+            broadcast(world, rules, nodes, probe, state, params, peer)
+            plan_next_send(world, rules, peer)
         elif kind == ARRIVAL:
-            if terms.together:
-                receive_together(run, rules, nodes, watch, state, terms, peer, source, packet)
+            if params.aggregates:
+                receive_bundle(world, rules, nodes, probe, state, params, peer, source, packet)
             else:
-                receive(run, rules, nodes, watch, state, terms, peer, source, packet)
-            take_deliveries(run, rules, nodes, watch, state, terms, peer)
+                receive(world, rules, nodes, probe, state, params, peer, source, packet)
+            deliver(world, rules, nodes, probe, state, params, peer)
     return True
 
 
 @njit_inline
 def receive(
-    run: Any,
+    world: Any,
     rules: Any,
     nodes: Any,
-    watch: Any,
+    probe: Any,
     state: Any,
-    terms: Any,
+    params: Any,
     me: Any,
     link: Any,
     message: Any,
 ) -> Any:
     """The twin of `Vcube.receive`."""
     row = state.messages[message]
-    arrived(run, me, link, row.origin, row.seq)
-    watch_receive(run, watch, me, link)
-    if take(run, watch, state, terms, me, message, 0) != AGAIN:
-        serve(run, rules, nodes, watch, state, terms, me, cluster(me, link), message, False)
+    record_receive(world, me, link, row.origin, row.seq)
+    probe_receive(world, probe, me, link)
+    if hold(world, probe, state, params, me, message, 0) != AGAIN:
+        forward(world, rules, nodes, probe, state, params, me, cluster(me, link), message, False)

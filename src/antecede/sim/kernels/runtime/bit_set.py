@@ -1,9 +1,9 @@
-"""Sets of numbers as bits in a ring of words, for event kernels.
+"""Sets of numbers as bits, for event kernels.
 
-Three kinds, after `order/bits.py`: a *window* has everything up to `base`, and bits for what is above it, up
-to `top`; a *set* has bits from `low` to `high` (high < low: it is empty); a *row* is a set as a packet has
-it: its words from that of the first number on (final < first: it is empty). A ring holds numbers that are
-less than its bits apart; whoever adds one that is further away is told so.
+A *set* is a ring of words with bits from `low` to `high` (high < low: the set is empty). It holds numbers
+that are less than its length apart; whoever adds a number further away is told so. A *row* is a set as a
+packet carries it: its words from that of the first number on (final < first: the row is empty). Windows,
+which hold all numbers up to a base, are in `bit_window`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 
 from antecede.jit import njit_inline
 
-_0, _1, _6, _63 = (np.uint64(value) for value in (0, 1, 6, 63))
+_0, _1 = np.uint64(0), np.uint64(1)
+_ODD, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
 @njit_inline
@@ -33,8 +35,8 @@ def take_out(ring: Any, number: Any) -> Any:
 
 
 @njit_inline
-def highest(word: Any) -> Any:
-    """The place of the highest bit of a word that is not 0."""
+def highest_bit(word: Any) -> Any:
+    """The place of the highest bit set in a word that is not 0."""
     place = 0
     for half in (32, 16, 8, 4, 2, 1):
         if word >> np.uint64(half):
@@ -44,63 +46,29 @@ def highest(word: Any) -> Any:
 
 
 @njit_inline
-def lowest(word: Any) -> Any:
-    """The place of the lowest bit of a word that is not 0."""
-    return highest(word & (~word + _1))
+def lowest_bit(word: Any) -> Any:
+    """The place of the lowest bit set in a word that is not 0."""
+    return highest_bit(word & (~word + _1))
+
+
+@njit_inline
+def count_ones(word: Any) -> Any:
+    """How many bits of a word are set."""
+    word = word - (word >> _1 & _ODD)
+    word = (word & _PAIRS) + (word >> np.uint64(2) & _PAIRS)
+    word = word + (word >> np.uint64(4)) & _NIBBLES
+    return np.int64(word * _BYTES >> np.uint64(56))
 
 
 @njit_inline
 def up_to(number: Any) -> Any:
-    """The bits of a number, and of those before it in its word."""
+    """The bits of a number and of all before it in its word."""
     return (_1 << np.uint64(number & 63)) * np.uint64(2) - _1
 
 
 @njit_inline
-def window_has(ring: Any, base: Any, top: Any, number: Any) -> Any:
-    return number <= base or (number <= top and has(ring, number))
-
-
-@njit_inline
-def window_add(ring: Any, bases: Any, tops: Any, place: Any, number: Any) -> Any:
-    """False if there is no room."""
-    base, top = bases[place], tops[place]
-    if number <= base:
-        return True
-    if number - base >= (len(ring) - 1) << 6:
-        return False
-    put(ring, number)
-    top = max(top, number)
-    while base < top and has(ring, base + 1):
-        base += 1
-        take_out(ring, base)
-    bases[place], tops[place] = base, top
-    return True
-
-
-@njit_inline
-def window_union(ring: Any, bases: Any, tops: Any, place: Any, first: Any, final: Any, row: Any) -> Any:
-    """Add all numbers of a row. False if there is no room."""
-    base, top, mask, start = bases[place], tops[place], len(ring) - 1, first >> 6
-    if final < first or final <= base:
-        return True
-    if final - base >= mask << 6:
-        return False
-    for word in range(max(start, base >> 6), (final >> 6) + 1):
-        fresh = row[word - start]
-        if word == base >> 6:
-            fresh &= ~up_to(base)
-        ring[word & mask] |= fresh
-    top = max(top, final)
-    while base < top and has(ring, base + 1):
-        base += 1
-        take_out(ring, base)
-    bases[place], tops[place] = base, top
-    return True
-
-
-@njit_inline
 def set_add(ring: Any, lows: Any, highs: Any, place: Any, number: Any) -> Any:
-    """False if there is no room."""
+    """Add a number to the set at `place`; False if its ring is too short."""
     low, high = lows[place], highs[place]
     if high < low:
         low = high = number
@@ -130,7 +98,7 @@ def set_clear(ring: Any, lows: Any, highs: Any, place: Any) -> Any:
 
 @njit_inline
 def set_tighten(ring: Any, lows: Any, highs: Any, place: Any) -> Any:
-    """So that `low` and `high` are in the set."""
+    """Set `low` and `high` to the smallest and largest number of a set."""
     mask = len(ring) - 1
     low, high = lows[place], highs[place]
     if high < low:
@@ -143,13 +111,13 @@ def set_tighten(ring: Any, lows: Any, highs: Any, place: Any) -> Any:
         return
     while ring[last & mask] == _0:
         last -= 1
-    lows[place] = (first << 6) + lowest(ring[first & mask])
-    highs[place] = (last << 6) + highest(ring[last & mask])
+    lows[place] = (first << 6) + lowest_bit(ring[first & mask])
+    highs[place] = (last << 6) + highest_bit(ring[last & mask])
 
 
 @njit_inline
 def set_subtract(ring: Any, low: Any, high: Any, first: Any, final: Any, row: Any) -> Any:
-    """Take all numbers of a row out of a set."""
+    """Remove all numbers of a row from a set."""
     mask, start = len(ring) - 1, first >> 6
     if final < first or high < low:
         return
@@ -159,12 +127,13 @@ def set_subtract(ring: Any, low: Any, high: Any, first: Any, final: Any, row: An
 
 @njit_inline
 def row_fits(first: Any, final: Any, row: Any) -> Any:
+    """Whether a row is long enough for the numbers from `first` to `final`."""
     return final < first or (final >> 6) - (first >> 6) < len(row)
 
 
 @njit_inline
-def row_of_set(ring: Any, low: Any, high: Any, row: Any) -> Any:
-    """Write a tight set into a row that it fits."""
+def write_row(ring: Any, low: Any, high: Any, row: Any) -> Any:
+    """Write a tight set into a row that is long enough."""
     mask = len(ring) - 1
     if low <= high:
         for word in range(low >> 6, (high >> 6) + 1):
@@ -172,8 +141,8 @@ def row_of_set(ring: Any, low: Any, high: Any, row: Any) -> Any:
 
 
 @njit_inline
-def row_lacking(ring: Any, base: Any, top: Any, first: Any, final: Any, row: Any) -> Any:
-    """The highest number of a row that is not in a window; 0 if all are."""
+def row_missing(ring: Any, base: Any, top: Any, first: Any, final: Any, row: Any) -> Any:
+    """The highest number of a row that is missing in a window; 0 if none is."""
     mask, start = len(ring) - 1, first >> 6
     if final < first:
         return np.int64(0)
@@ -184,13 +153,13 @@ def row_lacking(ring: Any, base: Any, top: Any, first: Any, final: Any, row: Any
             present |= up_to(base)
         missing = row[word - start] & ~present
         if missing:
-            return (word << 6) + highest(missing)
+            return (word << 6) + highest_bit(missing)
         word -= 1
     return np.int64(0)
 
 
 @njit_inline
-def next_of_row(first: Any, final: Any, row: Any, after: Any) -> Any:
+def next_in_row(first: Any, final: Any, row: Any, after: Any) -> Any:
     """The smallest number of a row that is greater than `after`; 0 if there is none."""
     if final < first:
         return np.int64(0)
@@ -199,6 +168,6 @@ def next_of_row(first: Any, final: Any, row: Any, after: Any) -> Any:
     while number <= final:
         rest = row[(number >> 6) - start] >> np.uint64(number & 63)
         if rest:
-            return number + lowest(rest)
+            return number + lowest_bit(rest)
         number = ((number >> 6) + 1) << 6
     return np.int64(0)

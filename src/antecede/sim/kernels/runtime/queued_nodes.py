@@ -1,0 +1,90 @@
+"""The twin of `sim/network/queued_nodes.py`: one send queue a node, delays drawn in the order of
+transmission."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from antecede.jit import njit_inline
+from antecede.sim import counter_rng
+from antecede.sim.kernels.runtime.calendar import plan_packet
+from antecede.sim.kernels.runtime.counter_rng import FIXED, Model, delay_of, draw, model
+from antecede.sim.kernels.runtime.links import transmit
+from antecede.sim.kernels.runtime.world_state import FULL, LINK_BYTES, NOW, NUMBER_BITS, PACKETS
+from antecede.sim.network import NodesModel, parse_delay
+from antecede.sim.scenario import Scenario
+from antecede.units import parse_duration
+
+_COPIES, _FRAGMENTS, _QUEUED = range(3)
+
+
+class QueuedNodesState(NamedTuple):
+    free: np.ndarray
+    """When each node's queue will be empty; empty for other networks."""
+    sums: np.ndarray
+    delay_key: Any
+    propagation: Model
+    processing: int
+    transmission: int
+    max_payload: int
+
+
+def create_state(scenario: Scenario) -> QueuedNodesState:
+    """The nodes of a run; a stand-in without nodes for other networks."""
+    sums, network = np.zeros(3, np.int64), scenario.network
+    if not isinstance(network, NodesModel):
+        return QueuedNodesState(np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1)
+    return QueuedNodesState(
+        np.zeros(scenario.peers, np.int64), sums,
+        np.uint64(counter_rng.key(scenario.seed, counter_rng.PROPAGATION)),
+        model(parse_delay(network.propagation)), parse_duration(network.processing),
+        parse_duration(network.transmission), network.mtu - network.header,
+    )  # fmt: skip
+
+
+def measured(nodes: QueuedNodesState) -> dict[str, float]:
+    """The twin of `QueuedNodes.figures`; nothing for other networks."""
+    copies, fragments, queued = (int(value) for value in nodes.sums)
+    return {"packets": fragments, "queued_mean_ns": queued / max(1, copies)} if len(nodes.free) else {}
+
+
+@njit_inline
+def send(
+    world: Any,
+    rules: Any,
+    nodes: Any,
+    link: Any,
+    source: Any,
+    to: Any,
+    packet: Any,
+    control: Any,
+    weight: Any,
+) -> Any:
+    """Send a packet of `weight` bytes over one link, queued or direct; how many copies will arrive."""
+    if len(nodes.free) == 0:
+        return transmit(world, rules, link, source, to, packet, control)
+    scalars, sums, free = world.scalars, nodes.sums, nodes.free
+    now = scalars[NOW]
+    scalars[PACKETS] += 1
+    scalars[LINK_BYTES] += control
+    fragments = max(1, -(-weight // nodes.max_payload))
+    start = max(now, free[source])
+    free[source] = start + fragments * nodes.transmission
+    sums[_COPIES] += 1
+    sums[_FRAGMENTS] += fragments
+    sums[_QUEUED] += start - now
+    kind, one, two, three = nodes.propagation
+    time = (
+        free[source]
+        + delay_of(kind, one, two, three, draw(nodes.delay_key, sums[_COPIES]))
+        + nodes.processing
+    )
+    number = world.link_packets[link]
+    world.link_packets[link] += 1
+    if number >> NUMBER_BITS:
+        scalars[FULL] = 1
+        return 0
+    plan_packet(world, rules, time, source, to, number, packet)
+    return 1
