@@ -60,6 +60,16 @@ def test_relative_links_and_pictures_resolve(page: Path) -> None:
     assert [link for link in links if link and not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize(
+    "page", [*LINKED, ROOT / "benchmarks" / "README.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_source_files_named_by_a_page_exist(page: Path) -> None:
+    """As `package/file.py`, from the root, from the package or from the page's own folder."""
+    names = re.findall(r"`([\w-]+(?:/[\w-]+)*/[\w-]+\.(?:py|c|h))`", page.read_text())
+    folders = (ROOT, ROOT / "src" / "antecede", page.parent)
+    assert [name for name in names if not any((folder / name).exists() for folder in folders)] == []
+
+
 @pytest.mark.parametrize("page", IN_PAGES, ids=lambda page: page.stem)
 def test_tests_named_by_a_page_exist(page: Path) -> None:
     text = page.read_text()
