@@ -58,6 +58,3 @@ def format_duration(nanoseconds: float) -> str:
             digits = 0 if value >= 100 else 1 if value >= 10 else 2
             return f"{value:.{digits}f} {unit}"
     return f"{nanoseconds:.0f} ns"
-
-
-duration, span = parse_duration, parse_range

@@ -15,7 +15,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Protocol
 from antecede.protocols.catalog import find
-from antecede.units import duration, span
+from antecede.units import parse_duration, parse_range
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
 _LOOPBACK = "127.0.0.1"
@@ -54,8 +54,8 @@ class FaultInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def validate(self) -> None:
         try:
-            span(self.delay)
-            if self.cut_every is not None and duration(self.cut_every) <= 0:
+            parse_range(self.delay)
+            if self.cut_every is not None and parse_duration(self.cut_every) <= 0:
                 raise InputError("cut_every must be more than 0")
         except InputError as error:
             raise InputError(f"faults: {error}") from error

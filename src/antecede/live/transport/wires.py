@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from antecede.errors import require
 from antecede.live.settings import FaultInjection, address
 from antecede.live.transport.frames import MAX_BYTES, Packets, add_lengths, encode, read_length
-from antecede.units import SECOND, duration, span
+from antecede.units import SECOND, parse_duration, parse_range
 
 _PACKETS_TAG = encode(Packets(1, []))[1]
 """The second byte of a frame with packets."""
@@ -139,12 +139,12 @@ class FaultyWire:
 
     def __init__(self, inner: Wire, faults: FaultInjection, rng: random.Random) -> None:
         self._inner, self._rng, self._loss = inner, rng, faults.loss
-        self._delay = span(faults.delay)
+        self._delay = parse_range(faults.delay)
         self._due: asyncio.Queue[tuple[float, list[bytes]]] = asyncio.Queue(1000)
         self._last = 0.0
         self._carrier = asyncio.create_task(self._carry())
         if faults.cut_every is not None:
-            mean = duration(faults.cut_every) / SECOND
+            mean = parse_duration(faults.cut_every) / SECOND
             asyncio.get_running_loop().call_later(rng.expovariate(1 / mean), inner.abort)
 
     async def read(self) -> bytes:
