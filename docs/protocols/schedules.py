@@ -111,11 +111,11 @@ def _passing(member: Any, names: Names) -> dict[str, str]:
     return held or waits(member, names)
 
 
-def _kept(member: Any, names: Names) -> dict[str, str]:
+def _buffered(member: Any, names: Names) -> dict[str, str]:
     return {
         names.packet(packet): f"is kept for {names.peers[link]}"
-        for link, opening in member.openings.items()
-        for packet in opening.buffer
+        for link, unsafe in member.unsafe_links.items()
+        for packet in unsafe.buffer
     }
 
 
@@ -269,7 +269,7 @@ STORIES: dict[str, Story] = {
         15 m2: bo > cleo
         16 m2: cleo > bo
         """,
-        holds=_kept,
+        holds=_buffered,
     ),
     "hcg": Story(_sites(Hcg), "gus pam gil pia geo", _SUBGROUPS, _stamps, _turns, "pam gus gil pia geo"),
     "basic": Story(_sites(Basic), "gus pam gil pia geo", _SUBGROUPS, _stamps, _turns, "pam gus gil pia geo"),

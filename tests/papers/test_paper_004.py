@@ -176,8 +176,8 @@ def test_packets_are_cut_as_the_paper_counts() -> None:
     """54 bytes a message: 27 of them and the header are 1478 bytes, 28 would be 1532."""
     node = VcubeAggPaperSizes.group(64)[0]
     messages = [DependencyPacket(bytes(50), origin, 1, {}) for origin in range(1, 31)]
-    assert [len(part) for part in node._cut(messages)] == [27, 3]
-    assert [len(part) for part in VcubeAgg.group(64)[0]._cut(messages)] != [27, 3]
+    assert [len(part) for part in node._split(messages)] == [27, 3]
+    assert [len(part) for part in VcubeAgg.group(64)[0]._split(messages)] != [27, 3]
 
 
 def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None:

@@ -12,7 +12,7 @@ from antecede.protocols.pc import Pc, Ping
 
 LINE = [(1,), (0, 2), (1,)]
 """0 and 2 hear of each other through 1."""
-PATIENCE = Pc.patience
+PONG_TIMEOUT = Pc.pong_timeout
 
 
 class Room:
@@ -71,9 +71,9 @@ def opened(**state: object) -> Pc:
     member = msgspec.structs.replace(Pc.on_overlay([(1,), (0, 2), (1, 3), (2,)])[0], **state)
     member.broadcast(b"a", 0)
     effects = member.link_opened(2, 10)
-    assert effects == Effects((Send((1,), Ping(0, 2, 1)),), wake_at=10 + PATIENCE)
+    assert effects == Effects((Send((1,), Ping(0, 2, 1)),), wake_at=10 + PONG_TIMEOUT)
     return member
 
 
 class Bounded(Pc):
-    most_buffered: ClassVar[int] = 3
+    max_buffered: ClassVar[int] = 3

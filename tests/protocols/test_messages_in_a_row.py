@@ -126,7 +126,7 @@ def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> Non
     data = Mbcp.encode(MessageBatch([b""], 1, 1, {})).replace(
         b"\x91\xc4\x00", b"\xdc" + count.to_bytes(2) + b"\xc4\x00" * count
     )
-    with pytest.raises(RemoteError, match=f"a run of {count} messages"):
+    with pytest.raises(RemoteError, match=f"a batch of {count} messages"):
         Mbcp.decode(data)
 
 

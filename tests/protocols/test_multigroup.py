@@ -52,43 +52,43 @@ def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) 
 class ForgetsAllOnSend(Multigroup):
     name: ClassVar[str] = "CI := empty on send"
 
-    def _cover(self, place: int) -> None:
+    def _cover(self, index: int) -> None:
         self.causes.clear()
 
 
 class ForgetsWhateverIsNamed(Multigroup):
     name: ClassVar[str] = "CI without what is named, whatever the group"
 
-    def _learn(self, packet: GroupPacket) -> None:
+    def _update_causes(self, packet: GroupPacket) -> None:
         for sender, group, seq in packet.causes:
-            self._finish((sender, group), seq)
+            self._drop((sender, group), seq)
         self.causes[packet.origin, packet.group] = PendingDependency(packet.seq, set())
 
 
 class LeavesItsOwnOut(Multigroup):
     name: ClassVar[str] = "the own message left out"
 
-    def _named(self, place: int) -> list[tuple[int, int, int]]:
-        return [cause for cause in super()._named(place) if cause[0] != self.me]
+    def _uncovered(self, index: int) -> list[tuple[int, int, int]]:
+        return [cause for cause in super()._uncovered(index) if cause[0] != self.me]
 
 
 class ForgetsOnOverlap(Multigroup):
     name: ClassVar[str] = "dropping where groups overlap"
 
-    def _cover(self, place: int) -> None:
+    def _cover(self, index: int) -> None:
         for source, cause in list(self.causes.items()):
-            if set(self.groups[source[1]][1]) & set(self.groups[place][1]):
-                self._finish(source, cause.seq)
+            if set(self.groups[source[1]][1]) & set(self.groups[index][1]):
+                self._drop(source, cause.seq)
             else:
-                cause.covered.add(place)
+                cause.covered_by.add(index)
 
 
 class NamesOnlyWhatMeets(Multigroup):
     name: ClassVar[str] = "naming only what was sent to a group that meets this one"
 
-    def _named(self, place: int) -> list[tuple[int, int, int]]:
-        here = set(self.groups[place][1])
-        return [cause for cause in super()._named(place) if here & set(self.groups[cause[1]][1])]
+    def _uncovered(self, index: int) -> list[tuple[int, int, int]]:
+        here = set(self.groups[index][1])
+        return [cause for cause in super()._uncovered(index) if here & set(self.groups[cause[1]][1])]
 
 
 def final(protocol: str, runs: int) -> VerifyReport:
@@ -162,7 +162,7 @@ def named_and_needed(run: int) -> tuple[int, int]:
 
     world.transmit = watched  # type: ignore[method-assign]
     world.run()
-    assert all(member.arrived == set() for member in members)
+    assert all(member.undelivered == set() for member in members)
     order = judge(histories.execution()).order
     before = {
         message: [other for other in packets if order.happened_before(other, message)] for message in packets

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
-from pc_stories import LINE, PATIENCE, Room
+from pc_stories import LINE, PONG_TIMEOUT, Room
 
 from antecede.causality import MessageId, judge
 from antecede.causality.execution import Execution
@@ -68,14 +68,14 @@ def test_heavy_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
     members = heavy.members()
     heavy.world(members, [histories]).run()
     assert judge(histories.execution()).verdict.clean
-    assert all(isinstance(member, Pc) and not member.openings for member in members)  # all became safe
+    assert all(isinstance(member, Pc) and not member.unsafe_links for member in members)  # all became safe
 
 
 class SmallBuffers(Pc):
     """Overflows now and then; a ping is soon given up."""
 
-    most_buffered: ClassVar[int] = 3
-    patience: ClassVar[int] = 400_000_000
+    max_buffered: ClassVar[int] = 3
+    pong_timeout: ClassVar[int] = 400_000_000
 
 
 def test_small_buffers_and_little_patience_break_nothing() -> None:
@@ -133,7 +133,7 @@ def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
     world.run()
     assert SECOND < world.now <= 61 * SECOND
     assert isinstance(members[0], Pc)
-    assert members[0].pings == 1 + (61 * SECOND - SECOND // 2) // PATIENCE
+    assert members[0].pings_sent == 1 + (61 * SECOND - SECOND // 2) // PONG_TIMEOUT
 
 
 # What each rule is for: a run of chance that breaks without it, and a story.
@@ -149,11 +149,11 @@ class UsesNewLinksAtOnce(Pc):
 
 class TakesAnyPong(Pc):
     name: ClassVar[str] = "any pong will do"
-    most_buffered: ClassVar[int] = 3
+    max_buffered: ClassVar[int] = 3
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        if isinstance(packet, Pong) and link in self.openings:
-            packet = Pong(self.openings[link].since)
+        if isinstance(packet, Pong) and link in self.unsafe_links:
+            packet = Pong(self.unsafe_links[link].first_ping)
         return super().receive(link, packet, now)
 
 
@@ -172,15 +172,15 @@ class PassesPingsOnOverAnyLink(Pc):
         effects = super().receive(link, packet, now)
         if not isinstance(packet, Ping) or not effects.sends:
             return effects
-        others = tuple(peer for peer in self.openings if peer != packet.source)
+        others = tuple(peer for peer in self.unsafe_links if peer != packet.source)
         return Effects((*effects.sends, Send(others, packet)))
 
 
 class ForgetsWhatItKept(Pc):
     name: ClassVar[str] = "nothing is kept for a new link"
 
-    def _settle(self, link: int) -> list[FloodPacket]:
-        super()._settle(link)
+    def _mark_safe(self, link: int) -> list[FloodPacket]:
+        super()._mark_safe(link)
         return []
 
 
@@ -223,11 +223,11 @@ def test_a_new_link_is_a_short_cut_past_what_is_under_way(protocol: type[Floodin
 
 
 class TakesAnyPongSoon(TakesAnyPong):
-    most_buffered: ClassVar[int] = 1
+    max_buffered: ClassVar[int] = 1
 
 
 class BuffersOne(Pc):
-    most_buffered: ClassVar[int] = 1
+    max_buffered: ClassVar[int] = 1
 
 
 @pytest.mark.parametrize(("protocol", "heard"), [(TakesAnyPongSoon, "adbc"), (BuffersOne, "abcd")])

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from pc_stories import LINE, PATIENCE, Bounded, opened
+from pc_stories import LINE, PONG_TIMEOUT, Bounded, opened
 
 from antecede.causality import BitWindow
 from antecede.errors import InputError
@@ -35,7 +35,7 @@ def test_a_pong_makes_a_link_safe_and_sends_what_was_kept_in_order() -> None:
     theirs = FloodPacket(b"x", 1, 1)
     assert member.receive(1, theirs, 30) == NO_EFFECTS
     assert member.receive(2, Pong(1), 40).sends == (Send((2,), flooded(2)[0]), Send((2,), theirs))
-    assert (member.neighbours, member.openings) == ((1, 2), {})
+    assert (member.neighbours, member.unsafe_links) == ((1, 2), {})
     assert member.broadcast(b"", 50).sends == (Send((1, 2), FloodPacket(b"", 0, 3)),)
     assert member.receive(2, Pong(1), 60) == NO_EFFECTS
     assert member.neighbours == (1, 2)
@@ -48,7 +48,7 @@ def test_a_message_is_not_kept_for_the_one_it_came_from_nor_kept_twice() -> None
     assert member.receive(1, message, 30) == NO_EFFECTS
     assert member.receive(1, FloodPacket(b"y", 3, 1), 40) == NO_EFFECTS
     assert member.receive(1, FloodPacket(b"y", 3, 1), 50) == NO_EFFECTS
-    assert member.openings[2].buffer == [FloodPacket(b"y", 3, 1)]
+    assert member.unsafe_links[2].buffer == [FloodPacket(b"y", 3, 1)]
 
 
 def test_a_pong_of_another_link_or_of_an_earlier_opening_is_passed_over() -> None:
@@ -59,7 +59,7 @@ def test_a_pong_of_another_link_or_of_an_earlier_opening_is_passed_over() -> Non
     member.broadcast(b"", 30)
     assert member.link_opened(2, 40) == Effects((Send((1,), Ping(0, 2, 2)),))
     assert member.receive(2, Pong(1), 50) == NO_EFFECTS
-    assert member.openings == {2: UnsafeLink(2, 40 + PATIENCE, [])}
+    assert member.unsafe_links == {2: UnsafeLink(2, 40 + PONG_TIMEOUT, [])}
     assert member.receive(2, Pong(2), 60) == NO_EFFECTS
     assert member.neighbours == (1, 2)
 
@@ -68,10 +68,10 @@ def test_a_buffer_that_overflows_is_begun_anew_and_asks_behind_the_message() -> 
     member = bounded()
     for _ in range(3):
         member.broadcast(b"", 20)
-    assert member.openings[2] == UnsafeLink(1, 10 + PATIENCE, flooded(2, 3, 4))
+    assert member.unsafe_links[2] == UnsafeLink(1, 10 + PONG_TIMEOUT, flooded(2, 3, 4))
     sends = member.broadcast(b"", 30).sends
     assert sends == (Send((1,), FloodPacket(b"", 0, 5)), Send((1,), Ping(0, 2, 2)))
-    assert member.openings[2] == UnsafeLink(2, 30 + PATIENCE, [])
+    assert member.unsafe_links[2] == UnsafeLink(2, 30 + PONG_TIMEOUT, [])
     member.broadcast(b"", 40)
     assert member.receive(2, Pong(1), 50) == NO_EFFECTS
     assert member.receive(2, Pong(2), 50).sends == (Send((2,), flooded(6)[0]),)
@@ -82,46 +82,46 @@ def test_a_message_that_is_passed_on_overflows_a_buffer_too() -> None:
     for number in (1, 2, 3):
         member.receive(1, FloodPacket(b"", 3, number), 20)
     assert member.receive(1, FloodPacket(b"", 3, 4), 30).sends == (Send((1,), Ping(0, 2, 2)),)
-    assert member.openings[2].buffer == []
+    assert member.unsafe_links[2].buffer == []
 
 
 def test_out_of_patience_it_asks_again_and_the_pong_of_either_ping_will_do() -> None:
     member = opened()
     member.broadcast(b"", 20)
-    late = 10 + PATIENCE
-    assert member.wake(late) == Effects((Send((1,), Ping(0, 2, 2)),), wake_at=late + PATIENCE)
-    assert member.openings[2] == UnsafeLink(1, late + PATIENCE, flooded(2))
+    late = 10 + PONG_TIMEOUT
+    assert member.wake(late) == Effects((Send((1,), Ping(0, 2, 2)),), wake_at=late + PONG_TIMEOUT)
+    assert member.unsafe_links[2] == UnsafeLink(1, late + PONG_TIMEOUT, flooded(2))
     again = Pc.restore(member.save())
     for one, number in ((member, 1), (again, 2)):
         assert one.receive(2, Pong(number), late + 1).sends == (Send((2,), flooded(2)[0]),)
-        assert one.wake(late + PATIENCE) == NO_EFFECTS
+        assert one.wake(late + PONG_TIMEOUT) == NO_EFFECTS
 
 
 def test_one_call_at_a_time_is_asked_for_however_many_links_there_are() -> None:
     member = opened()
     assert member.link_opened(3, 20) == Effects((Send((1,), Ping(0, 3, 2)),))
-    first = 10 + PATIENCE
-    assert member.wake(first) == Effects((Send((1,), Ping(0, 2, 3)),), wake_at=20 + PATIENCE)
-    assert member.openings[3].since == 2
+    first = 10 + PONG_TIMEOUT
+    assert member.wake(first) == Effects((Send((1,), Ping(0, 2, 3)),), wake_at=20 + PONG_TIMEOUT)
+    assert member.unsafe_links[3].first_ping == 2
     member.receive(2, Pong(3), first + 1)
     member.link_closed(3, first + 2)
     assert member.link_opened(3, first + 3).wake_at is None
     member.receive(3, Pong(4), first + 4)
-    assert member.wake(20 + PATIENCE) == NO_EFFECTS
-    member.link_closed(3, 30 + PATIENCE)
-    assert member.link_opened(3, 40 + PATIENCE).wake_at == 40 + 2 * PATIENCE
+    assert member.wake(20 + PONG_TIMEOUT) == NO_EFFECTS
+    member.link_closed(3, 30 + PONG_TIMEOUT)
+    assert member.link_opened(3, 40 + PONG_TIMEOUT).wake_at == 40 + 2 * PONG_TIMEOUT
 
 
 def test_links_are_safe_at_once_while_nothing_was_delivered() -> None:
     alone, other = Pc.on_overlay([(), ()])
     assert alone.link_opened(1, 0) == NO_EFFECTS
-    assert (alone.neighbours, alone.openings) == ((1,), {})
+    assert (alone.neighbours, alone.unsafe_links) == ((1,), {})
     other.receive(0, alone.broadcast(b"", 0).sends[0].packet, 0)
-    assert other.link_opened(0, 0).wake_at == PATIENCE  # it has delivered, and has not sent
-    assert list(other.openings) == [0]
+    assert other.link_opened(0, 0).wake_at == PONG_TIMEOUT  # it has delivered, and has not sent
+    assert list(other.unsafe_links) == [0]
     assert alone.link_closed(1, 0) == NO_EFFECTS
     assert alone.neighbours == ()
-    assert alone.link_opened(1, 0) == Effects(wake_at=PATIENCE)  # it has sent, and not delivered
+    assert alone.link_opened(1, 0) == Effects(wake_at=PONG_TIMEOUT)  # it has sent, and not delivered
 
 
 def test_a_link_that_closed_is_not_used() -> None:
@@ -155,13 +155,13 @@ def test_ones_own_ping_that_comes_back_stops() -> None:
     member = opened()
     member.receive(2, Pong(1), 0)
     assert member.receive(1, Ping(0, 2, 1), 0) == NO_EFFECTS
-    assert member.pinged == {}
+    assert member.pings_received == {}
     with pytest.raises(RemoteError, match="not sent"):
         member.receive(1, Ping(0, 2, 2), 0)
 
 
 class RemembersThree(Pc):
-    recent_pings: ClassVar[int] = 3
+    max_recent_pings: ClassVar[int] = 3
 
 
 def test_of_pings_only_the_most_recent_are_remembered() -> None:
@@ -171,12 +171,12 @@ def test_of_pings_only_the_most_recent_are_remembered() -> None:
         return bool(member.receive(0, Ping(0, 2, number), 0).sends)
 
     assert [is_new(number) for number in (2, 4)] == [True, True]
-    assert member.pinged[0] == BitWindow.from_numbers([1, 2, 4])
+    assert member.pings_received[0] == BitWindow.from_numbers([1, 2, 4])
     assert [is_new(number) for number in (3, 1, 4, 2)] == [True, False, False, False]
     assert is_new(2**64 - 1)
-    assert member.pinged[0] == BitWindow(2**64 - 4, 0b100)
+    assert member.pings_received[0] == BitWindow(2**64 - 4, 0b100)
     assert [is_new(2**64 - each) for each in (4, 3, 2, 1)] == [False, True, True, False]
-    assert member.pinged[0] == BitWindow(2**64 - 1)
+    assert member.pings_received[0] == BitWindow(2**64 - 1)
 
 
 hostile: list[Packet] = [
@@ -226,21 +226,21 @@ def test_a_link_that_is_not_open_cannot_be_closed() -> None:
 
 
 def test_limits_are_far_from_what_a_healthy_group_needs() -> None:
-    assert (Pc.most_buffered, Pc.patience, Pc.recent_pings) == (10_000, 5 * SECOND, 1_000)
+    assert (Pc.max_buffered, Pc.pong_timeout, Pc.max_recent_pings) == (10_000, 5 * SECOND, 1_000)
 
 
 # Layouts.
 
 
 def test_overlays_by_name() -> None:
-    shapes = {name: OverlayLayout(name).joins(4) for name in ("hypercube", "ring", "line", "star")}
+    shapes = {name: OverlayLayout(name).neighbours(4) for name in ("hypercube", "ring", "line", "star")}
     assert shapes == {
         "hypercube": [(1, 2), (0, 3), (0, 3), (1, 2)],
         "ring": [(1, 3), (0, 2), (1, 3), (0, 2)],
         "line": [(1,), (0, 2), (1, 3), (2,)],
         "star": [(1, 2, 3), (0,), (0,), (0,)],
     }
-    assert all(OverlayLayout(name).joins(1) == [()] for name in shapes)
+    assert all(OverlayLayout(name).neighbours(1) == [()] for name in shapes)
     assert [OverlayLayout.random(4, lambda below, n=n: n % below).overlay for n in range(5)] == [  # type: ignore[misc]
         *shapes,
         "hypercube",
@@ -258,7 +258,7 @@ def test_an_overlay_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match="shape"):
         scenario(protocol="pc", peers=4, layout={"shape": "ring"})
     with pytest.raises(LocalError, match="torus"):
-        OverlayLayout("torus").joins(4)
+        OverlayLayout("torus").neighbours(4)
 
 
 def test_without_churn_it_is_flooding() -> None:

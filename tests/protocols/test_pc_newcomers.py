@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pc_stories import PATIENCE, Bounded, Room, opened
+from pc_stories import PONG_TIMEOUT, Bounded, Room, opened
 
 from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.causality.execution import Execution
@@ -36,7 +36,7 @@ class Joiner(Pc):
     taken: dict[int, bytes] | None = None
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        return NO_EFFECTS if self.joining else super().broadcast(payload, now, group)
+        return NO_EFFECTS if self.is_joining else super().broadcast(payload, now, group)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         effects = super().receive(link, packet, now)
@@ -61,7 +61,7 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     members: list[Protocol] = [*Pc.with_layout(newcomer, overlay), make.newcomer(newcomer, size)]
     for member in members:
         member.size = size
-    standing = {(one, other) for one, those in enumerate(overlay.joins(newcomer)) for other in those}
+    standing = {(one, other) for one, those in enumerate(overlay.neighbours(newcomer)) for other in those}
     standing.add((contact, newcomer))
     until, at = SECOND // 2, drawn.below(SECOND // 2)
     churn = [
@@ -98,7 +98,7 @@ def test_a_newcomer_gets_all_that_its_snapshot_does_not_name(seed: int) -> None:
         assert judgement.verdict.clean, (run, next(judgement.violations()))
         assert not {message for _, message in judgement.execution.histories[joined.me]} & missed
         assert joined.waiting() == []
-        assert not joined.openings
+        assert not joined.unsafe_links
 
 
 def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects() -> None:
@@ -124,7 +124,7 @@ def test_what_the_contact_had_comes_late_by_another_link(joiner: type[Joiner], h
 def newcomer() -> Pc:
     """Member 0 of four, with its hello to 1 sent and a link to 2 opened besides."""
     member = Pc.newcomer(0, 4)
-    assert member.link_opened(1, 0) == Effects((Send((1,), Hello()),), wake_at=PATIENCE)
+    assert member.link_opened(1, 0) == Effects((Send((1,), Hello()),), wake_at=PONG_TIMEOUT)
     assert member.link_opened(2, 1) == NO_EFFECTS
     assert member.contact == 1
     return member
@@ -147,8 +147,8 @@ def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> N
     assert member.receive(1, SNAPSHOT, 5).sends == (Send((1,), Ping(0, 2, 3)),)
     assert member.neighbours == (1,)
     assert member.received == {2: BitWindow(3), 1: BitWindow(1), 3: BitWindow(2)}
-    assert list(member.openings) == [2]
-    assert member.openings[2] == UnsafeLink(2, 1 + PATIENCE, [])
+    assert list(member.unsafe_links) == [2]
+    assert member.unsafe_links[2] == UnsafeLink(2, 1 + PONG_TIMEOUT, [])
     assert member.receive(2, FloodPacket(b"", 2, 3), 6) == NO_EFFECTS
     assert member.deliver(6) is None
     assert member.receive(2, FloodPacket(b"", 2, 4), 7).sends == (Send((1,), FloodPacket(b"", 2, 4)),)
@@ -194,7 +194,7 @@ def test_no_more_is_kept_before_the_snapshot_than_for_a_link() -> None:
     for number in (1, 2, 3):
         member.receive(1, FloodPacket(b"", 1, number), 0)
     before = member.save()
-    with pytest.raises(RemoteError, match="too much"):
+    with pytest.raises(RemoteError, match="too many"):
         member.receive(1, FloodPacket(b"", 1, 4), 0)
     assert member.save() == before
 
@@ -221,7 +221,7 @@ def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
     contact.receive(1, FloodPacket(b"", 3, 3), 20)
     snapshot = Snapshot({3: BitWindow.from_numbers([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
     assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
-    assert (contact.neighbours, contact.openings) == ((1, 2), {})
+    assert (contact.neighbours, contact.unsafe_links) == ((1, 2), {})
     assert Pc.decode(Pc.encode(snapshot)) == snapshot
     assert contact.receive(2, Hello(), 40).sends == (Send((2,), snapshot),)
     assert contact.neighbours == (1, 2)

@@ -230,9 +230,9 @@ def test_pc_begins_buffers_anew_asks_again_and_forgets_pings(
     made = msgspec.structs.replace(event_scenario(source, "pc"), churn=source.choice((50.0, 200.0)))
     here, there = Seen(), Seen()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Pc, "most_buffered", buffered)
-        patch.setattr(Pc, "patience", patience * SECOND)
-        patch.setattr(Pc, "recent_pings", pings)
+        patch.setattr(Pc, "max_buffered", buffered)
+        patch.setattr(Pc, "pong_timeout", patience * SECOND)
+        patch.setattr(Pc, "max_recent_pings", pings)
         assert simulate(made, [here], "event").metrics == simulate(made, [there], "reference").metrics
     assert here.events == there.events
 

@@ -42,7 +42,7 @@ def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
     assert sorted(bundle.split("+")) == ["0:1", "2:2", "2:3"]
     assert node.received[2].base == 3
     assert node.delivered == [1, 0, 3, 0, 0, 0, 0, 0]
-    assert node.passing == {}
+    assert node.forwarding == {}
 
 
 def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
@@ -50,11 +50,11 @@ def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
     node = node_4()
     assert came(node, 0, m0_1) == {6: ["0:1"]}
     assert came(node, 0, m0_2) == {6: ["0:2"]}
-    assert set(node.passing) == {MessageId(0, 1), MessageId(0, 2)}
+    assert set(node.forwarding) == {MessageId(0, 1), MessageId(0, 2)}
     sent = came(node, 6, M2_1)
     assert list(sent) == [5]
     assert sorted(sent[5][0].split("+")) == ["0:1", "0:2", "2:1"]
-    assert node.passing == {}
+    assert node.forwarding == {}
 
 
 def test_a_packet_is_cut_at_the_mtu_and_a_large_message_goes_alone() -> None:
@@ -69,10 +69,10 @@ def test_packets_are_filled_up_to_the_mtu() -> None:
     messages = [
         DependencyPacket(bytes(size), 0, seq, {}) for seq, size in enumerate((700, 700, 700, 1480, 10, 9), 1)
     ]
-    parts = [[message.seq for message in part] for part in node._cut(messages)]
+    parts = [[message.seq for message in part] for part in node._split(messages)]
     assert parts == [[1, 2], [3], [4], [5, 6]]
     first = DependencyPacket(bytes(700), 0, 1, {})
     framing = len(node.encode(DependencyPacket(bytes(700), 0, 2, {}))) - 700
     exact = DependencyPacket(bytes(node.mtu - len(node.encode(first)) - framing), 0, 2, {})
     assert len(node.encode(first)) + len(node.encode(exact)) == node.mtu
-    assert node._cut([first, exact]) == [[first, exact]]
+    assert node._split([first, exact]) == [[first, exact]]

@@ -1,9 +1,9 @@
-"""The one interface that every protocol answers to, and the values that cross it.
+"""The one interface of every protocol, and the values that cross it.
 
-A protocol is a pure state machine. It never touches a clock, a socket, a file or a random number:
-time comes in as `now` (integer nanoseconds), what is to be done comes out as `Effects`. Peers are
-ranks, 0 to size - 1; drivers know their names. What the caller does wrong is a `LocalError`; what
-the other side does wrong is a `RemoteError`, whatever bytes it sends.
+A protocol is a pure state machine. It never touches a clock, a socket, a file or a random number: time
+comes in as `now` (integer nanoseconds), and what is to be done comes out as `Effects`. Peers are ranks, 0
+to size - 1; drivers know their names. A mistake of the caller is a `LocalError`. Whatever bytes another
+peer sends, the only error they can raise is a `RemoteError`.
 """
 
 from __future__ import annotations
@@ -27,56 +27,57 @@ class RemoteError(AntecedeError):
 
 
 class LinkRequirements(msgspec.Struct, frozen=True):
-    """What a protocol needs from its links. Drivers give it exactly that."""
+    """What a protocol needs from its links. Drivers provide exactly that."""
 
     fifo: bool
     reliable: bool = True
     bounded_delays: bool = False
-    """Whether delays within a site, and differences between clocks, must keep to what was promised."""
+    """Whether delays within a site, and differences between clocks, must stay within known bounds."""
 
 
 Span = tuple[int, int, int]
-"""Messages of one origin under consecutive numbers: the origin, the first and the last number."""
+"""Messages of one origin with consecutive sequence numbers: the origin, the first and the last number."""
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What crosses a link. Its encoding is the wire format; all but the payload is control."""
+    """What crosses a link. Its encoding is the wire format; everything but the payload is control
+    information."""
 
     metric_name: ClassVar[str] = ""
-    """What metrics of packets of this kind begin with, as in `down_packets`; else the lower-case class name.
-    Kept when a class is renamed: results are read by it."""
+    """The prefix of metrics on packets of this type, as in `down_packets`. It must not change when the
+    class is renamed, because stored results use it. Empty: the class name in lower case."""
 
     @classmethod
     def metric_prefix(cls) -> str:
-        """What metrics of packets of this kind begin with."""
+        """The prefix of metrics on packets of this type."""
         return cls.metric_name or cls.__name__.lower()
 
     def payload_bytes(self) -> int:
         return 0
 
     def message_ids(self) -> tuple[MessageId, ...]:
-        """The messages in it; none in a packet that only controls."""
+        """The messages that it carries; none if it is a control packet."""
         return ()
 
     def spans(self) -> tuple[Span, ...]:
-        """The same by origin, first and last number."""
+        """The messages that it carries, as spans."""
         return tuple((origin, seq, seq) for origin, seq in self.message_ids())
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """One packet for one or many peers."""
+    """One packet to one or many peers."""
 
     to: tuple[int, ...]
     packet: Packet
 
 
 class Effects(msgspec.Struct, frozen=True, gc=False):
-    """What a call asks its driver to do. Sends are carried out before deliveries are asked for."""
+    """What a call asks its driver to do. The driver carries out sends before it asks for deliveries."""
 
     sends: tuple[Send, ...] = ()
     wake_at: int | None = None
     message: MessageId | None = None
-    """The identity a broadcast was given."""
+    """The identity of the message just broadcast."""
 
 
 NO_EFFECTS = Effects()
@@ -88,40 +89,40 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     message: MessageId
     payload: bytes
     causes: dict[int, int] | None = None
-    """Its immediate dependencies by peer, its sender's own last message aside, if its packet names them."""
+    """If its packet names them: its immediate dependencies by peer, without its sender's previous message."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A message that is held, and the message it is held for."""
+    """A held message, and the message it waits for."""
 
     message: MessageId
     cause: MessageId | None
-    """None where it is known only by another peer's number for it, or by a time that has not come."""
+    """None if the cause is known only by another peer's number for it, or if the message waits for a time."""
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the members of a protocol are arranged, where they are not all alike."""
+    """How the members of a group are arranged, for protocols whose members have different roles."""
 
     @classmethod
     @abc.abstractmethod
     def default(cls, size: int) -> Self:
-        """The arrangement for those who ask for none."""
+        """The layout if none is given."""
 
     @classmethod
     @abc.abstractmethod
     def random(cls, size: int, pick: Callable[[int], int]) -> Self:
-        """Any arrangement, by a source of numbers from 0 to below the one given."""
+        """A random layout; `pick(n)` returns a number from 0 to n - 1."""
 
     @abc.abstractmethod
     def validate(self, size: int) -> None:
-        """A `LocalError` that names the field, if a group of `size` cannot be arranged so."""
+        """Raise a `LocalError` that names the field if a group of `size` cannot have this layout."""
 
     @abc.abstractmethod
     def sites(self, size: int) -> list[int]:
-        """Which site each member is at; within a site a network may be faster."""
+        """The site of each member; a network may be faster within a site."""
 
     def with_bounds(self, longest_delay: int, skew: int) -> Self:
-        """With what its network promises: the longest delay within a site, the largest clock difference."""
+        """This layout on a network with these bounds: the longest delay within a site and the clock skew."""
         return self
 
 
@@ -130,38 +131,39 @@ P = TypeVar("P")
 
 
 class HoldBackQueue(msgspec.Struct, Generic[K, P]):
-    """Packets that wait, each filed under one thing that it waits for, and those that are ready.
+    """Packets held back until their dependencies are met, and packets that are ready.
 
-    A packet is looked at again only when what it is filed under has come, so over its life it costs its own
-    dependencies once, whatever the backlog.
+    A packet is filed under one of its unmet dependencies and looked at again only when that one is met. So a
+    packet costs its own dependencies once, whatever the length of the queue.
     """
 
     ready: list[P] = msgspec.field(default_factory=list)
     held: dict[K, list[tuple[P, list[K]]]] = msgspec.field(default_factory=dict)
 
-    def hold(self, packet: P, unmet: list[K], met: Callable[[K], bool]) -> None:
-        """Under the last thing of `unmet` that is not there yet; if all are, it is ready."""
-        while unmet and met(unmet[-1]):
-            unmet.pop()
-        self.hold_unmet(packet, unmet)
+    def hold(self, packet: P, dependencies: list[K], is_met: Callable[[K], bool]) -> None:
+        """Hold a packet until all its dependencies are met; if they are, it is ready at once."""
+        while dependencies and is_met(dependencies[-1]):
+            dependencies.pop()
+        self.hold_unmet(packet, dependencies)
 
     def hold_unmet(self, packet: P, unmet: list[K]) -> None:
-        """Under the last thing of `unmet`, which is not there yet."""
+        """Hold a packet whose dependencies are known to be unmet; without any, it is ready."""
         if not unmet:
             self.ready.append(packet)
-        elif (those := self.held.get(unmet[-1])) is not None:
-            those.append((packet, unmet))
+        elif (held := self.held.get(unmet[-1])) is not None:
+            held.append((packet, unmet))
         else:
             self.held[unmet[-1]] = [(packet, unmet)]
 
-    def release(self, key: K, met: Callable[[K], bool]) -> None:
-        """`key` is there: whatever was filed under it is looked at again."""
-        for packet, unmet in self.held.pop(key, ()):
+    def release(self, dependency: K, is_met: Callable[[K], bool]) -> None:
+        """`dependency` is met: each packet held for it becomes ready or is held for another one."""
+        for packet, unmet in self.held.pop(dependency, ()):
             unmet.pop()
-            self.hold(packet, unmet, met)
+            self.hold(packet, unmet, is_met)
 
     def waiting(self) -> list[tuple[P, K]]:
-        return [(packet, key) for key, those in self.held.items() for packet, _ in those]
+        """Each held packet, with the dependency it is held for."""
+        return [(packet, dependency) for dependency, held in self.held.items() for packet, _ in held]
 
 
 class _AbstractStruct(msgspec.StructMeta, abc.ABCMeta):
@@ -169,9 +171,9 @@ class _AbstractStruct(msgspec.StructMeta, abc.ABCMeta):
 
 
 class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
-    """One member's side of a causal broadcast.
+    """One member of a group that broadcasts in causal order.
 
-    A subclass declares its state as fields, so that it can be saved and restored as it stands.
+    A subclass declares its state as fields, so that the state can be saved and restored.
     """
 
     name: ClassVar[str]
@@ -181,26 +183,26 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """How much that is in a group of n."""
     links: ClassVar[LinkRequirements]
     packets: ClassVar[Any]
-    """The type, or union of types, of its packets: what a link may bring."""
+    """The type of its packets, or the union of their types."""
 
     buffering: ClassVar[str] = "until its causes are delivered"
-    """What makes a message wait."""
+    """What a message waits for."""
     membership: ClassVar[str] = "fixed"
     overlapping_groups: ClassVar[bool] = False
     """Whether groups may overlap; then `with_groups(groups, size)` creates members."""
     layout: ClassVar[Any] = None
     """The type of its `Layout`, if it has one; then `with_layout(size, layout)` creates members."""
     dynamic_links: ClassVar[bool] = False
-    """Whether it takes links that open and close in mid-run; `neighbours` are those open from the start."""
+    """Whether links may open and close during a run; `neighbours` are those open from the start."""
 
     carries_immediate_dependencies: ClassVar[bool] = False
-    """Whether its packets name immediate dependencies and nothing else, so that deliveries tell them."""
+    """Whether packets name exactly the immediate dependencies, so that deliveries report them."""
 
     kernel: ClassVar[str] = ""
-    """The package of `antecede.sim.kernels` that holds this protocol's compiled twin; empty if there is none.
+    """The package of `antecede.sim.kernels` with the compiled twin of this class; empty if there is none.
 
-    A twin computes exactly what this class does, so it stands in for the class that declares it and for no
-    subclass: look it up with `declared_kernel`.
+    A twin computes exactly what the declaring class does. It does not stand in for subclasses, which may
+    behave differently: look it up with `declared_kernel`.
     """
 
     me: int
@@ -208,7 +210,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @classmethod
     def declared_kernel(cls) -> str:
-        """The kernel that this very class declares. A subclass may behave differently and inherits none."""
+        """The kernel that this very class declares; kernels are not inherited."""
         return cls.kernel if "kernel" in vars(cls) else ""
 
     @classmethod
@@ -218,10 +220,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @abc.abstractmethod
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        """The application sends. For the sender this is the delivery too."""
+        """The application broadcasts. This is also the delivery at the sender."""
 
     def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
-        """The application sends these in a row, with nothing delivered in between; `message` is the last."""
+        """Broadcast several messages with no delivery in between; `message` of the effects is the last
+        one."""
         sends: list[Send] = []
         wake_at, message = None, None
         for payload in payloads:
@@ -234,39 +237,42 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @abc.abstractmethod
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        """A packet came in from the peer `link`: file it, and forward it where that is the way."""
+        """A packet arrived from peer `link`: hold it, and forward it if the protocol does."""
 
     @abc.abstractmethod
     def deliver(self, now: int) -> Delivery | None:
-        """The next message for the application; taking it is what delivers it."""
+        """The next message for the application. Returning it is what delivers it."""
 
     @abc.abstractmethod
     def waiting(self) -> list[Waiting]:
-        """What is held, and for which message."""
+        """The held messages, and what each waits for."""
 
     @abc.abstractmethod
     def paper_bytes(self, packet: Packet) -> int:
-        """The packet's control information as its paper counts it."""
+        """The packet's control information, as the protocol's paper counts it."""
 
     def paper_storage(self) -> int:
-        """The bytes of control information that this member keeps, as its paper counts them."""
+        """The bytes of control information that this member stores, as the protocol's paper counts them."""
         return 0
 
     def partners(self) -> tuple[int, ...]:
-        """The peers that packets go to or come from."""
+        """The peers that this member sends packets to or receives packets from."""
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
     def leaf_peers(self) -> frozenset[int]:
-        """The partners to which everything comes through this member."""
+        """The partners whose only link is to this member."""
         return frozenset()
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
-        """What to receive, and from which peer, if another member hands on a packet of a message that went
-        astray with its sender; nothing if such packets are of no use to this one."""
+        """Another member supplies a packet that was lost with its sender: what to receive, and from which
+        peer.
+
+        Empty if this member cannot use the packet.
+        """
         return []
 
     def role(self) -> str:
-        """What sort of member this is, where members are not all alike."""
+        """The role of this member, for protocols with several."""
         return "member"
 
     def wake(self, now: int) -> Effects:
@@ -285,7 +291,8 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @classmethod
     def decode(cls, data: bytes) -> Packet:
-        """A packet from the wire; hostile until decoded."""
+        """Decode a packet from the wire. The bytes may be hostile; the packet's values are not validated
+        yet."""
         try:
             packet: Packet = msgspec.msgpack.decode(data, type=cls.packets)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -294,7 +301,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @classmethod
     def control_bytes(cls, packet: Packet) -> int:
-        """Everything on the wire that is not payload."""
+        """The bytes on the wire that are not payload."""
         return len(cls.encode(packet)) - packet.payload_bytes()
 
     def save(self) -> bytes:
@@ -303,26 +310,26 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     @classmethod
     def restore(cls, state: bytes) -> Self:
-        """A member that goes on exactly where `save` left off."""
+        """A member in exactly the state that was saved."""
         try:
             name, raw = msgspec.msgpack.decode(state, type=tuple[str, msgspec.Raw])
             if name != cls.name:
                 raise LocalError(f"this is the state of a {name}, not of a {cls.name}")
-            return msgspec.msgpack.decode(raw, type=cls, dec_hook=_from_plain)
+            return msgspec.msgpack.decode(raw, type=cls, dec_hook=_decode_hook)
         except (msgspec.DecodeError, ValueError) as error:
             raise LocalError(f"a saved state of {cls.name} is damaged: {error}") from error
 
 
-def _to_plain(value: Any) -> Any:
+def _encode_hook(value: Any) -> Any:
     if isinstance(value, BitWindow):
         return value.to_bytes()
     raise TypeError(f"cannot save a {type(value).__name__}")
 
 
-def _from_plain(kind: type, value: Any) -> Any:
+def _decode_hook(kind: type, value: Any) -> Any:
     if kind is BitWindow:
         return BitWindow.from_bytes(value)
     raise TypeError(f"cannot restore a {kind.__name__}")
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_hook)

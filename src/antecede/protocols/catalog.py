@@ -1,4 +1,4 @@
-"""The protocols by name; and anyone's own, as module:Class."""
+"""The protocols by name; protocols of the user's own are named as module:Class."""
 
 from __future__ import annotations
 
@@ -40,16 +40,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 }
 
 
-def fingerprint(name: str) -> str:
-    """What a result of a protocol depends on besides its name: the source of one's own module."""
-    if name in PROTOCOLS:
-        return ""
-    source = inspect.getsourcefile(sys.modules[find(name).__module__])
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
-
-
 def find(name: str) -> type[Protocol]:
-    """The protocol called `name`, or the class that `module:Class` names."""
+    """The protocol with this name, or the class that `module:Class` names."""
     if name in PROTOCOLS:
         return PROTOCOLS[name]
     if ":" not in name:
@@ -58,12 +50,20 @@ def find(name: str) -> type[Protocol]:
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # whatever a foreign module does while it is imported
+    except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         raise InputError(f"cannot load protocol '{name}': {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Protocol)) or inspect.isabstract(found):
-        raise InputError(f"'{name}' is not a whole subclass of antecede.protocols.base.Protocol")
+        raise InputError(f"'{name}' is not a concrete subclass of antecede.protocols.Protocol")
     if not isinstance(getattr(found, "links", None), LinkRequirements):
-        raise InputError(f"'{name}' does not say what links it needs: links = LinkRequirements(fifo=...)")
+        raise InputError(f"'{name}' does not declare its links: links = LinkRequirements(fifo=...)")
     return found
+
+
+def fingerprint(name: str) -> str:
+    """What results depend on besides the protocol's name: a digest of a user's own module; empty for ours."""
+    if name in PROTOCOLS:
+        return ""
+    source = inspect.getsourcefile(sys.modules[find(name).__module__])
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""

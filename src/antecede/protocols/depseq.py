@@ -1,9 +1,10 @@
 """Dependency sequences (Prakash & Singhal 1997), the baseline of paper 000.
 
-A message carries everything that happened before it, as sequences: for each peer, the numbers of its
-messages as intervals. It never forgets by itself. Under causal delivery what is known of a peer is one
-interval from 1, so the cost is that of a vector of those heard from: 8 bytes an interval as the paper
-counts. Delivery: the sender's next, and every number named has been delivered.
+A message carries everything that happened before it, as sequences: for each peer, the sequence numbers of its
+messages as intervals. Nothing is ever forgotten. Under causal delivery, what is known of a peer is one
+interval from 1, so the cost is that of a vector with an entry for each peer heard from: 8 bytes an interval
+as the paper counts. A message is delivered once it is the sender's next and every number that it names is
+delivered.
 
 Links need not be FIFO; memory O(n) and the held messages; a delivery costs O(intervals carried).
 """
@@ -18,19 +19,19 @@ from antecede.protocols.base import Packet
 from antecede.protocols.flat import Flat, FlatPacket, Interval, SequencePacket, StampedPacket, sorted_by_peer
 
 
-def merge(known: list[Interval], more: list[Interval]) -> list[Interval]:
-    """Two sequences of disjoint intervals as one, with what touches joined.
+def merge_intervals(one: list[Interval], other: list[Interval]) -> list[Interval]:
+    """The union of two sequences of disjoint intervals; adjacent ones are joined.
 
-    >>> merge([(1, 3), (7, 8)], [(4, 5), (8, 9)])
+    >>> merge_intervals([(1, 3), (7, 8)], [(4, 5), (8, 9)])
     [(1, 5), (7, 9)]
     """
-    joined: list[Interval] = []
-    for first, last in sorted([*known, *more]):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+    merged: list[Interval] = []
+    for first, last in sorted([*one, *other]):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            joined.append((first, last))
-    return joined
+            merged.append((first, last))
+    return merged
 
 
 class DepSeq(Flat):
@@ -41,17 +42,18 @@ class DepSeq(Flat):
     packets: ClassVar[Any] = SequencePacket
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (SequencePacket,)
 
-    known: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
+    sequences: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
+    """For each other peer, the sequence numbers delivered here."""
 
     def stamp(self, seq: int, payload: bytes) -> SequencePacket:
-        before = {peer: list(intervals) for peer, intervals in sorted_by_peer(self.known).items()}
+        before = {peer: list(intervals) for peer, intervals in sorted_by_peer(self.sequences).items()}
         return SequencePacket(payload, self.me, seq, before)
 
     def on_delivered(self, packet: StampedPacket) -> None:
-        """What the message names is known already: it has been delivered here."""
+        """Add this one message: everything that it names was delivered here before it."""
         number = (packet.seq, packet.seq)
-        self.known[packet.origin] = merge(self.known.get(packet.origin, []), [number])
+        self.sequences[packet.origin] = merge_intervals(self.sequences.get(packet.origin, []), [number])
 
     def paper_bytes(self, packet: Packet) -> int:
-        intervals = packet.before.values() if isinstance(packet, SequencePacket) else ()
-        return 8 * sum(len(each) for each in intervals)
+        sequences = packet.before.values() if isinstance(packet, SequencePacket) else ()
+        return 8 * sum(len(intervals) for intervals in sequences)

@@ -1,8 +1,8 @@
-"""What the flat protocols share: one packet to everyone, held until what it names was delivered.
+"""What the flat protocols share: one packet to everybody, held until what it names is delivered.
 
-They differ only in what a message names: its sender's whole clock, what changed in it, or its
-immediate dependencies. All deliver m from k when it is k's next and every count it names is
-reached.
+They differ only in what a message names: its sender's whole vector clock, the entries that changed, its
+immediate dependencies, or everything before it. All deliver a message once it is its sender's next and every
+count that it names is reached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from antecede.protocols.base import (
 from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
 UnmetDependencies = list[MessageId]
-"""The last message of each peer that is still to be delivered."""
+"""For each peer of which something is still to be delivered, the last such message."""
+
+Interval = tuple[int, int]
+"""First and last number, both included."""
 
 
 class MessagePacket(Packet, frozen=True, array_like=True):
@@ -45,12 +48,8 @@ class MessagePacket(Packet, frozen=True, array_like=True):
         return len(self.payload)
 
 
-Interval = tuple[int, int]
-"""First and last number, both included."""
-
-
 class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
-    """Names a whole vector clock; the sender's own entry is the message's number."""
+    """Carries a whole vector clock; the sender's own entry is the message's sequence number."""
 
     metric_name: ClassVar[str] = "clocked"
 
@@ -69,13 +68,13 @@ class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
 
     def unmet(self, delivered: list[int]) -> UnmetDependencies:
         if len(self.clock) != len(delivered) or min(self.clock) < 0:
-            raise _names_strangers(delivered)
+            raise _invalid_dependencies(delivered)
         missing = missing_entries(delivered, self.clock)
         return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
 
 
 class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
-    """Names single messages: for each peer the last one depended on."""
+    """Carries single dependencies: for each peer, the last message depended on."""
 
     metric_name: ClassVar[str] = "dependent"
 
@@ -93,21 +92,24 @@ class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
 
 
 class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
-    """Messages that were sent in a row with nothing delivered in between: each but the first depends on the
-    one before it, and names nothing. On the wire and until it is ready a run is one thing."""
+    """Messages of one origin broadcast with no delivery in between.
+
+    Each but the first depends only on the one before it, and carries no dependencies. A batch travels, and is
+    held, as a whole.
+    """
 
     metric_name: ClassVar[str] = "run"
 
     payloads: list[bytes]
     origin: int
     seq: int
-    """Of the first."""
+    """Of the first message."""
     causes: dict[int, int]
-    """Of the first."""
+    """Of the first message."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.payloads) <= MAX_BATCH_MESSAGES:
-            raise ValueError(f"a run of {len(self.payloads)} messages; there are 1 to {MAX_BATCH_MESSAGES}")
+            raise ValueError(f"a batch of {len(self.payloads)} messages, not 1 to {MAX_BATCH_MESSAGES}")
 
     @property
     def last(self) -> int:
@@ -124,28 +126,28 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
 
     def split(self) -> list[DependencyPacket]:
         """Its messages, each as if it had been sent alone."""
-        found, causes = [], self.causes
+        packets, causes = [], self.causes
         for seq, payload in enumerate(self.payloads, self.seq):
-            found.append(DependencyPacket(payload, self.origin, seq, causes))
+            packets.append(DependencyPacket(payload, self.origin, seq, causes))
             causes = {}
-        return found
+        return packets
 
     def unmet(self, delivered: list[int]) -> UnmetDependencies:
         return _unmet(self.origin, self.causes, delivered)
 
 
 def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> UnmetDependencies:
-    found, size = [], len(delivered)
+    unmet, size = [], len(delivered)
     for peer, count in causes.items():
         if not 0 <= peer < size or count < 1 or peer == origin:
-            raise _names_strangers(delivered)
+            raise _invalid_dependencies(delivered)
         if count > delivered[peer]:
-            found.append(MessageId(peer, count))
-    return found
+            unmet.append(MessageId(peer, count))
+    return unmet
 
 
 class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
-    """Names whole sequences of messages."""
+    """Carries dependency sequences: for each peer, intervals of sequence numbers."""
 
     metric_name: ClassVar[str] = "sequenced"
 
@@ -157,28 +159,31 @@ class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
 
     def unmet(self, delivered: list[int]) -> UnmetDependencies:
         for peer, intervals in self.before.items():
-            if not 0 <= peer < len(delivered) or peer == self.origin or not _in_order(intervals):
-                raise _names_strangers(delivered)
+            if not 0 <= peer < len(delivered) or peer == self.origin or not _is_ascending(intervals):
+                raise _invalid_dependencies(delivered)
         lasts = ((peer, intervals[-1][1]) for peer, intervals in self.before.items())
         return [MessageId(peer, last) for peer, last in lasts if last > delivered[peer]]
 
 
-def _names_strangers(delivered: list[int]) -> RemoteError:
+def _invalid_dependencies(delivered: list[int]) -> RemoteError:
     return RemoteError(f"a packet names what is not among the {len(delivered)} peers of the group")
 
 
-def _in_order(intervals: list[Interval]) -> bool:
+def _is_ascending(intervals: list[Interval]) -> bool:
     numbers = [number for interval in intervals for number in interval]
     return bool(numbers) and numbers[0] >= 1 and numbers == sorted(numbers)
 
 
-Named = TypeVar("Named")
+Dependency = TypeVar("Dependency")
 
 
-def sorted_by_peer(named: dict[int, Named]) -> dict[int, Named]:
-    """What a message names, in the order of peers: whoever gets it looks at it from the last to the first, so
-    what is delivered when follows from what messages say, not from the order in which it came to be known."""
-    return dict(sorted(named.items()))
+def sorted_by_peer(dependencies: dict[int, Dependency]) -> dict[int, Dependency]:
+    """The dependencies of a message in order of peers.
+
+    Receivers look at them from the last to the first. So the order of deliveries follows from the contents of
+    messages, and not from the order in which a sender learnt of its dependencies.
+    """
+    return dict(sorted(dependencies.items()))
 
 
 @functools.cache
@@ -187,17 +192,17 @@ def other_peers(me: int, size: int) -> tuple[int, ...]:
 
 
 StampedPacket = ClockPacket | DependencyPacket | SequencePacket
-"""The ways to name what a message depends on."""
+"""One message with its dependencies, in any form."""
 FlatPacket = StampedPacket | MessageBatch
 
 
 class Flat(Protocol):
-    """A member of a flat group; subclasses say what a message names and what a delivery teaches."""
+    """A member of a flat group. Subclasses define what a message carries and what a delivery changes."""
 
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = DependencyPacket
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket,)
-    """How its messages name what they depend on."""
+    """The types of packets that its messages travel in."""
 
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[BitWindow] = msgspec.field(default_factory=list)
@@ -212,10 +217,10 @@ class Flat(Protocol):
 
     @abc.abstractmethod
     def stamp(self, seq: int, payload: bytes) -> StampedPacket:
-        """The packet of this member's `seq`-th message."""
+        """The packet of this member's message number `seq`, with its dependencies."""
 
     def on_delivered(self, packet: StampedPacket) -> None:
-        """`packet` has just been delivered here."""
+        """The message in `packet` has just been delivered here."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.delivered[self.me] += 1
@@ -226,18 +231,35 @@ class Flat(Protocol):
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        sound, unmet = self._validate(packet)
-        self._accept(sound, unmet)
+        valid, unmet = self._validate(packet)
+        self._accept(valid, unmet)
         return NO_EFFECTS
 
+    def _validate(self, packet: Packet) -> tuple[FlatPacket, UnmetDependencies]:
+        """The packet, if a correct peer may have sent it, and its dependencies that are not delivered yet."""
+        if not isinstance(packet, self.message_packets):
+            raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
+        origin, seq, me, delivered = packet.origin, packet.seq, self.me, self.delivered
+        if not 0 <= origin < self.size:
+            raise _invalid_dependencies(delivered)
+        if origin == me:
+            raise RemoteError("another peer sent a message in this peer's name")
+        if not 1 <= seq <= delivered[origin] + MAX_AHEAD:
+            raise RemoteError(f"message number {seq} of peer {origin} is out of range")
+        unmet = packet.unmet(delivered)
+        for peer, _ in unmet:
+            if peer == me:
+                raise RemoteError("a packet depends on messages that this peer has not sent")
+        return packet, unmet
+
     def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
-        """File a message that is not here yet; False if it is."""
+        """Hold a message until its dependencies are delivered; False if it was received before."""
         origin, seq = packet.origin, packet.seq
         if isinstance(packet, MessageBatch):
             if not self.received[origin].add_span(seq, packet.last):
-                # Some of it came by another way.
-                taken = [self._accept(each, each.unmet(self.delivered)) for each in packet.split()]
-                return any(taken)
+                # Some of its messages were received before, by repair.
+                accepted = [self._accept(single, single.unmet(self.delivered)) for single in packet.split()]
+                return any(accepted)
         elif not self.received[origin].add(seq):
             return False
         if seq - 1 > self.delivered[origin]:
@@ -248,23 +270,6 @@ class Flat(Protocol):
     def _is_delivered(self, message: MessageId) -> bool:
         origin, seq = message
         return self.delivered[origin] >= seq
-
-    def _validate(self, packet: Packet) -> tuple[FlatPacket, UnmetDependencies]:
-        """A packet that a correct peer may have sent, and what of it is not delivered here yet."""
-        if not isinstance(packet, self.message_packets):
-            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
-        origin, seq, me, delivered = packet.origin, packet.seq, self.me, self.delivered
-        if not 0 <= origin < self.size:
-            raise _names_strangers(delivered)
-        if origin == me:
-            raise RemoteError("a message of this peer came back under another's hand")
-        if not 1 <= seq <= delivered[origin] + MAX_AHEAD:
-            raise RemoteError(f"message number {seq} of peer {origin} cannot be")
-        unmet = packet.unmet(delivered)
-        for peer, _ in unmet:
-            if peer == me:
-                raise RemoteError("a packet depends on messages that this peer has not sent")
-        return packet, unmet
 
     def deliver(self, now: int) -> Delivery | None:
         holdback = self.holdback
@@ -287,9 +292,9 @@ class Flat(Protocol):
         return [(packet.origin, packet)] if isinstance(packet, self.message_packets) else []
 
     def waiting(self) -> list[Waiting]:
-        found = []
+        waiting = []
         for packet, cause in self.holdback.waiting():
             for message in packet.message_ids():
-                found.append(Waiting(message, cause))
+                waiting.append(Waiting(message, cause))
                 cause = message
-        return found
+        return waiting

@@ -1,14 +1,13 @@
-"""Flooding a deterministic overlay (paper 002): causal order from FIFO links alone.
+"""Flooding on a deterministic overlay (paper 002): causal order from FIFO links alone.
 
-Whoever receives a message for the first time passes it on to all neighbours but the one it came from,
-and only then delivers it. Along every path of FIFO links causes then travel ahead of their effects, so
-nothing is ever held and a message carries nothing but its identity (4 bytes of sequence number as the
-paper counts).
+Whoever receives a message for the first time forwards it to all neighbours but the one it came from, and only
+then delivers it. Then causes travel ahead of their effects on every path of FIFO links, so nothing is ever
+held, and a message carries nothing but its identity (4 bytes of sequence number as the paper counts).
 
-The order of the two steps matters: the paper's Figure 2 delivers first, and an application that answers
-inside its delivery then overtakes what it answers. Here drivers carry out sends before they ask for
-deliveries. Links must be reliable and FIFO, and may only ever be lost, not added (for that there is `pc`).
-Duplicates are told by a set of what was received, not by a counter.
+The order of the two steps matters. The paper's Figure 2 delivers first; an application that replies inside
+its delivery then overtakes what it replies to. Here drivers carry out sends before they ask for deliveries.
+Links must be reliable and FIFO, and may only be lost, not added (`pc` allows that). Duplicates are
+recognised by the set of messages received, not by a counter.
 
 A message crosses nearly every link, some twice: about n log2 n packets on a hypercube, against n - 1 for
 the flat protocols. Time O(log n) a delivery, memory O(n).
@@ -38,7 +37,7 @@ from antecede.protocols.limits import MAX_AHEAD
 
 
 class FloodPacket(MessagePacket, frozen=True, array_like=True, tag=2):
-    """A message with its identity and nothing else."""
+    """A message with its identity and no other control information."""
 
     metric_name: ClassVar[str] = "flooded"
 
@@ -70,12 +69,12 @@ class Flooding(Protocol):
 
     @classmethod
     def on_overlay(cls, overlay: list[tuple[int, ...]]) -> list[Self]:
-        """Members on any connected overlay, given as the neighbours of each."""
+        """Members on any connected overlay: the neighbours of each."""
         return [cls(me, len(overlay), neighbours) for me, neighbours in enumerate(overlay)]
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         self.sent += 1
-        sends = self._to(self.neighbours, FloodPacket(payload, self.me, self.sent))
+        sends = self._send_to(self.neighbours, FloodPacket(payload, self.me, self.sent))
         return Effects(sends, message=MessageId(self.me, self.sent))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
@@ -85,17 +84,17 @@ class Flooding(Protocol):
             if packet.seq > self.sent:
                 raise RemoteError("a message of this peer that it has not sent")
             return NO_EFFECTS
-        seen = self.received.get(packet.origin, BitWindow())
-        if not 1 <= packet.seq <= seen.base + MAX_AHEAD:
-            raise RemoteError(f"message number {packet.seq} of peer {packet.origin} cannot be")
-        if not seen.add(packet.seq):
+        received = self.received.get(packet.origin, BitWindow())
+        if not 1 <= packet.seq <= received.base + MAX_AHEAD:
+            raise RemoteError(f"message number {packet.seq} of peer {packet.origin} is out of range")
+        if not received.add(packet.seq):
             return NO_EFFECTS
-        self.received[packet.origin] = seen
+        self.received[packet.origin] = received
         self.ready.append(packet)
-        return Effects(self._to([peer for peer in self.neighbours if peer != link], packet))
+        return Effects(self._send_to([peer for peer in self.neighbours if peer != link], packet))
 
     @staticmethod
-    def _to(peers: tuple[int, ...] | list[int], packet: FloodPacket) -> tuple[Send, ...]:
+    def _send_to(peers: tuple[int, ...] | list[int], packet: FloodPacket) -> tuple[Send, ...]:
         return (Send(tuple(peers), packet),) if peers else ()
 
     def deliver(self, now: int) -> Delivery | None:

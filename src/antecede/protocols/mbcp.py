@@ -1,18 +1,17 @@
 """MBCP, the minimal broadcast causal protocol (paper 001): name only the immediate dependencies.
 
-If every message is delivered after those it immediately depends on, then by transitivity it is
-delivered after its whole causal past. So a message names, for each peer at most once, the messages
-with nothing between them and itself; the sender's own previous message goes without saying,
-because order from one sender is kept. Control information: 0 to n - 1 pairs, 8 bytes each as the
-paper counts, and it is the least that can keep causal order.
+If every message is delivered after its immediate dependencies, then by transitivity it is delivered after its
+whole causal past. So a message names, at most once for each peer, the messages with nothing between them and
+itself. The sender's own previous message is not named, because sender order is kept anyway. Control
+information: 0 to n - 1 pairs, 8 bytes each as the paper counts; this is the least that preserves causal
+order.
 
-`causes` is the set of messages that this member's next message would depend on immediately. A
-delivery puts its message in and takes out what it depends on itself: that step is described by the
-paper's example (4.2, step 4.v) and missing from its Table 1. Without it order still holds, but
-messages name more than they must.
+`causes` is what this member's next message would depend on immediately. A delivery adds its message and
+removes the message's own dependencies. That removal is described in the paper's example (4.2, step 4.v) and
+missing from its Table 1. Without it causal order still holds, but messages name more than they must.
 
-Messages that are sent in a row, with nothing delivered in between, may go as one packet (`MessageBatch`): the
-first names what all depend on. A driver that has several at hand asks for it (`broadcast_all`).
+Several messages with no delivery in between may travel as one packet (`MessageBatch`), whose first message
+names the dependencies of all. Drivers ask for that with `broadcast_all`.
 
 Links need not be FIFO; memory O(n) and the held messages; a delivery costs O(pairs carried).
 """
@@ -47,16 +46,17 @@ class Mbcp(Flat):
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket, MessageBatch)
 
     causes: dict[int, int] = msgspec.field(default_factory=dict)
+    """The immediate dependencies of the next message."""
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
-        named, self.causes = self.causes, {}
-        return DependencyPacket(payload, self.me, seq, sorted_by_peer(named))
+        causes, self.causes = self.causes, {}
+        return DependencyPacket(payload, self.me, seq, sorted_by_peer(causes))
 
     def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
         if not 1 < len(payloads) <= MAX_BATCH_MESSAGES or self.size == 1:
             return super().broadcast_all(payloads, now)
-        named, self.causes = self.causes, {}
-        packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, sorted_by_peer(named))
+        causes, self.causes = self.causes, {}
+        packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, sorted_by_peer(causes))
         self.delivered[self.me] = packet.last
         send = Send(other_peers(self.me, self.size), packet)
         return Effects((send,), message=MessageId(self.me, packet.last))
@@ -64,7 +64,7 @@ class Mbcp(Flat):
     def on_delivered(self, packet: StampedPacket) -> None:
         causes = self.causes
         if isinstance(packet, DependencyPacket):
-            # Whoever depends on a message depends on its causes through it: no need to name them.
+            # The next message depends on these through the delivered one: they are no longer immediate.
             for peer, seq in packet.causes.items():
                 if causes.get(peer) == seq:
                     del causes[peer]
@@ -74,5 +74,5 @@ class Mbcp(Flat):
         return 8 * len(packet.causes) if isinstance(packet, DependencyPacket | MessageBatch) else 0
 
     def paper_storage(self) -> int:
-        """A clock entry a peer and the pairs that the next message would carry."""
+        """A clock entry for each peer, and the pairs that the next message would carry."""
         return 4 * self.size + 8 * len(self.causes)

@@ -1,39 +1,42 @@
-"""PC-broadcast: flooding (see `flooding`) for links that open and close in mid-run, and for newcomers.
+"""PC-broadcast: flooding (see `flooding`) on links that open and close during a run, and with newcomers.
 
-Paper 002 floods an overlay that only ever loses links and calls more than that an open problem. Nédelec,
-Molli and Mostéfaoui (2018) solve it: a new link is not used before it is *safe*. The link x → y is safe if
-whatever x has delivered has come to y, or lies ahead on that link of whatever x sends from now on. Over safe
-FIFO links causes travel ahead of their effects, so nothing is held back and a message carries nothing but
-its identity.
+Paper 002 floods an overlay that only loses links, and calls more than that an open problem. Nédelec, Molli
+and Mostéfaoui (2018) solve it: a new link is not used before it is *safe*. The link x → y is safe if
+everything that x has delivered has arrived at y, or is on that link ahead of whatever x sends from now on.
+Over safe FIFO links causes travel ahead of their effects, so nothing is held back, and a message carries
+nothing but its identity.
 
-x opens a link to y: it keeps what it delivers from now on in a buffer for y, and floods a ping over its safe
-links. Whoever sees that ping for the first time passes it on over its own safe links. On each of them the
-ping runs behind all that x had delivered when it sent it, because that is what safe means; so when the ping
-comes to y, so has all of that. y answers with a pong over the new link; x sends the buffer over it, and the
-link is safe. A link counts from its opening: what was asked before it closed proves nothing once it is open
-again. Each direction stands for itself. While x has delivered nothing, its links are safe from the start.
+When x opens a link to y, it buffers for y what it delivers from now on, and floods a ping over its safe
+links. Whoever receives that ping for the first time forwards it over its own safe links. On each of them
+the ping travels behind everything that x had delivered when it sent the ping, because that is what safe
+means. So when the ping arrives at y, all of that has arrived too. y replies with a pong over the new link;
+x sends the buffer over it, and the link is safe. A link counts from its opening: a ping sent before it
+closed proves nothing after it is open again. The two directions are independent. As long as x has delivered
+nothing, its links are safe from the start.
 
-What differs from the printed version, and why:
-- A pong counts only if its ping was sent since the buffer was begun. A buffer that outgrows its bound is
-  begun anew and asks again; the pong of the ping before that says nothing of what was thrown away.
-- A ping may be lost with a link that closes, so after a while x asks again. The buffer stays: a later ping
-  proves all that an earlier one does, so the pong of either will do, however slow the links are.
+Differences from the printed version:
+- A pong counts only if its ping was sent since the buffer was started. A buffer that exceeds its bound is
+  discarded, started anew and followed by another ping; the pong of an earlier ping says nothing of what was
+  discarded.
+- A ping may be lost with a link that closes, so x repeats it after a timeout. The buffer stays: a later ping
+  proves everything that an earlier one does, so the pong of either will do, however slow the links are.
 - The guard "more than one neighbour" reads "has delivered something".
-- A newcomer says hello on its first link, and its contact answers with a snapshot of what it has received:
-  what the newcomer is never going to get. Both directions are safe from there. Without it, a message that
-  the contact had before would come by another link after its effects. What comes before the snapshot is
-  kept and taken after it; for the links that were opened before it, the newcomer asks then.
-- A ping that was lost leaves a gap in its source's numbers for ever, so of those only the most recent are
-  remembered; one that is older is not passed on, and its source asks again.
+- A newcomer sends a hello on its first link, and its contact replies with a snapshot of what it has
+  received: the messages that the newcomer will never get. Both directions are safe from there. Without it,
+  a message that the contact had before would arrive by another link after its effects. What arrives before
+  the snapshot is buffered and received after it; then the newcomer sends pings for links that were opened
+  before.
+- A lost ping leaves a permanent gap in its source's numbers, so only the most recent ones are remembered.
+  An older ping is not forwarded, and its source repeats it.
 
-Links must be reliable and FIFO; what is under way on a link that closes is lost. A member must be left with
-a safe link by which its pings can travel: a leaf makes its new link before it breaks the old one, and a
-member that has lost all links must come back as a newcomer, under a rank that nobody had.
+Links must be reliable and FIFO; what is in flight on a link that closes is lost. A member must retain a
+safe link over which its pings can travel: a leaf opens its new link before it closes the old one, and a
+member that has lost all links must come back as a newcomer, with a rank that nobody had.
 
 A message costs what it does in flooding: nearly every link, some twice; time O(log n) a delivery. Opening a
 link costs a ping over every safe link (about n log2 n packets of 4 to 12 bytes on a hypercube), a pong, and
-what is delivered in one journey through the group, sent once more at most. Memory O(n), and for each link
-that is not safe yet up to `most_buffered` messages; a snapshot is O(n) bytes.
+at most a second copy of what is delivered in one trip through the group. Memory O(n), and up to
+`max_buffered` messages for each link that is not safe yet; a snapshot is O(n) bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ from antecede.protocols.limits import MAX_BUFFERED_MESSAGES, MAX_RECENT_PINGS, P
 
 
 class Ping(Packet, frozen=True, array_like=True, tag=11):
-    """The `number`-th question of `source`: has what came before this come to `target`?"""
+    """Ping `number` of `source`: has everything sent before it arrived at `target`?"""
 
     source: int
     target: int
@@ -69,7 +72,7 @@ class Ping(Packet, frozen=True, array_like=True, tag=11):
 
 
 class Pong(Packet, frozen=True, array_like=True, tag=12):
-    """It has, for the ping of this number."""
+    """The reply to the ping with this number: it has."""
 
     number: int
 
@@ -79,29 +82,29 @@ class Hello(Packet, frozen=True, array_like=True, tag=13):
 
 
 class Snapshot(Packet, frozen=True, array_like=True, tag=14):
-    """What the sender has received from each origin, its own messages included, as `BitWindow`s."""
+    """What the sender has received from each origin, its own messages included, as encoded `BitWindow`s."""
 
     received: dict[int, bytes]
 
 
 EarlyPacket = FloodPacket | Ping | Pong | Hello
-"""What may come to a newcomer before its snapshot does."""
+"""What may reach a newcomer before its snapshot."""
 
 
-def _joined(size: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+def _neighbours(size: int, links: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
     neighbours: list[set[int]] = [set() for _ in range(size)]
-    for one, other in pairs:
+    for one, other in links:
         if one != other:
             neighbours[one].add(other)
             neighbours[other].add(one)
-    return [tuple(sorted(those)) for those in neighbours]
+    return [tuple(sorted(peers)) for peers in neighbours]
 
 
 _SHAPES: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
     "hypercube": hypercube,
-    "ring": lambda size: _joined(size, ((peer, (peer + 1) % size) for peer in range(size))),
-    "line": lambda size: _joined(size, ((peer - 1, peer) for peer in range(1, size))),
-    "star": lambda size: _joined(size, ((0, peer) for peer in range(1, size))),
+    "ring": lambda size: _neighbours(size, ((peer, (peer + 1) % size) for peer in range(size))),
+    "line": lambda size: _neighbours(size, ((peer - 1, peer) for peer in range(1, size))),
+    "star": lambda size: _neighbours(size, ((0, peer) for peer in range(1, size))),
 }
 
 
@@ -126,11 +129,13 @@ class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
         """Each member is at a site of its own."""
         return list(range(size))
 
-    def joins(self, size: int) -> list[tuple[int, ...]]:
+    def neighbours(self, size: int) -> list[tuple[int, ...]]:
         """The neighbours of each of `size` members.
 
-        >>> OverlayLayout("line").joins(3), OverlayLayout("star").joins(3), OverlayLayout("ring").joins(2)
-        ([(1,), (0, 2), (1,)], [(1, 2), (0,), (0,)], [(1,), (0,)])
+        >>> OverlayLayout("line").neighbours(3), OverlayLayout("ring").neighbours(2)
+        ([(1,), (0, 2), (1,)], [(1,), (0,)])
+        >>> OverlayLayout("star").neighbours(3)
+        [(1, 2), (0,), (0,)]
         """
         self.validate(size)
         return _SHAPES[self.overlay](size)
@@ -139,10 +144,10 @@ class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
 class UnsafeLink(msgspec.Struct):
     """An open link that is not safe yet."""
 
-    since: int
-    """The first ping since the buffer was begun."""
-    due: int
-    """When to ask again."""
+    first_ping: int
+    """The first ping sent since the buffer was started."""
+    ping_due: int
+    """When to repeat the ping."""
     buffer: list[FloodPacket] = msgspec.field(default_factory=list)
 
 
@@ -157,198 +162,206 @@ class Pc(Flooding):
     layout: ClassVar[Any] = OverlayLayout
     dynamic_links: ClassVar[bool] = True
 
-    most_buffered: ClassVar[int] = MAX_BUFFERED_MESSAGES
-    """How many messages are kept for one link, or by a newcomer, before it is safe."""
-    patience: ClassVar[int] = PONG_TIMEOUT
-    """How long to wait for a pong before asking again, in nanoseconds."""
-    recent_pings: ClassVar[int] = MAX_RECENT_PINGS
-    """How many of a source's last pings are told apart."""
+    max_buffered: ClassVar[int] = MAX_BUFFERED_MESSAGES
+    """The most messages buffered for one link, or by a newcomer, before it is safe."""
+    pong_timeout: ClassVar[int] = PONG_TIMEOUT
+    """How long to wait for a pong before the ping is repeated, in nanoseconds."""
+    max_recent_pings: ClassVar[int] = MAX_RECENT_PINGS
+    """How many of a source's latest pings are remembered."""
 
     # `neighbours` are the safe links: at the start all that are open, because nothing was delivered.
-    openings: dict[int, UnsafeLink] = msgspec.field(default_factory=dict)
-    pings: int = 0
-    pinged: dict[int, BitWindow] = msgspec.field(default_factory=dict)
-    wake_asked: bool = False
-    joining: bool = False
+    unsafe_links: dict[int, UnsafeLink] = msgspec.field(default_factory=dict)
+    pings_sent: int = 0
+    pings_received: dict[int, BitWindow] = msgspec.field(default_factory=dict)
+    is_wake_pending: bool = False
+    is_joining: bool = False
     contact: int | None = None
     early: list[tuple[int, EarlyPacket]] = msgspec.field(default_factory=list)
+    """What a newcomer received before its snapshot, with the link."""
 
     @classmethod
     def with_layout(cls, size: int, layout: OverlayLayout) -> list[Self]:
-        return cls.on_overlay(layout.joins(size))
+        return cls.on_overlay(layout.neighbours(size))
 
     @classmethod
     def newcomer(cls, me: int, size: int) -> Self:
-        """A member that starts alone and joins a running group by the first link that is opened for it.
+        """A member without links, which joins a running group over the first link that is opened to it.
 
         Nobody may have sent anything as `me` before.
         """
-        return cls(me, size, (), joining=True)
+        return cls(me, size, (), is_joining=True)
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        if self.joining:
-            raise LocalError("a newcomer sends nothing before it has its contact's snapshot")
+        if self.is_joining:
+            raise LocalError("a newcomer cannot broadcast before it has its contact's snapshot")
         self.sent += 1
         packet = FloodPacket(payload, self.me, self.sent)
-        sends = self._over_safe_links(packet, self.me) + self._keep(packet, self.me, now)
+        sends = self._send_over_safe_links(packet, self.me) + self._buffer(packet, self.me, now)
         return Effects(sends, message=MessageId(self.me, self.sent))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if isinstance(packet, Snapshot):
-            return self._join(link, packet, now)
-        if self.joining:
-            return self._hold(link, packet)
+            return self._receive_snapshot(link, packet, now)
+        if self.is_joining:
+            return self._receive_early(link, packet)
         if isinstance(packet, Ping):
-            return self._pass_on(link, packet)
+            return self._receive_ping(link, packet)
         if isinstance(packet, Pong):
-            return self._answered(link, packet)
+            return self._receive_pong(link, packet)
         if isinstance(packet, Hello):
-            return self._welcome(link)
-        received = len(self.ready)
+            return self._receive_hello(link)
+        ready = len(self.ready)
         effects = super().receive(link, packet, now)
-        if len(self.ready) == received:
+        if len(self.ready) == ready:
             return effects
-        # A ping for a buffer that is begun anew must run behind the message: hence in this order.
-        return Effects(effects.sends + self._keep(self.ready[-1], link, now))
+        # The ping for a buffer that is started anew must travel behind the message: hence this order.
+        return Effects(effects.sends + self._buffer(self.ready[-1], link, now))
 
-    def _over_safe_links(self, packet: Packet, but: int) -> tuple[Send, ...]:
+    def _send_over_safe_links(self, packet: Packet, but: int) -> tuple[Send, ...]:
         to = tuple(peer for peer in self.neighbours if peer != but)
         return (Send(to, packet),) if to else ()
 
-    def _keep(self, packet: FloodPacket, source: int, now: int) -> tuple[Send, ...]:
-        """Buffer a message for the links that are not safe yet, but not for the `source` it came from."""
+    # Opening a link
+
+    def link_opened(self, link: int, now: int) -> Effects:
+        if link == self.me or not 0 <= link < self.size or self._is_open(link):
+            raise LocalError(f"no link from peer {self.me} to {link} can be opened now")
+        if not (self.is_joining or self.sent or self.received):
+            self.neighbours += (link,)
+            return NO_EFFECTS
+        sends = self._start_buffer(link, now) + self._send_hello()
+        if self.is_wake_pending:
+            return Effects(sends)
+        self.is_wake_pending = True
+        return Effects(sends, wake_at=now + self.pong_timeout)
+
+    def _is_open(self, link: int) -> bool:
+        return link in self.neighbours or link in self.unsafe_links
+
+    def _start_buffer(self, link: int, now: int) -> tuple[Send, ...]:
+        """Buffer for a link from now on, and ask whether everything before has arrived."""
+        self.unsafe_links[link] = UnsafeLink(self.pings_sent + 1, now + self.pong_timeout)
+        return self._send_ping(link)
+
+    def _buffer(self, packet: FloodPacket, source: int, now: int) -> tuple[Send, ...]:
+        """Buffer a message for the links that are not safe yet, except the one that it came from."""
         pings: tuple[Send, ...] = ()
-        for link, opening in self.openings.items():
+        for link, unsafe in self.unsafe_links.items():
             if link != source:
-                opening.buffer.append(packet)
-                if len(opening.buffer) > self.most_buffered:
-                    pings += self._begin(link, now)
+                unsafe.buffer.append(packet)
+                if len(unsafe.buffer) > self.max_buffered:
+                    pings += self._start_buffer(link, now)
         return pings
 
-    def _begin(self, link: int, now: int) -> tuple[Send, ...]:
-        """Keep what comes from now on, and ask whether all that was before has come."""
-        self.openings[link] = UnsafeLink(self.pings + 1, now + self.patience)
-        return self._ask(link)
+    def _send_ping(self, link: int) -> tuple[Send, ...]:
+        self.pings_sent += 1
+        return self._send_over_safe_links(Ping(self.me, link, self.pings_sent), self.me)
 
-    def _ask(self, link: int) -> tuple[Send, ...]:
-        self.pings += 1
-        return self._over_safe_links(Ping(self.me, link, self.pings), self.me)
-
-    def _pass_on(self, link: int, ping: Ping) -> Effects:
+    def _receive_ping(self, link: int, ping: Ping) -> Effects:
         peers = range(self.size)
         if ping.source not in peers or ping.target not in peers or ping.number < 1:
             raise RemoteError(f"not a ping between two of the {self.size} peers")
         if ping.source == self.me:
-            if ping.number > self.pings:
+            if ping.number > self.pings_sent:
                 raise RemoteError("a ping of this peer that it has not sent")
             return NO_EFFECTS
         if not self._is_new(ping):
             return NO_EFFECTS
         if ping.target != self.me:
-            return Effects(self._over_safe_links(ping, link))
+            return Effects(self._send_over_safe_links(ping, link))
         if not self._is_open(ping.source):
             return NO_EFFECTS  # closed in the meantime
         return Effects((Send((ping.source,), Pong(ping.number)),))
 
     def _is_new(self, ping: Ping) -> bool:
-        seen = self.pinged.get(ping.source, BitWindow())
-        base = max(seen.base, ping.number - self.recent_pings)
-        self.pinged[ping.source] = seen = BitWindow(base, seen.bits >> base - seen.base)
-        return seen.add(ping.number)
+        received = self.pings_received.get(ping.source, BitWindow())
+        base = max(received.base, ping.number - self.max_recent_pings)
+        recent = BitWindow(base, received.bits >> base - received.base)
+        self.pings_received[ping.source] = recent
+        return recent.add(ping.number)
 
-    def _is_open(self, link: int) -> bool:
-        return link in self.neighbours or link in self.openings
+    def _receive_pong(self, link: int, pong: Pong) -> Effects:
+        if not 1 <= pong.number <= self.pings_sent:
+            raise RemoteError("a pong for a ping that was not sent")
+        if link not in self.unsafe_links or pong.number < self.unsafe_links[link].first_ping:
+            return NO_EFFECTS  # safe already, or for an earlier buffer
+        return Effects(tuple(Send((link,), packet) for packet in self._mark_safe(link)))
 
-    def _answered(self, link: int, pong: Pong) -> Effects:
-        if not 1 <= pong.number <= self.pings:
-            raise RemoteError("an answer to a ping that was not sent")
-        if link not in self.openings or pong.number < self.openings[link].since:
-            return NO_EFFECTS  # safe already, or of an earlier buffer
-        return Effects(tuple(Send((link,), packet) for packet in self._settle(link)))
-
-    def _settle(self, link: int) -> list[FloodPacket]:
-        """The link is safe from now on; what was kept for it."""
+    def _mark_safe(self, link: int) -> list[FloodPacket]:
+        """The link is safe from now on; what was buffered for it."""
         self.neighbours += (link,)
-        return self.openings.pop(link).buffer
+        return self.unsafe_links.pop(link).buffer
 
-    def _welcome(self, link: int) -> Effects:
-        if not self._is_open(link):
-            raise RemoteError("a newcomer says hello over a link that is not open")
-        if link in self.openings:
-            self._settle(link)  # what was kept is in the snapshot
-        received = {origin: window.to_bytes() for origin, window in self.received.items()}
-        if self.sent:
-            received[self.me] = BitWindow(self.sent).to_bytes()
-        return Effects((Send((link,), Snapshot(received)),))
-
-    def _hold(self, link: int, packet: Packet) -> Effects:
-        """Keep what comes to a newcomer from those that could use their link to it at once."""
-        if not isinstance(packet, EarlyPacket):
-            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
-        if len(self.early) >= self.most_buffered:
-            raise RemoteError("too much comes before the snapshot")
-        self.early.append((link, packet))
-        return NO_EFFECTS
-
-    def _join(self, link: int, snapshot: Snapshot, now: int) -> Effects:
-        if link != self.contact:
-            raise RemoteError("a snapshot that was not asked for")
-        self.received = self._windows(snapshot)
-        self.joining, self.contact = False, None
-        self._settle(link)  # the contact has all that is in its own snapshot
-        sends = [send for opened in self.openings for send in self._ask(opened)]
-        early, self.early = self.early, []
-        for source, packet in early:
-            with contextlib.suppress(RemoteError):  # it is not the contact's fault
-                sends += self.receive(source, packet, now).sends
-        return Effects(tuple(sends))
-
-    def _windows(self, snapshot: Snapshot) -> dict[int, BitWindow]:
-        if not snapshot.received.keys() <= set(range(self.size)) - {self.me}:
-            raise RemoteError("a snapshot of messages that nobody can have sent")
-        try:
-            return {origin: BitWindow.from_bytes(data) for origin, data in snapshot.received.items()}
-        except ValueError as error:
-            raise RemoteError(f"a snapshot is damaged: {error}") from error
-
-    def link_opened(self, link: int, now: int) -> Effects:
-        if link == self.me or not 0 <= link < self.size or self._is_open(link):
-            raise LocalError(f"no link from peer {self.me} to {link} can be opened now")
-        if not (self.joining or self.sent or self.received):
-            self.neighbours += (link,)
-            return NO_EFFECTS
-        sends = self._begin(link, now) + self._greet()
-        if self.wake_asked:
-            return Effects(sends)
-        self.wake_asked = True
-        return Effects(sends, wake_at=now + self.patience)
-
-    def _greet(self) -> tuple[Send, ...]:
-        """A newcomer without a contact takes the first link that is open."""
-        if not self.joining or self.contact is not None or not self.openings:
-            return ()
-        self.contact = next(iter(self.openings))
-        return (Send((self.contact,), Hello()),)
+    def wake(self, now: int) -> Effects:
+        """Repeat the pings that had no pong in time; one pending wake-up serves all links."""
+        sends: tuple[Send, ...] = ()
+        for link, unsafe in self.unsafe_links.items():
+            if unsafe.ping_due <= now:
+                unsafe.ping_due = now + self.pong_timeout
+                sends += self._send_ping(link)
+        self.is_wake_pending = bool(self.unsafe_links)
+        return Effects(
+            sends, wake_at=min((link.ping_due for link in self.unsafe_links.values()), default=None)
+        )
 
     def link_closed(self, link: int, now: int) -> Effects:
         if not self._is_open(link):
             raise LocalError(f"no link from peer {self.me} to {link} is open")
         self.neighbours = tuple(peer for peer in self.neighbours if peer != link)
-        self.openings.pop(link, None)
+        self.unsafe_links.pop(link, None)
         if self.contact == link:
             self.contact = None
-        return Effects(self._greet())
+        return Effects(self._send_hello())
 
-    def wake(self, now: int) -> Effects:
-        """Ask again where no pong has come; one call at a time is enough for all links."""
-        sends: tuple[Send, ...] = ()
-        for link, opening in self.openings.items():
-            if opening.due <= now:
-                opening.due = now + self.patience
-                sends += self._ask(link)
-        self.wake_asked = bool(self.openings)
-        return Effects(sends, wake_at=min((each.due for each in self.openings.values()), default=None))
+    # Newcomers
+
+    def _send_hello(self) -> tuple[Send, ...]:
+        """A newcomer without a contact chooses the first open link."""
+        if not self.is_joining or self.contact is not None or not self.unsafe_links:
+            return ()
+        self.contact = next(iter(self.unsafe_links))
+        return (Send((self.contact,), Hello()),)
+
+    def _receive_hello(self, link: int) -> Effects:
+        if not self._is_open(link):
+            raise RemoteError("a newcomer's hello over a link that is not open")
+        if link in self.unsafe_links:
+            self._mark_safe(link)  # the snapshot contains what was buffered
+        received = {origin: window.to_bytes() for origin, window in self.received.items()}
+        if self.sent:
+            received[self.me] = BitWindow(self.sent).to_bytes()
+        return Effects((Send((link,), Snapshot(received)),))
+
+    def _receive_early(self, link: int, packet: Packet) -> Effects:
+        """Buffer what a newcomer receives from peers whose link to it is safe before it has its snapshot."""
+        if not isinstance(packet, EarlyPacket):
+            raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
+        if len(self.early) >= self.max_buffered:
+            raise RemoteError("too many packets before the snapshot")
+        self.early.append((link, packet))
+        return NO_EFFECTS
+
+    def _receive_snapshot(self, link: int, snapshot: Snapshot, now: int) -> Effects:
+        if link != self.contact:
+            raise RemoteError("a snapshot that was not asked for")
+        self.received = self._decode_snapshot(snapshot)
+        self.is_joining, self.contact = False, None
+        self._mark_safe(link)  # the contact has everything in its own snapshot
+        sends = [send for unsafe in self.unsafe_links for send in self._send_ping(unsafe)]
+        early, self.early = self.early, []
+        for source, packet in early:
+            with contextlib.suppress(RemoteError):  # the contact is not to blame
+                sends += self.receive(source, packet, now).sends
+        return Effects(tuple(sends))
+
+    def _decode_snapshot(self, snapshot: Snapshot) -> dict[int, BitWindow]:
+        if not snapshot.received.keys() <= set(range(self.size)) - {self.me}:
+            raise RemoteError("a snapshot with messages that nobody can have sent")
+        try:
+            return {origin: BitWindow.from_bytes(data) for origin, data in snapshot.received.items()}
+        except ValueError as error:
+            raise RemoteError(f"a snapshot is damaged: {error}") from error
 
     def waiting(self) -> list[Waiting]:
-        """What a newcomer keeps until its snapshot has come; otherwise nothing is ever held."""
+        """What a newcomer received before its snapshot; otherwise nothing is ever held."""
         return [Waiting(message, None) for _, packet in self.early for message in packet.message_ids()]

@@ -1,17 +1,16 @@
 """Vector-timestamp broadcast, and its compressed form.
 
-`timestamp` (paper 002's baseline): a message carries its sender's vector clock, the sender's own
-entry already counting it; it is delivered when it is the sender's next and every other entry is
-covered. Control information: n counts a message (4n bytes as the paper counts).
+`timestamp` (the baseline of paper 002): a message carries its sender's vector clock, in which the sender's
+own entry already counts the message. It is delivered once it is the sender's next and every other entry is
+reached. Control information: n counts a message (4n bytes as the paper counts).
 
-`timestamp-diff` (Birman's compression, used by paper 004): only the entries that changed since the
-sender's previous message. Order from one sender is kept anyway, and whoever delivered the previous
-message has covered the entries that did not change, so the changed ones suffice. At most n - 1
-entries, on average as many as there are peers heard from between two own messages; 4 bytes each as
-the paper counts.
+`timestamp-diff` (Birman's compression, used by paper 004): only the entries that changed since the sender's
+previous message. Sender order is kept anyway, and whoever delivered the previous message has reached the
+entries that did not change. At most n - 1 entries; on average, as many as peers whose messages were
+delivered between two own messages; 4 bytes each as the paper counts.
 
-Both: links need not be FIFO; memory O(n) and the held messages; a delivery costs O(n) for
-`timestamp`, O(entries carried) for `timestamp-diff`.
+Both: links need not be FIFO; memory O(n) and the held messages; a delivery costs O(n) for `timestamp`,
+O(entries carried) for `timestamp-diff`.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ class TimestampDiff(Flat):
     control: ClassVar[str] = "up to n − 1 counts"
 
     changed: dict[int, int] = msgspec.field(default_factory=dict)
+    """The entries of the clock that changed since the last message."""
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         changed, self.changed = self.changed, {}

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from antecede.protocols.base import Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
+from antecede.protocols.limits import MAX_BUNDLE_BYTES
 from antecede.protocols.vcube import Bundle, ForwardingState, VcubeAgg
 
 HEADER = 20
@@ -27,9 +28,9 @@ class VcubeAggPaperSizes(VcubeAgg):
     name: ClassVar[str] = "vcube-agg, counted"
     kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "vcube-agg, with packets cut as paper 004 counts"
-    mtu: ClassVar[int] = 1500 - HEADER
+    mtu: ClassVar[int] = MAX_BUNDLE_BYTES - HEADER
 
-    def _room(self, message: DependencyPacket) -> int:
+    def _message_size(self, message: DependencyPacket) -> int:
         return message.payload_bytes() + self.paper_bytes(Bundle([message]))
 
 
@@ -46,20 +47,20 @@ class VcubeAggSingleTree(VcubeAggPaperSizes):
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if not isinstance(packet, Bundle):
-            raise RemoteError(f"{self.name} has no packet {type(packet).__name__}")
+            raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
         below = self._served(ROOT)
-        arrived, back = [], []
+        accepted, returned = [], []
         for message in packet.messages:
             if message.origin == self.me and self.me != ROOT:
                 if message.seq <= self.delivered[self.me] and self.received[self.me].add(message.seq):
-                    back.append(message)
+                    returned.append(message)
             elif self._accept(message, self._validate(message)[1]):
-                arrived.append(message)
-                self.passing[message.message_ids()[0]] = ForwardingState(message, below)
-        out = self._moved(arrived)
-        if back:
-            out = {bit: back + out.get(bit, []) for bit in range(below)}
-        return Effects(self._bundles(out))
+                accepted.append(message)
+                self.forwarding[message.message_ids()[0]] = ForwardingState(message, below)
+        out = self._forward(accepted)
+        if returned:
+            out = {bit: returned + out.get(bit, []) for bit in range(below)}
+        return Effects(self._bundle(out))
 
     def _served(self, source: int) -> int:
         return super()._served(ROOT)

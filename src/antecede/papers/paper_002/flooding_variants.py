@@ -27,7 +27,7 @@ class FloodingThatDeliversFirst(Flooding):
             tuple(
                 send
                 for link, packet in later
-                for send in self._to([peer for peer in self.neighbours if peer != link], packet)
+                for send in self._send_to([peer for peer in self.neighbours if peer != link], packet)
             )
         )
 

@@ -83,11 +83,11 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
 def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
     kind = cast(type[Pc], scenario.protocol_class())
     params = PcParams(
-        payload_head(scenario.payload), kind.most_buffered, kind.patience, kind.recent_pings,
+        payload_head(scenario.payload), kind.max_buffered, kind.pong_timeout, kind.max_recent_pings,
         round(scenario.warmup * SECOND),
     )  # fmt: skip
-    overlay = cast(OverlayLayout, scenario.resolved_layout()).joins(scenario.peers)
-    state = create_state(scenario, overlay, kind.recent_pings, words)
+    overlay = cast(OverlayLayout, scenario.resolved_layout()).neighbours(scenario.peers)
+    state = create_state(scenario, overlay, kind.max_recent_pings, words)
     links = sum(map(len, overlay))
     world, rules = runtime.create_world(scenario, len(state.flood.neighbours), links, bool(observers))
     plan_link_change(world, state)
