@@ -7,8 +7,7 @@ import random
 import pyarrow as pa
 
 from antecede.causality import Execution, Kind, MessageId, Step
-from antecede.trace.execution_from_rows import Members
-from antecede.trace.schema import FIELDS
+from antecede.trace.schema import FIELDS, Members
 
 COLUMNS = ("run", "group", "process", "index", "kind", "origin", "seq", "time", "destinations")
 

@@ -11,7 +11,7 @@ import pytest
 
 from antecede.audit.core import judge_run
 from antecede.audit.diagram import diagram
-from antecede.audit.diagram_layout import place
+from antecede.audit.diagram_layout import lay_out
 from antecede.audit.excerpt import NEIGHBOURS, build_excerpt, select_rows, split_message_id
 from antecede.errors import InputError
 from planted import busy, chain, table, violation
@@ -94,7 +94,7 @@ def test_whatever_is_wrong_in_a_log_its_violations_can_be_drawn() -> None:
             for before, after in pairwise(shown.hops):
                 assert before.arrived.process == after.sent.process
                 assert before.stays or before.arrived.place < after.sent.place
-            placed = place(shown, 800, dict.fromkeys(found.path, 60.0))
+            placed = lay_out(shown, 800, dict.fromkeys(found.path, 60.0))
             core = [event for hop in shown.hops for event in (hop.sent, hop.arrived)]
             core += [shown.late] if shown.late else []
             for one, other in pairwise(dict.fromkeys(core)):

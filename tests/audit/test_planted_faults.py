@@ -17,9 +17,9 @@ from antecede.audit.core import MAX_VIOLATIONS, Finding, judge_run
 from antecede.causality import Judgement, judge
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.execution_from_rows import Members, execution
+from antecede.trace.execution_from_rows import execution
 from antecede.trace.reader import read_metas
-from antecede.trace.schema import Meta
+from antecede.trace.schema import Members, Meta
 from planted import spoil
 
 if TYPE_CHECKING:

@@ -126,7 +126,7 @@ def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> 
         assert "<h2>The violation</h2>" in page.read_text()
     refused = antecede("audit", str(swapped), "--html", str(page), "--violation", "2")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "--violation 2: the audit tells of 1 violation" in refused.stderr
+    assert "--violation 2: the audit reports 1 violation" in refused.stderr
     assert (tmp_path / "local.html").read_text() == (tmp_path / "spark.html").read_text()
     done = antecede("audit", str(swapped), "--html", str(page))
     assert done.returncode == 1

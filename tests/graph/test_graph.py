@@ -357,7 +357,7 @@ def test_bad_rows_of_a_table_are_counted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     bad = BadRows(str(tmp_path / "t.csv"), strict=False)
     assert pairs(graph_of_dependencies(read_dependencies(tmp_path / "t.csv", bad))) == {("a", "c")}
-    assert [(each.what, each.rows, each.examples) for each in bad.found] == [
+    assert [(each.what, each.rows, each.examples) for each in bad.kinds] == [
         ("rows that do not have the header's fields, left out", 1, ["row 2: Expected 3 columns, got 1"]),
         ("rows without a node, left out", 1, ["row 3, field node: it is empty"]),
         ("rows without a process, left out", 1, ["row 4, field process: it is empty"]),
@@ -376,7 +376,7 @@ def test_of_many_bad_rows_a_few_are_shown() -> None:
     bad.add_all("odd", (f"row {row}" for row in range(100, 103)), 3)
     bad.add_all("even", (f"row {row}" for row in range(2)), 2)
     bad.add_all("none", iter(()), 0)
-    assert [(each.what, each.rows, len(each.examples)) for each in bad.found] == [
+    assert [(each.what, each.rows, len(each.examples)) for each in bad.kinds] == [
         ("odd", 103, 5),
         ("even", 2, 2),
     ]

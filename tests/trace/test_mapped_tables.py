@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from antecede.audit.run import audit_path
+from antecede.audit.run import audit_path, refuse_without_deliveries
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.column_map import parse_column_map
-from antecede.trace.foreign.mapped_trace import mapped_trace, refuse_without_deliveries
+from antecede.trace.foreign.mapped_trace import mapped_trace
 from antecede.trace.foreign.to_trace import convert_to_trace
 from antecede.trace.reader import trace_files
 
@@ -369,7 +369,7 @@ def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
         with mapped_trace(str(tmp_path / name), [THEIRS], bad=bad) as ours:
             found = audit_path(ours, "local", 10, None).verdict
         assert (found.messages, found.deliveries, found.clean) == (1, 1, True)
-        assert sorted(each for kind in bad.found for each in kind.examples) == examples
+        assert sorted(each for kind in bad.kinds for each in kind.examples) == examples
         assert bad.rows == len(examples)
         with pytest.raises(InputError, match=f"{name}, row"):
             verdict(tmp_path / name, THEIRS)
@@ -379,7 +379,7 @@ def test_a_table_with_nothing_but_bad_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("host,n,what,id\n1,x,PUB,70\n")
     bad = BadRows("t", strict=False)
     with (
-        pytest.raises(InputError, match=r"no row that could be taken; the first row that is wrong: .*row 1"),
+        pytest.raises(InputError, match=r"no row that could be taken; the first bad row: .*row 1"),
         mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad),
     ):
         pass
@@ -398,7 +398,7 @@ def test_what_leaves_no_delivery_is_told(tmp_path: Path) -> None:
     bad = BadRows("t", strict=False)
     with mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
         found = audit_path(ours, "local", 10, None).verdict
-        with pytest.raises(InputError, match=r"no delivery.*the first row that is wrong: .*row 2, field n"):
+        with pytest.raises(InputError, match=r"no delivery.*the first bad row: .*row 2, field n"):
             refuse_without_deliveries(ours, found, bad)
 
 

@@ -36,7 +36,7 @@ from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TI
 from antecede.sim.kernels.flat.log_sizes import control_sizes
 from antecede.sim.network import parse_delay
 from antecede.trace.dependencies import Dependencies
-from antecede.trace.execution_from_rows import Members
+from antecede.trace.schema import Members
 from antecede.units import format_duration
 
 Progress = Callable[[str, int, int], None]

@@ -17,7 +17,7 @@ from antecede.causality.transitive_reduction import immediate_dependencies, past
 from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.dependencies import Dependencies, dependencies
-from antecede.trace.execution_from_rows import Members
+from antecede.trace.schema import Members
 from antecede.trace.validate import destinations
 
 

@@ -37,9 +37,8 @@ from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.causality.transitive_closure import count_dtype
 from antecede.errors import InputError
-from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import read_metas, read_table
-from antecede.trace.schema import Meta
+from antecede.trace.schema import Members, Meta
 
 MAX_BYTES = 16 << 30
 """For the pasts of a run's messages."""
@@ -76,8 +75,9 @@ class RunAudit(msgspec.Struct, frozen=True):
 
 def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
     """Judge a small local trace in this process."""
-    members = members_by_run(read_metas(path))
-    for run, rows in split_runs(read_table(files)):
+    metas, events = read_metas(path), read_table(files)
+    members = members_by_run(metas)
+    for run, rows in split_runs(events):
         try:
             yield judge_run(run, rows, members.get(run, {}), most)
         except InputError as error:

@@ -1,29 +1,29 @@
 """The space-time diagram of a violation: the path from cause to effect, and the process that lacked the
 cause.
 
-The processes stand in the order of the path, so it goes down like a staircase, with its messages numbered.
-The lowest line is the process that got the effect without the cause: from the fault (a crossed ring) on there
-is a red band, until the cause comes, or to the end if it never does.
+Processes are ordered as on the path, so it descends from line to line, its messages numbered. The lowest
+line is the process that delivered the effect without the cause. A red band leads from the fault, a crossed
+ring, to the delivery of the cause, or to the end if there is none.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from antecede.audit.diagram_layout import DiagramLayout, place
+from antecede.audit.diagram_layout import DiagramLayout, lay_out
 from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 from antecede.report.svg import arrow, hover, tag, text
 
 WIDTH = 1000
 _TOP, _LETTER, _BOLD = 44, 7.0, 7.7
-_LONGEST = 22
-_SMALLEST = 0.8
-"""A wide picture is made so much smaller to fit, then it is scrolled."""
+_MAX_NAME = 22
+_MIN_SCALE = 0.8
+"""A wide picture is scaled down this far to fit; beyond that it is scrolled."""
 _UNITS = (("ns", 1), ("µs", 10**3), ("ms", 10**6), ("s", 10**9), ("min", 60 * 10**9), ("h", 3600 * 10**9))
 
 
-def short(name: str, most: int = _LONGEST) -> str:
-    """A name as it fits, with nothing in it that would move other text.
+def short(name: str, most: int = _MAX_NAME) -> str:
+    """A name cut to fit, without characters that would move other text.
 
     >>> short("a-service-with-a-very-long-name:17"), short("p3:1")
     ('a-service-…ong-name:17', 'p3:1')
@@ -37,7 +37,7 @@ def printable(name: str) -> str:
 
 
 def span(nanoseconds: int) -> str:
-    """A stretch of time in the largest unit that it fills.
+    """A duration in the largest unit that it fills.
 
     >>> span(0), span(1_500_000), span(90_000_000_000), span(250)
     ('0', '1.5 ms', '1.5 min', '250 ns')
@@ -53,15 +53,15 @@ def span(nanoseconds: int) -> str:
 
 
 def diagram(shown: Excerpt, label: str) -> tuple[str, str]:
-    """The picture, and a sentence on what left and right mean in it."""
+    """The picture, and a sentence that says what its horizontal axis means."""
     left = 30 + _BOLD * max(len(short(name, 18)) for name in _processes(shown))
     names = {hop.message: 16 + _BOLD * len(short(hop.message)) for hop in shown.hops}
-    placed = place(shown, WIDTH - left - _right(shown), names)
-    return _Drawing(shown, placed, left).svg(label), _said(placed)
+    placed = lay_out(shown, WIDTH - left - _right(shown), names)
+    return _Drawing(shown, placed, left).svg(label), _axis_note(placed)
 
 
 def _right(shown: Excerpt) -> float:
-    """Room for what comes after the last event: if the cause never comes, a band that says so."""
+    """The width to leave after the last event: more if the cause never comes and a band shows that."""
     return 112 if shown.late else 210
 
 
@@ -69,7 +69,7 @@ def _processes(shown: Excerpt) -> set[str]:
     return {event.process for hop in shown.hops for event in (hop.sent, hop.arrived)}
 
 
-def _said(placed: DiagramLayout) -> str:
+def _axis_note(placed: DiagramLayout) -> str:
     if placed.clock == "time":
         return (
             "Time goes to the right, stretched where events are close; it is counted from the cause's send."
@@ -112,7 +112,7 @@ class _Drawing:
             body.insert(0, self.axis(height - 10))
         return tag(
             "svg", *body, class_="violation", viewBox=f"0 0 {self.width:.0f} {height}", role="img",
-            aria_label=label, style=f"min-width: {_SMALLEST * self.width:.0f}px",
+            aria_label=label, style=f"min-width: {_MIN_SCALE * self.width:.0f}px",
         )  # fmt: skip
 
     def lane(self, process: str) -> str:
@@ -123,7 +123,7 @@ class _Drawing:
         line = tag("line", x1=self.left, x2=self.end, y1=y, y2=y)
         return tag("g", line, name, class_=f"lane{faulty}")
 
-    def told(self, event: ExcerptEvent) -> str:
+    def describe(self, event: ExcerptEvent) -> str:
         verb = "sends" if event.kind == "send" else "delivers"
         when = (
             f", {span(event.time - self.start)} after the cause's send" if self.placed.clock == "time" else ""
@@ -141,11 +141,11 @@ class _Drawing:
                 parts.append(tag("path", d=arrow(*self.at(sent), *self.at(event))))
         for event in events:
             x, y = self.at(event)
-            parts.append(tag("circle", hover(self.told(event)), class_=event.kind, cx=x, cy=y, r=3.2))
+            parts.append(tag("circle", hover(self.describe(event)), class_=event.kind, cx=x, cy=y, r=3.2))
         return tag("g", *parts, class_="others")
 
     def band(self) -> str:
-        """While the process had the effect and not the cause."""
+        """The time in which the process had the effect and not the cause."""
         x, y = self.at(self.shown.fault)
         end = self.x(self.shown.late) if self.shown.late else self.end
         finding = self.shown.finding
@@ -155,15 +155,15 @@ class _Drawing:
         return tag("line", title, class_="lacks", x1=x, x2=end, y1=y, y2=y)
 
     def direct(self) -> str:
-        """The way of the cause itself to the process that lacked it."""
+        """The cause's own way to the process that lacked it."""
         sent, late = self.shown.hops[0].sent, self.shown.late
         x, y = self.at(late) if late else (self.end, self.bottom)
         never = "" if late else " never"
         x1, y1 = self.at(sent)
-        bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # away from the staircase
+        bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # away from the path
         title = hover(printable(f"{sent.message} to {self.shown.finding.process}"))
         way = tag("path", title, d=arrow(x1, y1, x, y, 9, bend))
-        end = tag("circle", hover(self.told(late)) if late else "", cx=x, cy=y, r=6.5)
+        end = tag("circle", hover(self.describe(late)) if late else "", cx=x, cy=y, r=6.5)
         return tag("g", way, end, class_=f"direct{never}")
 
     def path(self) -> list[str]:
@@ -191,17 +191,17 @@ class _Drawing:
     def role(self, number: int) -> str:
         return "cause" if number == 1 else "effect" if number == len(self.shown.hops) else "link"
 
-    def wait(self, got: ExcerptEvent, sent: ExcerptEvent) -> str:
+    def wait(self, arrived: ExcerptEvent, sent: ExcerptEvent) -> str:
         """From the delivery of one to the send of the next."""
-        (x1, y), (x2, _) = self.at(got), self.at(sent)
-        title = hover(printable(f"{got.process} has {got.message} when it sends {sent.message}"))
+        (x1, y), (x2, _) = self.at(arrived), self.at(sent)
+        title = hover(printable(f"{arrived.process} has {arrived.message} when it sends {sent.message}"))
         return tag("line", title, class_="step", x1=x1, x2=x2, y1=y, y2=y)
 
     def way(self, number: int, hop: Hop) -> str:
         (x1, y1), (x2, y2) = self.at(hop.sent), self.at(hop.arrived)
-        said = f"{number}: {self.told(hop.sent)}; {self.told(hop.arrived)}"
+        title = f"{number}: {self.describe(hop.sent)}; {self.describe(hop.arrived)}"
         stop = 12 if hop.arrived is self.shown.fault else 6
-        line = tag("path", hover(said), d=arrow(x1, y1, x2, y2, stop))
+        line = tag("path", hover(title), d=arrow(x1, y1, x2, y2, stop))
         middle = 0.5 if not hop.stays else 0.45
         x, y = x1 + (x2 - x1) * middle, y1 + (y2 - y1) * middle
         badge = tag("circle", cx=x, cy=y, r=10 if number < 100 else 13)
@@ -210,14 +210,14 @@ class _Drawing:
 
     def ends(self, number: int, hop: Hop) -> str:
         x, y = self.at(hop.sent)
-        dot = tag("circle", hover(self.told(hop.sent)), class_="send", cx=x, cy=y, r=6)
+        dot = tag("circle", hover(self.describe(hop.sent)), class_="send", cx=x, cy=y, r=6)
         name = tag("text", hover(printable(hop.message)), text(short(hop.message)), x=x - 3, y=y - 13)
         parts = [dot, name]
         if not hop.stays and hop.arrived is not self.shown.fault:
             parts.append(
                 tag(
                     "circle",
-                    hover(self.told(hop.arrived)),
+                    hover(self.describe(hop.arrived)),
                     cx=self.x(hop.arrived),
                     cy=self.y[hop.arrived.process],
                     r=4.5,
@@ -226,10 +226,10 @@ class _Drawing:
         return tag("g", *parts, class_=f"event {self.role(number)}")
 
     def fault(self) -> str:
-        """The crossed ring, and what it means, in two lines that cannot meet."""
+        """The crossed ring, and its meaning in two lines that do not overlap."""
         finding, late = self.shown.finding, self.shown.late
         x, y = self.at(self.shown.fault)
-        ring = tag("circle", hover(self.told(self.shown.fault)), cx=x, cy=y, r=10)
+        ring = tag("circle", hover(self.describe(self.shown.fault)), cx=x, cy=y, r=10)
         cross = tag("path", d=f"M{x - 4.5:.1f},{y - 4.5:.1f} l9,9 m0,-9 l-9,9")
         cause, effect = short(finding.cause), short(finding.effect)
         here = self.note(f"delivers {effect} without its cause {cause}", x, y + 30, "wrong")
@@ -247,25 +247,25 @@ class _Drawing:
         return tag("g", ring, cross, here, then, class_="fault")
 
     def note(self, words: str, x: float, y: float, kind: str) -> str:
-        """A line of text below x, moved so that it is whole."""
+        """A line of text centred at x, moved so that it stays inside the picture."""
         half = _BOLD * len(words) / 2
         x = min(max(x, self.left + half), self.width - 8 - half)
         return tag("text", text(words), x=x, y=y, text_anchor="middle", class_=kind)
 
     def axis(self, y: float) -> str:
-        """The times of what matters, as many as there is room for."""
+        """The times of the path's events, as many as fit."""
         hops = self.placed.hops
         events = [hops[0].sent, self.shown.fault, *([self.shown.late] if self.shown.late else [])]
         events += [event for hop in hops for event in (hop.sent, hop.arrived)]
-        taken: list[tuple[float, float]] = []
+        occupied: list[tuple[float, float]] = []
         marks = []
         for event in dict.fromkeys(events):
             words = span(event.time - self.start)
             words = f"+{words}" if words != "0" else words
             half = _LETTER * len(words) / 2 + 6
             x = self.x(event)
-            if all(x + half < left or x - half > right for left, right in taken):
-                taken.append((x - half, x + half))
+            if all(x + half < left or x - half > right for left, right in occupied):
+                occupied.append((x - half, x + half))
                 marks.append(tag("line", x1=x, x2=x, y1=self.y[event.process] + 14, y2=y - 14))
                 marks.append(tag("text", text(words), x=x, y=y, text_anchor="middle"))
         return tag("g", *marks, class_="grid times")

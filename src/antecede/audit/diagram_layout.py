@@ -1,7 +1,7 @@
-"""Where the events of a violation stand from left to right: by the clocks, if they agree with the order.
+"""Places the events of a violation from left to right: by their times, if these agree with the order.
 
-Every process's events go to the right in its own order, and every delivery is right of its send. Where the
-clocks say otherwise, or nothing, that order alone decides.
+A process's events go to the right in its own order, and every delivery is right of its send. Where the clocks
+contradict that, or say nothing, the order alone decides.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Literal, NamedTuple
 from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 
 Clock = Literal["time", "none", "skewed"]
-_ON, _OVER, _BESIDE = 54.0, 84.0, 17.0
-"""At least so far from one event of the path to the next: of one process, of another; and to others."""
+_GAP_SAME, _GAP_OTHER, _GAP_BESIDE = 54.0, 84.0, 17.0
+"""Least distances between events of the path at one process and at two, and to events beside the path."""
 _AFTER_FAULT = 150.0
 _ELLIPSIS = 150.0
-_TIGHTEST = 0.5
-"""How much of these is left at least, where a path is long."""
-MAX_HOPS, _ENDS = 13, 6
+_MIN_TIGHTNESS = 0.5
+"""How far these may shrink where a path is long."""
+MAX_HOPS, _HOPS_AT_EACH_END = 13, 6
 
 
 class DiagramLayout(NamedTuple):
-    """A violation that is ready to be drawn."""
+    """A violation, ready to be drawn."""
 
     first: list[Hop]
     last: list[Hop]
-    """The path; if it is long, its beginning and its end."""
+    """The path, or the two ends of a long one."""
     left_out: int
     lanes: list[str]
-    """The processes, from top to bottom as the path goes."""
+    """The processes from top to bottom, as on the path."""
     x: Mapping[ExcerptEvent, float]
     width: float
     clock: Clock
@@ -39,10 +39,13 @@ class DiagramLayout(NamedTuple):
         return [*self.first, *self.last]
 
 
-def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLayout:
-    """Events from 0 to the right, over `room` or, if they need it, more; `names` says how wide names are."""
+def lay_out(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLayout:
+    """Place events from 0 to the right, over `room` or more if they need it; `names` has the width of
+    names."""
     whole = shown.hops
-    first, last = (whole, []) if len(whole) <= MAX_HOPS else (whole[:_ENDS], whole[-_ENDS:])
+    first, last = (
+        (whole, []) if len(whole) <= MAX_HOPS else (whole[:_HOPS_AT_EACH_END], whole[-_HOPS_AT_EACH_END:])
+    )
     hops = [*first, *last]
     core = [event for hop in hops for event in (hop.sent, hop.arrived)]
     if shown.late:
@@ -50,65 +53,67 @@ def place(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLay
     lanes = list(dict.fromkeys(event.process for event in core))
     others = [event for event in shown.others if event.process in lanes]
     events = list(dict.fromkeys([*core, *others]))
-    tight = max(_TIGHTEST, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_ON + _OVER))))
-    before = _before(events, {*core}, tight)
+    tightness = max(_MIN_TIGHTNESS, min(1.0, (room - _AFTER_FAULT) / (len(hops) * (_GAP_SAME + _GAP_OTHER))))
+    before = _before(events, {*core}, tightness)
     for hop in hops:
         if hop.stays and hop.sent.place < hop.arrived.place:
-            before[hop.arrived][hop.sent] = max(_ON, names[hop.message])
+            before[hop.arrived][hop.sent] = max(_GAP_SAME, names[hop.message])
     if shown.late:
         before[shown.late][shown.fault] = _AFTER_FAULT
     if last:
         before[last[0].sent][first[-1].arrived] = _ELLIPSIS
     order = _topological(events, before)
-    for kept in ({*core}, set[ExcerptEvent]()):
-        # A delivery before its own send makes a circle: then its arrow goes to the left.
+    for constrained in ({*core}, set[ExcerptEvent]()):
+        # A delivery before its own send makes a cycle: without its constraint, its arrow goes to the left.
         if order is None:
-            before = _on_lines(before, kept)
+            before = _only_own_order(before, constrained)
             order = _topological(events, before)
     if order is None:
-        raise AssertionError("a process's own order has no circles")
+        raise AssertionError("a process's own order has no cycle")
     clock = _clock(order, before)
     if clock == "time":
         x = _by_time(order, before, core, room)
     else:
         x = _by_order(order, before, {*core})
-        stretch = room / max(max(x.values()), 1.0)
-        if stretch > 1:
-            x = {event: at * min(stretch, 1.6) for event, at in x.items()}
+        scale = room / max(max(x.values()), 1.0)
+        if scale > 1:
+            x = {event: at * min(scale, 1.6) for event, at in x.items()}
     return DiagramLayout(first, last, len(whole) - len(hops), lanes, x, max(x.values()), clock)
 
 
 Before = dict[ExcerptEvent, dict[ExcerptEvent, float]]
-"""For each event those that come before it, and how far left they are at least."""
+"""For each event, those to its left and the least distance to each."""
 
 
-def _before(events: Sequence[ExcerptEvent], core: set[ExcerptEvent], tight: float) -> Before:
+def _before(events: Sequence[ExcerptEvent], core: set[ExcerptEvent], tightness: float) -> Before:
     before: Before = {event: {} for event in events}
     sends = {event.message: event for event in events if event.kind == "send"}
     last: dict[str, ExcerptEvent] = {}
     for event in sorted(events, key=lambda event: (event.process, event.place)):
         if event.process in last:
             both = event in core and last[event.process] in core
-            before[event][last[event.process]] = _ON * tight if both else _BESIDE
+            before[event][last[event.process]] = _GAP_SAME * tightness if both else _GAP_BESIDE
         last[event.process] = event
         sent = sends.get(event.message)
         if event.kind == "deliver" and sent is not None and sent.process != event.process:
-            before[event][sent] = _OVER * tight if event in core else _BESIDE
+            before[event][sent] = _GAP_OTHER * tightness if event in core else _GAP_BESIDE
     return before
 
 
-def _on_lines(before: Before, kept: set[ExcerptEvent]) -> Before:
-    """Only what comes before on the same line, except for events that are kept as they are."""
+def _only_own_order(before: Before, constrained: set[ExcerptEvent]) -> Before:
+    """Only the order of each process, except for constrained events."""
     return {
         event: {
-            cause: gap for cause, gap in causes.items() if event in kept or cause.process == event.process
+            cause: gap
+            for cause, gap in causes.items()
+            if event in constrained or cause.process == event.process
         }
         for event, causes in before.items()
     }
 
 
 def _topological(events: Sequence[ExcerptEvent], before: Before) -> list[ExcerptEvent] | None:
-    """The events, each after those before it and otherwise by time; None if they are in a circle."""
+    """The events by Kahn's algorithm, ties by time; None if there is a cycle."""
     waiting = {event: len(causes) for event, causes in before.items()}
     after: dict[ExcerptEvent, list[ExcerptEvent]] = {event: [] for event in events}
     for event, causes in before.items():
@@ -136,7 +141,7 @@ def _clock(order: Sequence[ExcerptEvent], before: Before) -> Clock:
 def _by_time(
     order: Sequence[ExcerptEvent], before: Before, core: Sequence[ExcerptEvent], room: float
 ) -> dict[ExcerptEvent, float]:
-    """As close as they may be, and what room is left is shared out by time."""
+    """As close as allowed; what room is left is distributed by time."""
     start, end = min(event.time for event in core), max(event.time for event in core)
     x: dict[ExcerptEvent, float] = {}
     furthest = 0.0
@@ -154,7 +159,7 @@ def _by_time(
 def _by_order(
     order: Sequence[ExcerptEvent], before: Before, core: set[ExcerptEvent]
 ) -> dict[ExcerptEvent, float]:
-    """As far left as may be; events beside the path close to what follows them."""
+    """As far left as allowed; events beside the path close to what follows them."""
     x: dict[ExcerptEvent, float] = {}
     for event in order:
         x[event] = max([0.0, *(x[cause] + gap for cause, gap in before[event].items())])

@@ -28,9 +28,8 @@ from antecede.audit.core import RunAudit, build_tally, build_verdict, describe_r
 from antecede.audit.encoding import time_buckets
 from antecede.audit.passes import COUNTED, TIME_BUCKETS, Root
 from antecede.errors import InputError
-from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import estimate_rows
-from antecede.trace.schema import REQUIRED
+from antecede.trace.schema import REQUIRED, Members
 from antecede.trace.validate import (
     INVALID_ROW_SQL,
     check_event,

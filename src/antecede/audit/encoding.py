@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from antecede.audit.passes import DELIVER, SEND, TIME_BUCKETS, Rows, Streams
 from antecede.trace import validate
-from antecede.trace.execution_from_rows import Members
+from antecede.trace.schema import Members
 
 _MAX_INT64 = (1 << 63) - 1
 
@@ -63,6 +63,7 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     """
     validate.refuse_empty_columns(rows)
     addressed = validate.destinations(rows)
+    kind = validate.kind_codes(rows.column("kind"))
     present = rows.column("process").unique().to_pylist()
     names = sorted({*present}.union(*members.values(), *addressed.values()))
     strangers = sorted({*rows.column("origin").unique().to_pylist()} - {*names})
@@ -70,7 +71,7 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     columns = _Columns(
         process=_ranks(rows.column("process"), names),
         position=rows.column("index").to_numpy(),
-        kind=validate.kind_codes(rows.column("kind")),
+        kind=kind,
         origin=_ranks(rows.column("origin"), names + strangers),
         seq=rows.column("seq").to_numpy(),
         group=_ranks(rows.column("group"), groups),

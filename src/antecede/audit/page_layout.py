@@ -1,4 +1,4 @@
-"""The page of an audit: what was found, where, when, and every violation with its path drawn."""
+"""The HTML page of an audit: what was found, where and when, and every violation with its path drawn."""
 
 from __future__ import annotations
 
@@ -23,106 +23,102 @@ _MAX_STEPS = 24
 _COUNTS = {
     "causal_violations": (
         "deliveries before a cause",
-        "a process got a message while something that led to it was still missing there",
+        "a process delivered a message while one of its causes was still missing there",
     ),
-    "causal_late_deliveries": ("of which the cause came later", "the two came in the wrong order"),
+    "causal_late_deliveries": ("of which the cause came later", "the two were delivered in the wrong order"),
     "fifo_violations": (
         "of which out of one sender's order",
         "cause and effect were sent by the same process",
     ),
     "causal_pairs_late": ("pairs with the cause late", "a delivery may lack several causes; each is a pair"),
     "causal_pairs_never": ("pairs with the cause never delivered", "the cause was lost for that process"),
-    "missing": ("missing", "a message was meant for a process that never delivered it"),
-    "duplicates": ("delivered twice", "a process got what it had already"),
+    "missing": ("missing", "a message was addressed to a process that never delivered it"),
+    "duplicates": ("delivered twice", "a process delivered a message that it already had"),
     "orphans": ("delivered, though nobody sent it", "the trace has no send of that message"),
     "impossible": (
         "delivered before it was sent",
-        "directly or around a circle; the trace contradicts itself",
+        "directly or around a cycle; the trace contradicts itself",
     ),
 }
 
 
 class AuditPageData(msgspec.Struct, frozen=True):
-    """All that the page of an audit shows."""
+    """Everything that the page of an audit shows."""
 
     trace: str
     verdict: Verdict
     findings: list[Finding]
     """The first violations, the worst first."""
     excerpts: dict[int, Excerpt]
-    """Those that are drawn, by their places among the findings."""
+    """Those that are drawn, by their place in `findings`."""
     chosen: int = 0
     tally: Tally | None = None
     tally_of: str | None = None
-    """The run that the tally counts, if there are several."""
+    """The run of the tally, if there are several."""
 
 
 def headline(verdict: Verdict) -> str:
     """The verdict in one sentence."""
-    much = (
+    size = (
         f"{verdict.deliveries:,} deliver{'y' if verdict.deliveries == 1 else 'ies'} of {verdict.messages:,} "
         f"message{'' if verdict.messages == 1 else 's'} at {verdict.processes:,} processes"
     )
     if verdict.clean:
-        return f"Clean: {much}, each once and after all its causes."
+        return f"Clean: {size}, each once and after all its causes."
     if verdict.causal_violations:
         wrong = verdict.causal_violations
         return (
-            f"Not in causal order: of {much}, {wrong:,} came before {'its' if wrong == 1 else 'their'} cause."
+            f"Not in causal order: of {size}, {wrong:,} came before {'its' if wrong == 1 else 'their'} cause."
         )
     faults = [
         f"{getattr(verdict, name):,} {_COUNTS[name][0]}" for name in Verdict.FAULTS if getattr(verdict, name)
     ]
-    return f"Nothing came before its cause, but not all is well with {much}: {', '.join(faults)}."
+    return f"Nothing came before its cause, but there are faults in {size}: {', '.join(faults)}."
 
 
-def audit_page(audited: AuditPageData) -> str:
+def audit_page(data: AuditPageData) -> str:
     """The page as HTML: one file, nothing to fetch, no scripts."""
-    verdict, findings = audited.verdict, audited.findings
+    verdict, findings = data.verdict, data.findings
     sections = []
     if findings:
-        sections.append(_chosen(audited))
+        sections.append(_chosen_section(data))
     if len(findings) > 1:
-        sections.append(_all(audited))
-    sections.append(_counts(verdict))
-    if audited.tally is not None:
-        sections += _tallied(audited.tally, audited.tally_of)
-    return page(
-        f"Audit of {printable(audited.trace)}", headline(verdict), sections, f"Antecede {__version__}"
-    )
+        sections.append(_all_section(data))
+    sections.append(_counts_section(verdict))
+    if data.tally is not None:
+        sections += _tally_sections(data.tally, data.tally_of)
+    return page(f"Audit of {printable(data.trace)}", headline(verdict), sections, f"Antecede {__version__}")
 
 
-def _chosen(audited: AuditPageData) -> Section:
-    finding = audited.findings[audited.chosen]
+def _chosen_section(data: AuditPageData) -> Section:
+    finding = data.findings[data.chosen]
     which = (
-        f"Violation {audited.chosen + 1:,} of {len(audited.findings):,}"
-        if len(audited.findings) > 1
+        f"Violation {data.chosen + 1:,} of {len(data.findings):,}"
+        if len(data.findings) > 1
         else "The violation"
     )
-    return Section(which, f"{_short(finding)} {_more(finding)}".strip(), _drawn(audited, audited.chosen))
+    return Section(which, f"{_short(finding)} {_more(finding)}".strip(), _draw(data, data.chosen))
 
 
-def _all(audited: AuditPageData) -> Section:
-    many = len({finding.run for finding in audited.findings}) > 1
+def _all_section(data: AuditPageData) -> Section:
+    many = len({finding.run for finding in data.findings}) > 1
     items = []
-    for number, finding in enumerate(audited.findings):
+    for number, finding in enumerate(data.findings):
         run = f" in run {escape(printable(finding.run))}" if many else ""
         more = f" <small>{escape(_more(finding))}</small>" if _more(finding) else ""
-        told = f"<summary><b>{number + 1:,}.</b> {escape(_short(finding))}{run}{more}</summary>"
-        shown = (
-            '<p class="quiet">It is drawn above.</p>' if number == audited.chosen else _drawn(audited, number)
-        )
-        items.append(f'<details id="violation-{number + 1}">{told}{shown}</details>')
+        summary = f"<summary><b>{number + 1:,}.</b> {escape(_short(finding))}{run}{more}</summary>"
+        shown = '<p class="quiet">It is drawn above.</p>' if number == data.chosen else _draw(data, number)
+        items.append(f'<details id="violation-{number + 1}">{summary}{shown}</details>')
     lead = (
         "Each is a root: a message that a process did not have in time, the first delivery that needed it, "
         "and how many more did. Click on one to see its path."
     )
-    return Section("All violations" if _whole(audited) else "The first violations", lead, "".join(items))
+    return Section("All violations" if _shows_all(data) else "The first violations", lead, "".join(items))
 
 
-def _whole(audited: AuditPageData) -> bool:
-    told = sum(finding.consequences for finding in audited.findings)
-    return told >= audited.verdict.causal_pairs_late + audited.verdict.causal_pairs_never
+def _shows_all(data: AuditPageData) -> bool:
+    shown = sum(finding.consequences for finding in data.findings)
+    return shown >= data.verdict.causal_pairs_late + data.verdict.causal_pairs_never
 
 
 def _short(finding: Finding) -> str:
@@ -139,11 +135,11 @@ def _more(finding: Finding) -> str:
     )
 
 
-def _drawn(audited: AuditPageData, number: int) -> str:
-    shown = audited.excerpts.get(number)
+def _draw(data: AuditPageData, number: int) -> str:
+    shown = data.excerpts.get(number)
     if shown is None:
-        told = f"--violation {number + 1} draws this one. {printable(audited.findings[number].text[:2000])}"
-        return f'<p class="quiet">{escape(told)}</p>'
+        hint = f"--violation {number + 1} draws this one. {printable(data.findings[number].text[:2000])}"
+        return f'<p class="quiet">{escape(hint)}</p>'
     finding = shown.finding
     picture, about = diagram(shown, _short(finding))
     where = "where it is delivered" if finding.late else "which it never reached"
@@ -175,17 +171,17 @@ def _steps(shown: Excerpt) -> str:
     return f'<ol class="steps">{"".join(items)}</ol>'
 
 
-def _counts(verdict: Verdict) -> Section:
+def _counts_section(verdict: Verdict) -> Section:
     rows = [
         [label, f"{getattr(verdict, name):,}", what]
         for name, (label, what) in _COUNTS.items()
         if getattr(verdict, name) or name in Verdict.FAULTS
     ]
-    lead = "What must be 0 in a trace that is in order, and what it is made of."
+    lead = "The counts that must be 0 in a trace in causal order, and their breakdown."
     return Section("Counts", lead, table(["", "count", "what it means"], rows, words=(2,)))
 
 
-def _tallied(tally: Tally, run: str | None) -> list[Section]:
+def _tally_sections(tally: Tally, run: str | None) -> list[Section]:
     of = f" In run {printable(run)}." if run else ""
     sections = []
     if tally.over_time and tally.over_time.deliveries:
@@ -206,17 +202,19 @@ def _tallied(tally: Tally, run: str | None) -> list[Section]:
         ]
         header = ["process", "before a cause", "missing", "twice", "deliveries"]
         about = f"Who delivered before a cause, who misses what, the worst first.{of}"
-        sections.append(Section("By process", about, _few(header, rows)))
+        sections.append(Section("By process", about, _first_rows(header, rows)))
     if tally.by_origin:
         rows = [
             [printable(o.origin), f"{o.late:,}", f"{o.never:,}", f"{o.messages:,}"] for o in tally.by_origin
         ]
         about = f"Whose messages were causes that came late or never, once a delivery that needed one.{of}"
-        sections.append(Section("By origin", about, _few(["origin", "late", "never", "messages"], rows)))
+        sections.append(
+            Section("By origin", about, _first_rows(["origin", "late", "never", "messages"], rows))
+        )
     return sections
 
 
-def _few(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _first_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     more = len(rows) - MAX_ROWS
     rest = f'<p class="quiet">and {more:,} more</p>' if more > 0 else ""
     return table(header, rows[:MAX_ROWS]) + rest
@@ -230,7 +228,7 @@ _CHART, _LEFT, _HIGH = 1000, 70, 74
 
 
 def _over_time(counted: OverTime) -> str:
-    """Two rows of bars, each on a scale of its own: a few violations are seen among many deliveries."""
+    """Two rows of bars, each on its own scale, so that few violations show among many deliveries."""
     step = (_CHART - _LEFT - 12) / len(counted.deliveries)
     body = []
     rows = (("wrong", "before a cause", counted.causal_violations), ("", "deliveries", counted.deliveries))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from antecede.audit.excerpt import Excerpt
     from antecede.audit.tally import Tally
+    from antecede.trace.bad_rows import BadRows
 
 SMALL_ROWS = 1_000_000
 """Up to here, judging a trace takes no longer than starting Spark."""
@@ -85,10 +86,11 @@ def _audit_here(
 ) -> tuple[AuditResult, dict[int, Excerpt]]:
     progress("judging", 0, 0)
     audits = list(judge_files(local, files, limit))
+    verdict = sum_verdicts([each.verdict for each in audits])
     findings = sorted((finding for each in audits for finding in each.findings), key=severity)[:limit]
     worst = _worst_run(audits, findings)
     result = AuditResult(
-        verdict=sum_verdicts([each.verdict for each in audits]),
+        verdict=verdict,
         findings=findings,
         engine="local",
         tally=worst.tally if worst else None,
@@ -157,6 +159,21 @@ def _rows_around(files: list[Path], findings: list[Finding]) -> pa.Table:
 
     tables = (table for file in files for table in read_batches(file))
     return select_rows(rows_of_processes(tables, findings), findings)
+
+
+def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None = None) -> None:
+    """Refuse a log without deliveries, which says nothing about their order.
+
+    Unless a `meta.json` names the members of its groups: then they lack every message.
+    """
+    if verdict.deliveries or not verdict.messages or ("://" in path and not path.startswith("file://")):
+        return
+    if not read_metas(Path(path.removeprefix("file://"))):
+        raise InputError(
+            f"{path} has {verdict.messages:,} sends and no delivery, and no meta.json says who should have "
+            "got them, so there is nothing to judge; what depends on what is shown by antecede graph"
+            f"{bad.first_example() if bad else ''}"
+        )
 
 
 # Choosing where to work.

@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from antecede.causality import Verdict
 from antecede.jit import njit_plain
-from antecede.trace.execution_from_rows import Members
 from antecede.trace.reader import open_parquet, read_dictionary_encoded
-from antecede.trace.schema import KINDS
+from antecede.trace.schema import KINDS, Members
 from antecede.trace.validate import RECEIVE, SEND
 
 _NAMES = ("run", "group", "process", "kind", "origin")

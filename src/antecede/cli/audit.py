@@ -64,14 +64,15 @@ def audit(
     Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
     """
     require("antecede.trace", "sim")
-    from antecede.audit.page import audit_to_page, check_page
-    from antecede.audit.run import audit_path
+    from antecede.audit.run import audit_path, refuse_without_deliveries
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.mapped_trace import mapped_trace, refuse_without_deliveries
+    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     if html is not None:
+        from antecede.audit.page import audit_to_page, check_page
+
         check_page(html)
     bad = BadRows(trace, strict)
     with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
@@ -83,7 +84,7 @@ def audit(
     if as_json:
         _print_json(trace, outcome, html, bad)
     else:
-        show.bad_rows(bad.found)
+        show.bad_rows(bad.kinds)
         _print_outcome(outcome)
         if html:
             show.out.print(f"Page: {html}", soft_wrap=True, markup=False)
@@ -95,7 +96,7 @@ def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRow
     document = {"trace": trace, "clean": outcome.verdict.clean, "engine": outcome.engine}
     document |= outcome.verdict.counts()
     document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
-    document |= {"bad_rows": bad.rows, "bad": bad.found}
+    document |= {"bad_rows": bad.rows, "bad": bad.kinds}
     show.json(document | ({"page": str(page)} if page else {}))
 
 

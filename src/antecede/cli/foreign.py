@@ -76,9 +76,9 @@ def export_log(
         exported = export_shiviz(Path(ours), out, run)
     if as_json:
         document = {name: getattr(exported, name) for name in exported.__struct_fields__}
-        show.json(document | {"bad_rows": bad.rows, "bad": bad.found})
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
         return
-    show.bad_rows(bad.found)
+    show.bad_rows(bad.kinds)
     show.out.print(f"{exported.events:,} events of {exported.processes:,} processes")
     show.out.print(
         f"In ShiViz, set the log parsing regular expression to {exported.regex}", markup=False, soft_wrap=True

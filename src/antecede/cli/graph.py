@@ -57,9 +57,9 @@ def graph(
         runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     if as_json:
         document = {"trace": trace, "engine": chosen, "out": str(out) if out else None, "runs": runs}
-        show.json(document | {"bad_rows": bad.rows, "bad": bad.found})
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
         return
-    show.bad_rows(bad.found)
+    show.bad_rows(bad.kinds)
     if len(runs) == 1:
         show.table(escape(runs[0].run), ["", ""], _rows_of_one(runs[0]), left=2)
     else:

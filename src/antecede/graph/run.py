@@ -78,7 +78,7 @@ def _graphs_here(
         progress("reducing", 0, 0)
         dependencies = read_dependencies(table, bad)
         if not len(dependencies.names):
-            raise InputError(f"{table} has no row that could be taken{bad.first() if bad else ''}")
+            raise InputError(f"{table} has no row that could be taken{bad.first_example() if bad else ''}")
         return iter([graph_of_dependencies(dependencies)])
     files = trace_files(local)
     check_files(files)
@@ -112,7 +112,7 @@ def _rename_into_place(out: Path) -> None:
 
 def _write_summary(figures: list[GraphFigures], out: Path | None, bad: BadRows | None) -> None:
     if out is not None:
-        summary = {"runs": figures, "bad_rows": bad.rows if bad else 0, "bad": bad.found if bad else []}
+        summary = {"runs": figures, "bad_rows": bad.rows if bad else 0, "bad": bad.kinds if bad else []}
         document = msgspec.json.format(msgspec.json.encode(summary), indent=2)
         write_whole(out / SUMMARY, document + b"\n")
 

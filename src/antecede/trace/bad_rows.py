@@ -1,4 +1,4 @@
-"""What is wrong in somebody's file: counted, the first of each kind with its place; or refused, if strict."""
+"""Collects bad rows of a file: counted by kind, with examples; or refused at the first, if strict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_CHARACTERS = 120
 
 
 class BadRowKind(msgspec.Struct):
-    """Something that is wrong in several places."""
+    """Something that is wrong in one or more rows."""
 
     what: str
     rows: int
@@ -22,30 +22,31 @@ class BadRowKind(msgspec.Struct):
 
 
 class BadRows:
-    """Counts what could not be taken as it is from `source`; a strict one raises at the first.
+    """Counts the rows of `source` that cannot be taken as they are; if strict, raises at the first.
 
-    Without a word on it, it is strict, and there is no --strict to speak of.
+    `strict` is the option --strict; None, for commands without that option, is strict too.
     """
 
     def __init__(self, source: str, strict: bool | None = None) -> None:
         self.source, self.strict = source, strict
-        self._found: dict[str, BadRowKind] = {}
+        self._by_kind: dict[str, BadRowKind] = {}
 
     def add(self, what: str, example: str, source: str | None = None, rows: int = 1) -> None:
-        """Something is wrong, for `example` at this place of the source, or of a file that is part of it."""
+        """Count `rows` of a kind; the example is a place in the source, or in `source`, a file that is part
+        of it."""
         example = brief(example)
         source = source or self.source
         if self.strict is None:
             raise InputError(f"{source}, {example}")
         if self.strict:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
-        found = self._found.setdefault(what, BadRowKind(what, 0, []))
-        found.rows += rows
-        if len(found.examples) < _MAX_EXAMPLES:
-            found.examples.append(example if source == self.source else f"{source}, {example}")
+        kind = self._by_kind.setdefault(what, BadRowKind(what, 0, []))
+        kind.rows += rows
+        if len(kind.examples) < _MAX_EXAMPLES:
+            kind.examples.append(example if source == self.source else f"{source}, {example}")
 
     def add_all(self, what: str, examples: Iterable[str], rows: int, source: str | None = None) -> None:
-        """The same for many rows at once, of which no more examples than needed are looked at."""
+        """Count many rows at once; no more of the examples are computed than are shown."""
         left = rows
         for example in examples:
             if not left:
@@ -56,18 +57,18 @@ class BadRows:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self._found.values())
+        return sum(kind.rows for kind in self._by_kind.values())
 
     @property
-    def found(self) -> list[BadRowKind]:
-        """Everything that is wrong, by kind."""
-        return list(self._found.values())
+    def kinds(self) -> list[BadRowKind]:
+        """Everything that is wrong."""
+        return list(self._by_kind.values())
 
-    def first(self) -> str:
-        """An example in words, for an error that says why nothing is left; empty if nothing is wrong."""
-        return next((f"; the first row that is wrong: {each.examples[0]}" for each in self.found), "")
+    def first_example(self) -> str:
+        """An example for an error message that says why no row is left; empty if nothing is wrong."""
+        return next((f"; the first bad row: {kind.examples[0]}" for kind in self.kinds), "")
 
 
 def brief(text: str) -> str:
-    """A text of a file's own, short enough for a message."""
+    """Text from a file, cut short enough for a message."""
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
 from antecede.causality import Execution, Kind, MessageId, Step
+from antecede.trace.schema import Members
 from antecede.trace.validate import check_run, destinations
-
-Members = Mapping[str, list[str]]
-"""The members of each group of one run."""
 
 _COLUMNS = ("process", "kind", "origin", "seq", "group")
 _KIND = {"send": Kind.SEND, "deliver": Kind.DELIVER}

@@ -11,6 +11,7 @@ import codecs
 import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, META, SCHEMA, Meta, read_meta
+from antecede.trace.schema import FIELDS, META, Meta, read_meta
 from antecede.trace.validate import (
     cast_columns,
     check_columns,
@@ -27,9 +28,8 @@ from antecede.trace.validate import (
     first_line,
     refuse_duplicate_columns,
     refuse_empty_fields,
-    text_value,
     validate_parquet_batch,
-    validate_row,
+    validate_rows,
 )
 
 BATCH_ROWS = 65_536
@@ -104,9 +104,10 @@ def read_batches(file: Path) -> Iterator[pa.Table]:
     if file.suffix == ".parquet":
         yield from _read_parquet(file)
     elif file.suffix == ".csv":
-        yield from _in_batches(_read_csv(file), file)
+        header = partial(check_columns, where=str(file))
+        yield from _in_batches(csv_rows(file, header), file)
     else:
-        yield from _in_batches(_read_json_lines(file), file)
+        yield from _in_batches(json_rows(file), file)
 
 
 def read_trace(path: Path | str) -> pa.Table:
@@ -198,33 +199,26 @@ def read_dictionary_encoded(
 # JSON lines and CSV.
 
 
-def _in_batches(rows: Iterator[Row], file: Path) -> Iterator[pa.Table]:
-    batch: list[Row] = []
+def _in_batches(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[pa.Table]:
+    batch: list[tuple[int, Row]] = []
     empty = True
-    for row in rows:
-        empty = False
-        batch.append(row)
-        if len(batch) >= BATCH_ROWS:
-            yield pa.Table.from_pylist(batch, schema=SCHEMA)
-            batch = []
+    try:
+        for numbered in rows:
+            empty = False
+            batch.append(numbered)
+            if len(batch) >= BATCH_ROWS:
+                yield validate_rows(batch, file)
+                batch = []
+    except InputError:
+        validate_rows(batch, file)  # an invalid row before the unreadable one is reported first
+        raise
     if empty:
         raise empty_file(file)
-    yield pa.Table.from_pylist(batch, schema=SCHEMA)
+    yield validate_rows(batch, file)
 
 
 def empty_file(file: Path) -> InputError:
     return InputError(f"{file} is empty; a trace needs at least one row")
-
-
-def _read_json_lines(file: Path) -> Iterator[Row]:
-    for number, row in json_rows(file):
-        yield validate_row(row, file, number)
-
-
-def _read_csv(file: Path) -> Iterator[Row]:
-    for number, row in csv_rows(file, lambda names: check_columns(names, str(file))):
-        values = {name: text_value(row[name], name) for name in FIELDS if name in row}
-        yield validate_row(values, file, number)
 
 
 OnUnreadable = Callable[[int, str], None]

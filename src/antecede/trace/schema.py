@@ -7,6 +7,7 @@ versions read what earlier ones wrote. `trace.validate` says which rows are vali
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +37,9 @@ REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
 KINDS = ("send", "receive", "deliver")
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])
+
+Members = Mapping[str, list[str]]
+"""The members of each group of one run."""
 
 
 class Meta(msgspec.Struct, frozen=True):

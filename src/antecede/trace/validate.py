@@ -5,7 +5,7 @@ Input from outside is checked on four levels:
 1. A *table* has every required column, none twice, each of the right type: `check_columns`, for Parquet
    `check_parquet_schema`.
 2. A *value* has its column's type, and required ones are not empty: `validate_parquet_batch` for Parquet
-   rows, `validate_row` for JSON lines and CSV, `convert_value` for tables of other programs (`--map`), which
+   rows, `validate_rows` for JSON lines and CSV, `convert_value` for tables of other programs (`--map`), which
    may have numbers as names and text as numbers.
 3. A *row* has a known kind and a `seq` from 1, and a process sends only its own messages: `check_event` for
    one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter two find the first offending
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.schema import FIELDS, KINDS, REQUIRED
+from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA
 
 SEND, RECEIVE, DELIVER = range(len(KINDS))
 """Kinds as numbers: their places in `KINDS`."""
@@ -133,12 +133,22 @@ def refuse_empty_fields(table: pa.Table, file: Path, rows_before: int) -> None:
             raise InputError(f"{file}, row {row}, {empty_field(name)}")
 
 
-def validate_row(row: Mapping[str, Any], file: Path, number: int) -> dict[str, Any]:
-    """The fields of one row of JSON lines or CSV that a trace knows, each of its type."""
+def validate_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], file: Path) -> pa.Table:
+    """Numbered rows of JSON lines or CSV in the types of the schema."""
+    from_text = text_value if file.suffix == ".csv" else None
+    return pa.Table.from_pylist(
+        [validate_row(row, file, number, from_text) for number, row in rows], schema=SCHEMA
+    )
+
+
+def validate_row(
+    row: Mapping[str, Any], file: Path, number: int, from_text: Callable[[str, str], Any] | None = None
+) -> dict[str, Any]:
+    """The fields of one row that a trace knows, each of its type; `from_text` converts fields of CSV."""
     fields = {}
     for name in FIELDS:
         if name in row or name in REQUIRED:
-            value = row.get(name)
+            value = from_text(row[name], name) if from_text and name in row else row.get(name)
             if value is None and name in REQUIRED:
                 raise InputError(f"{file}, row {number}, {empty_field(name)}")
             try:

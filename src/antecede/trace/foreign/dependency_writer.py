@@ -59,7 +59,7 @@ class DependencyWriter:
 
     def __init__(self, source: str, form: str, strict: bool = False) -> None:
         self.source, self.form = source, form
-        self._wrong = BadRows(source, strict)
+        self._bad_rows = BadRows(source, strict)
         self._place: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._process, self._seq = array("q"), array("q")
@@ -86,12 +86,12 @@ class DependencyWriter:
 
     def bad(self, what: str, example: str) -> None:
         """Count something that is wrong; a strict import ends here."""
-        self._wrong.add(what, example)
+        self._bad_rows.add(what, example)
 
     def write(self, folder: Path) -> DependencyTableInfo:
         """Leave the table in a folder of its own; an older one in it is written over."""
         if not self._seq:
-            raise InputError(f"{self.source} has no row that could be taken{self._wrong.first()}")
+            raise InputError(f"{self.source} has no row that could be taken{self._bad_rows.first_example()}")
         nodes = list(self._place)
         parents, ends = self._resolved(nodes)
         order = _parents_first(parents, ends, nodes, self.source)
@@ -107,8 +107,8 @@ class DependencyWriter:
             parents_of_others=int(others.sum()),
             parents_mean=len(parents) / len(nodes),
             parents_most=int(counts.max()),
-            bad_rows=self._wrong.rows,
-            bad=self._wrong.found,
+            bad_rows=self._bad_rows.rows,
+            bad=self._bad_rows.kinds,
         )
         _make_room(folder)
         aside = folder / f".{TABLE}{ASIDE}"
@@ -144,7 +144,7 @@ class DependencyWriter:
                 f"the parents of {nodes[child]}: {names[named[one]]}"
                 for child, one in zip(children, unknown, strict=True)
             )
-            self._wrong.add_all("parents that are no node, left out", examples, len(unknown))
+            self._bad_rows.add_all("parents that are no node, left out", examples, len(unknown))
             left_out = np.concatenate([[0], np.cumsum(parents < 0)])
             ends = ends - left_out[ends]
             parents = parents[parents >= 0]

@@ -53,7 +53,7 @@ class _Sends:
             there = [name for name in _OF_SENDS if name in rows.column_names]
             found.append(rows.select(there).filter(pc.equal(rows.column("kind"), "send")))
         if bad.rows and not size:
-            raise InputError(f"{path} has no row that could be taken{bad.first()}")
+            raise InputError(f"{path} has no row that could be taken{bad.first_example()}")
         rows = pa.concat_tables(found, promote_options="default")
         rows = rows.sort_by([(name, "ascending") for name in ("run", "process", "index")])
         self.process = rows.column("process").combine_chunks()
