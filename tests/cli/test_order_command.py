@@ -75,8 +75,9 @@ CHAT = [
 ]
 
 
+@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_rows_lie_by_outcome_group_and_index_and_the_account_adds_up(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, engine: str
 ) -> None:
     chance = random.Random(7)
     rows = [event(f"r{room}", n, *({n - 1, n // 2} if n else ())) for room in range(30) for n in range(50)]
@@ -85,7 +86,8 @@ def test_rows_lie_by_outcome_group_and_index_and_the_account_adds_up(
     for part in range(3):
         pq.write_table(pa.Table.from_pylist(rows[part::3]), tmp_path / f"{part}.parquet")
     out = tmp_path.parent / f"{tmp_path.name}-out"
-    found = told("order", tmp_path, "--out", out, *IDS)
+    found = told("order", tmp_path, "--out", out, *IDS, "--engine", engine)
+    assert found["engine"] == engine
     expected = {"rows": 1504, "ordered": 1500, "quarantined": 2, "duplicates": 1, "held": 1}
     assert counts(found) == expected
     assert [(row["id"], row["reason"]) for row in found["examples"] if row["status"] == "held"] == [
@@ -129,9 +131,10 @@ def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None
     assert [row["parents"] or [] for row in ordered] == [[], ["0a0"], ["0a0", "1b1"]]
 
 
-def test_what_a_person_sees(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_what_a_person_sees(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     lines = write_lines(tmp_path / "chat.jsonl", CHAT)
-    shown = said("order", lines, "--out", tmp_path / "out", *IDS).splitlines()
+    shown = said("order", lines, "--out", tmp_path / "out", *IDS, "--engine", engine).splitlines()
     assert [line.split() for line in shown[1:6]] == [
         ["in", "6"],
         ["ordered", "3"],
@@ -270,6 +273,8 @@ def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ([".", "--horizon", "1"], "--horizon: '1' is not a duration"),
         ([".", "--on-missing", "drop"], "'drop' is none of hold, release, quarantine"),
         ([".", "--once"], "--once is for --stream"),
+        ([".", "--engine", "flink"], "no engine 'flink'; there are auto, local and spark"),
+        ([".", "--engine", "local", "--stream"], "--stream needs Spark"),
         ([".", "--checkpoint", "s3a://bucket/c"], "is a URL"),
     ],
 )
@@ -293,7 +298,7 @@ def test_ctrl_c_ends_a_stream_with_its_account(tmp_path: Path) -> None:
     _wait_until(lambda: (tmp_path / "out" / "_checkpoint" / "commits" / "0").exists())
     process.send_signal(signal.SIGINT)
     shown, error = process.communicate(timeout=120)
-    assert (process.returncode, error) == (130, "stopped; what is finished is kept\n")
+    assert (process.returncode, error) == (130, "stopped; finished work is kept\n")
     assert "• z of tea: waits for lost, since " in shown
     _wait_until(lambda: not _running(mark))
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from antecede.causal_order.request import OrderRequest
 from antecede.errors import InputError
 
 ENDINGS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
@@ -77,3 +78,11 @@ def _refuse_other_headers(files: list[Path]) -> None:
     for file in files[1:]:
         if file.stat().st_size and header(file) != expected:
             raise InputError(f"{file} has another header than {files[0].name}; all files need the same one")
+
+
+def needs_split(name: str, request: OrderRequest) -> InputError:
+    """The refusal of dependencies that are one text although ids are whole numbers."""
+    return InputError(
+        f"deps: column {name} is text, and {request.columns['id']} has whole numbers; if it holds several of "
+        "them, give the text between two: --split ' '"
+    )

@@ -10,7 +10,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.columns import Roles
 from antecede.causal_order.columns_on_spark import quoted
-from antecede.causal_order.event_files import ENDINGS, EventFiles
+from antecede.causal_order.event_files import ENDINGS, EventFiles, needs_split
 from antecede.causal_order.request import OrderRequest
 from antecede.errors import InputError
 from antecede.spark.session import spark_path
@@ -100,13 +100,6 @@ def _with_lists(frame: DataFrame, events: EventFiles, request: OrderRequest) -> 
     if id_type is not None and isinstance(element, other):
         return frame.withColumn(name, _cast_elements(F.col(quoted(name)), is_whole))
     return frame
-
-
-def needs_split(name: str, request: OrderRequest) -> InputError:
-    return InputError(
-        f"deps: column {name} is text, and {request.columns['id']} has whole numbers; if it holds several of "
-        "them, give the text between two: --split ' '"
-    )
 
 
 def _split(name: str, separator: str) -> Column:

@@ -47,6 +47,10 @@ class OrderRequest(msgspec.Struct):
             raise InputError("--split: give the text between two ids, as in --split ' '")
 
 
+class NeedsSparkError(InputError):
+    """Events that the local engine cannot read exactly as Spark does. The message says why."""
+
+
 class HeldRow(msgspec.Struct):
     """A row that a stream holds: what it waits for, which of that has not even arrived, and since when."""
 

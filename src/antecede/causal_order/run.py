@@ -1,23 +1,35 @@
-"""Files of events into causal order: as a batch, or as a stream of the files that appear in a folder."""
+"""Files of events into causal order: as a batch, or as a stream of the files that appear in a folder.
+
+Small batches are ordered in this process (`local`), large ones and streams on Spark (`files_on_spark`). Both
+give the same rows in the same order.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from antecede.causal_order.event_files import EventFiles, find_event_files
+from antecede.causal_order.local import order_locally
+from antecede.causal_order.local_files import estimate_rows
 from antecede.causal_order.request import (
     CHECKPOINT,
     OUTCOME,
     HeldRow,
+    NeedsSparkError,
     OrderRequest,
     OrderResult,
     Progress,
     has_finished_batch,
 )
 from antecede.causal_order.rules import RowCounts
-from antecede.errors import InputError, require
+from antecede.errors import InputError, MissingExtraError, require
 
+MAX_LOCAL_ROWS = 1_000_000
+"""Up to this many rows, ordering them here takes no longer than starting Spark."""
 _UNREADABLE_IN_PATHS = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
 """What Spark's state reader escapes in paths, and then takes for part of the name."""
 
@@ -37,13 +49,16 @@ def order_files(
     _refuse_inside(events, out)
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
-    require("antecede.spark", "spark")
-    from antecede.causal_order.files_on_spark import order_batch
+    with _command_words():
+        if _runs_here(events, engine, master):
+            try:
+                return order_locally(events, out, request, progress)
+            except NeedsSparkError as reason:
+                _require_spark(reason, engine)
+        require("antecede.spark", "spark")
+        from antecede.causal_order.files_on_spark import order_batch
 
-    try:
         return order_batch(events, out, request, master, progress)
-    except InputError as error:
-        raise _in_words_of_the_command(error) from error
 
 
 def order_stream_of_files(
@@ -74,10 +89,8 @@ def order_stream_of_files(
     require("antecede.spark", "spark")
     from antecede.causal_order.files_on_spark import order_stream
 
-    try:
+    with _command_words():
         return order_stream(events, out, request, once, checkpoint, master, progress)
-    except InputError as error:
-        raise _in_words_of_the_command(error) from error
 
 
 def held_by_stream(
@@ -110,8 +123,31 @@ def check_engine(engine: str) -> None:
         raise InputError(f"no engine '{engine}'; there are auto, local and spark")
 
 
-def _in_words_of_the_command(error: InputError) -> InputError:
-    return InputError(str(error).replace("pass check=False", "give --no-check"))
+def _runs_here(events: EventFiles, engine: str, master: str | None) -> bool:
+    """Whether events are ordered in this process: by choice, or because they are few and there is no
+    cluster."""
+    if engine == "auto":
+        is_cluster = bool(master or os.environ.get("SPARK_REMOTE"))
+        return not is_cluster and estimate_rows(events) <= MAX_LOCAL_ROWS
+    return engine == "local"
+
+
+def _require_spark(reason: NeedsSparkError, engine: str) -> None:
+    if engine == "local":
+        raise InputError(f"{reason}: only Spark orders that; leave out --engine local") from reason
+    try:
+        require("pyspark", "spark")
+    except MissingExtraError as error:
+        raise MissingExtraError(f"{reason}: only Spark orders that, and {error}") from reason
+
+
+@contextmanager
+def _command_words() -> Iterator[None]:
+    """Errors name options of the command where the functions beneath name arguments."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace("pass check=False", "give --no-check")) from error
 
 
 def _is_in_use(folder: Path) -> bool:

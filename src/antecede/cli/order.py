@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from antecede.cli import show
 from antecede.cli.options import Json, Master, folder
+from antecede.errors import require
 
 if TYPE_CHECKING:
     from antecede.causal_order.request import Example, OrderResult
@@ -121,6 +122,7 @@ def order(
     """
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
+    require("antecede.causal_order.run", "sim")
     from antecede.causal_order.request import CHECKPOINT, OrderRequest
     from antecede.causal_order.run import order_files, order_stream_of_files
 
@@ -155,6 +157,7 @@ def held(out: StreamFolder, limit: Limit = None, master: Master = None, as_json:
 
     The stream may be running.
     """
+    require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import held_by_stream
 
     with show.progress() as progress:

@@ -1,0 +1,119 @@
+"""Files of events into causal order in this process: the same rows in the same order as on Spark.
+
+The table is read whole (`local_files`), sorted by group and preference, ordered by `batch`, and written as
+Parquet. Where it cannot be certain to read what Spark reads, it raises `NeedsSparkError` before it has
+written anything. Cost: memory for the rows and a copy of them; a million rows take a few seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from antecede.causal_order.batch import order_table
+from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
+from antecede.causal_order.event_files import EventFiles
+from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types, with_lists
+from antecede.causal_order.local_files import read_local
+from antecede.causal_order.request import (
+    MAX_EXAMPLES,
+    OUTCOME,
+    STATUSES,
+    Example,
+    OrderRequest,
+    OrderResult,
+    Progress,
+)
+from antecede.causal_order.row_digest import digest_rows
+from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
+from antecede.errors import InputError
+
+_ROW_GROUP = 65_536
+
+
+def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress: Progress) -> OrderResult:
+    """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
+    progress("reading", 0, 0)
+    roles = request.columns
+    table = with_lists(read_local(events, roles), events.format, request)
+    plan = plan_columns(spark_types(table), roles, [*ADDED, OUTCOME])
+    if not table.num_rows:
+        raise InputError(f"{events.path} holds no events: it has no rows")
+    own = table.column_names
+    digests = digest_rows(table, roles)
+    for name, derived in plan.derived.items():
+        table = table.append_column(name, derive(table, derived))
+    if request.check:
+        progress("checking", 0, 0)
+        refuse_unreadable(table, own, plan.columns, roles)
+    progress("ordering", 0, 0)
+    ordered = _order(table.append_column(DIGEST, digests), own, plan, OnMissing(request.on_missing))
+    counts = RowCounts(
+        rows=table.num_rows,
+        **{status: pc.sum(pc.equal(ordered.column("status"), status)).as_py() or 0 for status in STATUSES},
+    )
+    counts.duplicates = counts.rows - sum(getattr(counts, status) for status in STATUSES)
+    by_outcome = _split_by_outcome(ordered)
+    _write(by_outcome, out)
+    examples = [
+        example
+        for status in ("held", "quarantined")
+        if status in by_outcome
+        for example in _examples(by_outcome[status], status, request)
+    ]
+    return OrderResult(counts, examples, "local")
+
+
+def _order(table: pa.Table, own: list[str], plan: ColumnPlan, on_missing: OnMissing) -> pa.Table:
+    group = plan.columns.group
+    keys = [group, *plan.sorted_by] if group is not None else plan.sorted_by
+    # Nulls come last, as they do by default.
+    order = pc.sort_indices(
+        table.select(list(dict.fromkeys(keys))), sort_keys=[(key, "ascending") for key in keys]
+    )
+    table = table.take(order)
+    rows, added = order_table(table, plan.columns, on_missing)
+    ordered = table.select(own).take(rows)
+    for name, values in added.items():
+        ordered = ordered.append_column(name, values)
+    return ordered
+
+
+def _split_by_outcome(ordered: pa.Table) -> dict[str, pa.Table]:
+    """The rows by the folder that they go to."""
+    status = ordered.column("status")
+    folders = {name: pc.equal(status, name) for name in ("held", "quarantined")}
+    folders["ordered"] = pc.invert(pc.or_(folders["held"], folders["quarantined"]))
+    tables = {name: ordered.filter(mask) for name, mask in folders.items()}
+    return {name: table for name, table in tables.items() if table.num_rows}
+
+
+def _write(by_outcome: dict[str, pa.Table], out: Path) -> None:
+    """Write the files completely before any of them has its name."""
+    hidden = out / "_temporary"
+    hidden.mkdir(parents=True, exist_ok=True)
+    for name, table in by_outcome.items():
+        pq.write_table(table, hidden / f"{name}.parquet", row_group_size=_ROW_GROUP)
+    for name in by_outcome:
+        folder = out / f"{OUTCOME}={name}"
+        folder.mkdir(exist_ok=True)
+        (hidden / f"{name}.parquet").replace(folder / "part-00000.parquet")
+    hidden.rmdir()
+    (out / "_SUCCESS").touch()
+
+
+def _examples(rows: pa.Table, status: str, request: OrderRequest) -> list[Example]:
+    group, names = request.columns["group"], [request.columns[role] for role in ("id", "origin", "seq")]
+    examples = []
+    for row in rows.slice(0, MAX_EXAMPLES).to_pylist():
+        parts = [str(row[name]) for name in names if name is not None and row[name] is not None]
+        group_name = None if group is None or row[group] is None else _text(row[group])
+        examples.append(Example(group_name, ":".join(parts), status, row["reason"]))
+    return examples
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

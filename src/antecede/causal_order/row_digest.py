@@ -1,0 +1,212 @@
+"""A hash of each row, the same as Spark's: it decides the order of rows that nothing else decides.
+
+Spark's xxhash64 is XXH64 with seed 42 over the columns, each value's hash being the seed of the next; nulls
+are skipped. Here it runs over Arrow columns, so that the local engine puts rows in the order that Spark does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antecede.causal_order.columns import Roles
+from antecede.causal_order.request import NeedsSparkError
+from antecede.jit import njit_plain
+
+_SEED = 42
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+
+
+def digest_rows(table: pa.Table, roles: Roles) -> pa.Array:
+    """The digest of each row, as `columns_on_spark` has Spark compute it."""
+    state = np.full(table.num_rows, _SEED, np.uint64)
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # of a table without rows
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        if pa.types.is_nested(column.type) and name not in (roles["deps"], roles["clock"]):
+            column = pa.array([_to_json(name, value) for value in column.to_pylist()], pa.string())
+        state = hash_column(hash_column(state, column.is_null()), column)
+    return pa.array(state.view(np.int64))
+
+
+def hash_column(state: np.ndarray, column: pa.Array) -> np.ndarray:
+    """Continue each row's hash with its value of this column; a null leaves it as it is."""
+    kind = column.type
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        return _hash_lists(state, column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _hash_lists(state, column)
+    if pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            state = hash_column(state, pc.struct_field(column, at))
+        return state
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        hashed = _hash_texts(state, column)
+    else:
+        hashed = _hash_words(state, column)
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), hashed, state)
+
+
+def _hash_lists(state: np.ndarray, column: pa.Array) -> np.ndarray:
+    """The first elements of all lists, then the second ones, and so on."""
+    state = state.copy()
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    begins = np.cumsum(lengths) - lengths
+    values = column.flatten()
+    for place in range(int(lengths.max(initial=0))):
+        rows = np.flatnonzero(lengths > place)
+        state[rows] = hash_column(state[rows], values.take(pa.array(begins[rows] + place)))
+    return state
+
+
+def _hash_words(state: np.ndarray, column: pa.Array) -> np.ndarray:
+    """Values of four or eight bytes."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        numbers = column.fill_null(0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
+        if kind not in (pa.float32(), pa.float64()) or np.isnan(numbers).any():
+            raise NeedsSparkError(f"values of type {kind} that are not numbers")
+        words = numbers.astype(kind.to_pandas_dtype()).view(f"u{kind.bit_width // 8}")
+        width = kind.bit_width // 8
+    elif pa.types.is_boolean(kind):
+        words, width = column.fill_null(False).to_numpy(zero_copy_only=False), 4
+    elif pa.types.is_signed_integer(kind):
+        width = 8 if kind.bit_width == 64 else 4
+        words = column.fill_null(0).to_numpy(zero_copy_only=False).astype(f"i{width}").view(f"u{width}")
+    elif pa.types.is_date32(kind):
+        words, width = column.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).view("u4"), 4
+    elif pa.types.is_timestamp(kind):
+        micros = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).fill_null(0)
+        words, width = micros.to_numpy(zero_copy_only=False).view("u8"), 8
+    else:
+        raise NeedsSparkError(f"values of type {kind}")
+    return _hash_four(state, words) if width == 4 else _hash_eight(state, words)
+
+
+def _rotate(value: np.ndarray, bits: int) -> np.ndarray:
+    rotated: np.ndarray = (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+    return rotated
+
+
+def _avalanche(value: np.ndarray) -> np.ndarray:
+    value = (value ^ (value >> np.uint64(33))) * _PRIME_2
+    value = (value ^ (value >> np.uint64(29))) * _PRIME_3
+    mixed: np.ndarray = value ^ (value >> np.uint64(32))
+    return mixed
+
+
+def _hash_four(state: np.ndarray, words: np.ndarray) -> np.ndarray:
+    value = (state + _PRIME_5 + np.uint64(4)) ^ (words.astype(np.uint64) * _PRIME_1)
+    return _avalanche(_rotate(value, 23) * _PRIME_2 + _PRIME_3)
+
+
+def _hash_eight(state: np.ndarray, words: np.ndarray) -> np.ndarray:
+    value = state + _PRIME_5 + np.uint64(8)
+    value = value ^ (_rotate(words.astype(np.uint64) * _PRIME_2, 31) * _PRIME_1)
+    return _avalanche(_rotate(value, 27) * _PRIME_1 + _PRIME_4)
+
+
+def _hash_texts(state: np.ndarray, column: pa.Array) -> np.ndarray:
+    large = column.cast(pa.large_string())
+    _, offsets, data = large.buffers()
+    begins = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
+    octets = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    return np.asarray(_xxh64_all(octets, begins, state))
+
+
+@njit_plain
+def _xxh64_all(octets: Any, begins: Any, seeds: Any) -> Any:
+    hashed = np.empty(seeds.size, np.uint64)
+    for row in range(seeds.size):
+        hashed[row] = _xxh64(octets, begins[row], begins[row + 1], seeds[row])
+    return hashed
+
+
+@njit_plain
+def _word(octets: Any, at: int, size: int) -> Any:
+    """A little-endian number."""
+    word = np.uint64(0)
+    for place in range(size):
+        word |= np.uint64(octets[at + place]) << np.uint64(8 * place)
+    return word
+
+
+@njit_plain
+def _rotate_one(value: Any, bits: int) -> Any:
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+
+
+@njit_plain
+def _round(lane: Any, word: Any) -> Any:
+    return _rotate_one(lane + word * _PRIME_2, 31) * _PRIME_1
+
+
+@njit_plain
+def _xxh64(octets: Any, begin: int, end: int, seed: Any) -> Any:
+    at = begin
+    if end - begin >= 32:
+        a, b = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2
+        c, d = seed, seed - _PRIME_1
+        while end - at >= 32:
+            a = _round(a, _word(octets, at, 8))
+            b = _round(b, _word(octets, at + 8, 8))
+            c = _round(c, _word(octets, at + 16, 8))
+            d = _round(d, _word(octets, at + 24, 8))
+            at += 32
+        value = _rotate_one(a, 1) + _rotate_one(b, 7) + _rotate_one(c, 12) + _rotate_one(d, 18)
+        for lane in (a, b, c, d):
+            value = (value ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+    else:
+        value = seed + _PRIME_5
+    value += np.uint64(end - begin)
+    while end - at >= 8:
+        value = _rotate_one(value ^ _round(np.uint64(0), _word(octets, at, 8)), 27) * _PRIME_1 + _PRIME_4
+        at += 8
+    if end - at >= 4:
+        value = _rotate_one(value ^ (_word(octets, at, 4) * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        at += 4
+    while at < end:
+        value = _rotate_one(value ^ (np.uint64(octets[at]) * _PRIME_5), 11) * _PRIME_1
+        at += 1
+    value = (value ^ (value >> np.uint64(33))) * _PRIME_2
+    value = (value ^ (value >> np.uint64(29))) * _PRIME_3
+    return value ^ (value >> np.uint64(32))
+
+
+def _to_json(name: str, value: Any) -> str:
+    """A nested value as Spark's to_json writes it, with null fields."""
+    return f"{{{_json_text(name)}:{_json_value(value)}}}"
+
+
+def _json_value(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return _json_text(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_json_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_json_text(key)}:{_json_value(one)}' for key, one in value.items())}}}"
+    raise NeedsSparkError(f"nested values of type {type(value).__name__}")
+
+
+_JSON_ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
+    ord(char): f"\\{escape}" for char, escape in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)
+}
+
+
+def _json_text(text: str) -> str:
+    return f'"{text.translate(_JSON_ESCAPES)}"'
