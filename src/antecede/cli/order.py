@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,103 +11,91 @@ import typer
 from rich.markup import escape
 
 from antecede.cli import show
-from antecede.cli.options import Json, Master, folder
+from antecede.cli.options import AuditEngine, Json, Master, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.causal_order.request import Example, OrderResult
+    from antecede.causal_order.request import Example, OrderRequest, OrderResult
     from antecede.causal_order.rules import RowCounts
 
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
 _MAX_TEXT = 60
 
-Events = Annotated[
-    str,
-    typer.Argument(
-        metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
-    ),
-]
-Out = Annotated[
-    Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
-]
-Group = Annotated[str | None, typer.Option(help="The column that separates independent groups of rows.")]
-Id = Annotated[str | None, typer.Option("--id", help="The column with a row's id.")]
-Deps = Annotated[str | None, typer.Option(help="The column with the ids of its causes: an array, or one id.")]
-Origin = Annotated[
-    str | None, typer.Option(help="The column with a row's origin; with --seq, or with --clock.")
-]
-Seq = Annotated[str | None, typer.Option(help="The column with its sequence number at that origin.")]
-Clock = Annotated[
-    str | None, typer.Option(help="The column with a vector clock, instead of --id or --seq and --deps.")
-]
-By = Annotated[
-    str | None,
-    typer.Option(help="Where dependencies leave a choice, the least value of this column comes first."),
-]
-OnMissing = Annotated[
-    str,
-    typer.Option(
-        metavar="RULE", help="What to do with rows whose cause is missing: hold, release or quarantine them."
-    ),
-]
-Timeout = Annotated[
-    str, typer.Option(help="How long a row of a stream waits until its cause counts as missing: 30s, 10m.")
-]
-Horizon = Annotated[
-    str, typer.Option(help="How long a stream remembers text ids after it has emitted their rows.")
-]
-Split = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The text between two ids, where --deps is one text.")
-]
-Check = Annotated[
-    bool,
-    typer.Option("--check/--no-check", help="Refuse unreadable rows beforehand, or quarantine them."),
-]
-Stream = Annotated[
-    bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
-]
-Once = Annotated[
-    bool, typer.Option("--once", help="With --stream: end when the files that are there are done.")
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."),
-]
-Engine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
-StreamFolder = Annotated[
-    Path, typer.Argument(parser=folder, metavar="OUT", help="A stream's folder, or its checkpoint.")
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=_MAX_LIMIT,
-        show_default=False,
-        help=f"How many rows to show; by default {_DEFAULT_LIMIT}, with --json {_MAX_LIMIT:,}.",
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class CausalOrderOptions:
+    """Which columns state the causes of a row, and what to do if one is missing."""
+
+    group: Annotated[str | None, typer.Option(help="The column that separates independent groups.")] = None
+    id_: Annotated[str | None, typer.Option("--id", help="The column with a row's id.")] = None
+    deps: Annotated[
+        str | None, typer.Option(help="The column with the ids of its causes: an array, or one id.")
+    ] = None
+    origin: Annotated[
+        str | None, typer.Option(help="The column with a row's origin; with --seq, or with --clock.")
+    ] = None
+    seq: Annotated[str | None, typer.Option(help="The column with its number at that origin.")] = None
+    clock: Annotated[
+        str | None, typer.Option(help="The column with a vector clock, instead of --id or --seq and --deps.")
+    ] = None
+    by: Annotated[
+        str | None,
+        typer.Option(help="Where dependencies leave a choice, the least value of this column comes first."),
+    ] = None
+    on_missing: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE", help="What to do with rows whose cause is missing: hold, release or quarantine."
+        ),
+    ] = "hold"
+    timeout: Annotated[
+        str,
+        typer.Option(help="How long a row of a stream waits until its cause is missing: 30s, 10m."),
+    ] = "10m"
+    horizon: Annotated[
+        str, typer.Option(help="How long a stream remembers text ids after it has emitted their rows.")
+    ] = "24h"
+    split: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The text between two ids, where --deps is one text.")
+    ] = None
+    check: Annotated[
+        bool,
+        typer.Option("--check/--no-check", help="Refuse unreadable rows first, or quarantine them."),
+    ] = True
+
+    def request(self) -> OrderRequest:
+        from antecede.causal_order.request import OrderRequest
+
+        roles = ("group", "id_", "deps", "origin", "seq", "clock", "by")
+        columns = {role.rstrip("_"): getattr(self, role) for role in roles}
+        return OrderRequest(columns, self.on_missing, self.timeout, self.horizon, self.split, self.check)
 
 
 def order(
-    events: Events,
-    out: Out,
-    group: Group = None,
-    id_: Id = None,
-    deps: Deps = None,
-    origin: Origin = None,
-    seq: Seq = None,
-    clock: Clock = None,
-    by: By = None,
-    on_missing: OnMissing = "hold",
-    timeout: Timeout = "10m",
-    horizon: Horizon = "24h",
-    split: Split = None,
-    check: Check = True,
-    stream: Stream = False,
-    once: Once = False,
-    checkpoint: Checkpoint = None,
-    engine: Engine = "auto",
+    events: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
+    ],
+    options: CausalOrderOptions,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --stream: end when the files that are there are done.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."
+        ),
+    ] = None,
+    engine: AuditEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -115,43 +104,47 @@ def order(
     OUT/outcome=ordered has them by group and causal_index; held and quarantined rows are beside it, each with
     its reason. Give --id and --deps, or --origin, --seq and --deps, or --origin and --clock.
 
-    The exit code is 0 also if rows are held or quarantined: they are counted and reported, and --json has the
-    counts. A stream that is run again continues where it stopped; Ctrl-C ends it with exit code 130.
+    Small files are ordered in this process, large ones and streams on Spark. The exit code is 0 also if rows
+    are held or quarantined: they are counted and reported. A stream that is run again continues where it
+    stopped; Ctrl-C ends it with exit code 130.
 
     See docs/how-to/order-a-stream.md; antecede held OUT shows the rows that a stream holds.
     """
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
     require("antecede.causal_order.run", "sim")
-    from antecede.causal_order.request import CHECKPOINT, OrderRequest
     from antecede.causal_order.run import order_files, order_stream_of_files
 
-    columns = {
-        "group": group,
-        "id": id_,
-        "deps": deps,
-        "origin": origin,
-        "seq": seq,
-        "clock": clock,
-        "by": by,
-    }
-    request = OrderRequest(columns | {"by": by}, on_missing, timeout, horizon, split, check)
+    request = options.request()
     with show.progress() as progress:
         if stream:
             result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
         else:
             result = order_files(events, out, request, engine, master, progress)
     if as_json:
-        where = str(checkpoint or out / CHECKPOINT) if stream else None
-        head = {"in": events, "out": str(out), "checkpoint": where, "engine": result.engine}
-        show.json(head | msgspec.to_builtins(result.counts) | {"examples": result.examples})
+        _print_json(result, events, out, checkpoint or out / "_checkpoint" if stream else None)
     else:
         _show_result(result, out, stream)
     if result.interrupted:
         raise typer.Exit(130)
 
 
-def held(out: StreamFolder, limit: Limit = None, master: Master = None, as_json: Json = False) -> None:
+def held(
+    out: Annotated[
+        Path, typer.Argument(parser=folder, metavar="OUT", help="A stream's folder, or its checkpoint.")
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=_MAX_LIMIT,
+            show_default=False,
+            help=f"How many rows to show; by default {_DEFAULT_LIMIT}, with --json {_MAX_LIMIT:,}.",
+        ),
+    ] = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
     """Show the rows that a stream of antecede order holds, and the causes they wait for, as of its last
     batch.
 
@@ -183,6 +176,16 @@ def held(out: StreamFolder, limit: Limit = None, master: Master = None, as_json:
     show.table(None, ["held", "group", "waits for", "of which missing", "since (UTC)"], cells, left=5)
     if counts.held > len(rows):
         show.out.print(f"[dim]and {counts.held - len(rows):,} more; --limit shows up to {_MAX_LIMIT:,}[/]")
+
+
+def _print_json(result: OrderResult, events: str, out: Path, checkpoint: Path | None) -> None:
+    head = {
+        "in": events,
+        "out": str(out),
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "engine": result.engine,
+    }
+    show.json(head | msgspec.to_builtins(result.counts) | {"examples": result.examples})
 
 
 def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
