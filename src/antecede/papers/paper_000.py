@@ -1,7 +1,7 @@
-"""Paper 000: overhead of communication and storage in a free-scale network, against IDR and DS.
+"""Paper 000: communication and storage overhead in a free-scale network, compared with IDR and DS.
 
-One internal and one external group of equal size joined by a super peer, which has no messages of its own;
-every peer sends every 70 to 90 ms. IDR is `mbcp` on all peers with a relay in the super peer's place; DS is
+An internal and an external group of equal size are joined by a super peer that sends no messages of its own.
+Every peer sends every 70 to 90 ms. IDR is `mbcp` on all peers with a relay in place of the super peer; DS is
 `depseq` on the external group alone.
 """
 
@@ -17,7 +17,7 @@ PAPER = "000"
 DELAYS = {"0–50 ms": "normal:0-50ms", "50–250 ms": "normal:50-250ms", "50–550 ms": "normal:50-550ms"}
 _WARMUP = {"0–50 ms": 0.5, "50–250 ms": 1.0, "50–550 ms": 2.0}
 _MEASURED: dict[Scale, float] = {"quick": 2.0, "full": 5.0}
-"""Seconds, after the warm-up."""
+"""Seconds after the warm-up."""
 SIZES: dict[Scale, dict[str, list[int]]] = {
     "quick": {"0–50 ms": [10, 20, 40], "50–250 ms": [10, 20, 30], "50–550 ms": [10, 20, 30]},
     "full": {
@@ -27,13 +27,13 @@ SIZES: dict[Scale, dict[str, list[int]]] = {
     },
 }
 RATES = (2500, 2000, 1500, 1000)
-"""Messages a second in all, of the scalability runs."""
+"""Messages per second in all, in the scalability runs."""
 RATE_SIZES: dict[Scale, list[int]] = {"quick": [], "full": [100, 150, 200]}
-"""The paper takes the slope of the linear part, which begins at 100 to 200 peers."""
+"""The paper gives the slope of the linear part, which begins at 100 to 200 peers."""
 
 PROTOCOLS = ("freescale", "mbcp", "depseq")
 MEASURES = {
-    # what is printed: (protocol, the figure of a run)
+    # printed quantity: (protocol, figure of a run)
     "internal communication": ("freescale", "down_paper_bytes"),
     "external communication": ("freescale", "across_paper_bytes"),
     "IDR communication": ("mbcp", "dependent_paper_bytes"),
@@ -77,21 +77,21 @@ RATE_SLOPES = {
 }
 
 _WHY_IDR = (
-    "with a relay that takes a delay each way; the paper says only that the super peer retransmits, and the "
-    "shorter delays are, the more that counts"
+    "with a relay that adds one delay each way; the paper says only that the super peer retransmits, and the "
+    "shorter the delays, the more that matters"
 )
 _WHY_DS = (
-    "under causal delivery what is known of a peer is one interval, 8 bytes; the paper's excess over 4 a "
-    "peer would follow if intervals of the super peers' numbers were stored too"
+    "under causal delivery a peer's delivered messages are one interval, 8 bytes; the paper's excess over 4 "
+    "bytes per peer would follow if intervals of the super peers' numbers were stored too"
 )
-_WHY_RATIO = "a ratio that still moves with the size"
-_WHY_RATE = "a small slope, of three sizes where the linear part only begins"
+_WHY_RATIO = "the ratio still changes with the size"
+_WHY_RATE = "a small slope, from three sizes where the linear part only begins"
 
 
 def _run(
     protocol: str, peers: int, delay: str, seed: int, scale: Scale, interval: str = "normal:70-90ms"
 ) -> Scenario:
-    """A run of a network of `peers`, half of them inside."""
+    """A run with `peers` peers, half of them in the internal group."""
     half = peers // 2
     fields: dict[str, object] = {
         "protocol": protocol, "seed": seed, "workload": "drawn", "interval": interval, "payload": 0,
@@ -107,14 +107,14 @@ def _run(
 
 
 def size(setting: Scenario) -> float:
-    """How many peers the network of a run has, the super peer not counted."""
+    """The number of peers in the network of a run, without the super peer."""
     return {"freescale": setting.peers - 1, "mbcp": setting.peers, "depseq": 2 * setting.peers}[
         setting.protocol
     ]
 
 
 def interval_of(rate: int, peers: int) -> str:
-    """Every peer's share of a fixed total, as far from its mean as 70 and 90 are from 80."""
+    """The interval of each peer at a fixed total rate, with the same relative spread as 70 to 90 ms."""
     mean = 1e6 * peers / rate
     return f"normal:{mean * 0.875:.0f}-{mean * 1.125:.0f}us"
 
@@ -150,7 +150,7 @@ def _of(runs: Runs, measure: str, delay: str, rate: int | None = None) -> Runs:
 
 
 def _slopes(runs: Runs, measure: str) -> list[float]:
-    """The slope of each seed's runs, where there is more than one size."""
+    """The slope over sizes for each seed, where there is more than one size."""
     by_seed = runs.by(lambda setting: setting.seed).values()
     lines = [each.line(MEASURES[measure][1], size) for each in by_seed]
     return [slope(line) for line in lines if len(line) > 1]
@@ -176,7 +176,7 @@ def score(runs: Runs) -> list[ScoreRow]:
 
 
 def _ratios(runs: Runs, delay: str, place: int) -> list[ScoreRow]:
-    """Printed for the largest size; ours are of the largest that was run."""
+    """Printed for the largest size; ours are for the largest size that was run."""
     rows = []
     for (above, below), printed in RATIOS.items():
         tops, bottoms = (_largest(_of(runs, measure, delay), measure) for measure in (above, below))
@@ -270,32 +270,36 @@ READINGS = [
     Reading(
         "“variance equal to one fourth of the interval”",
         "standard deviation a quarter of the interval",
-        "its own example, N(80, 5) for 70–90 ms, and the figures",
+        "the paper's own example, N(80, 5) for 70–90 ms, and its figures",
     ),
-    Reading("bytes of a pair, a clock entry", "4 + 4 and 4", "not printed; usual"),
+    Reading("bytes of a pair and of a clock entry", "4 + 4 and 4", "not printed; the usual sizes"),
     Reading(
         "bytes of a bit vector",
-        "bits from the first to the last that is set; of RV and VTx from the first that is cleared",
+        "bits from the first to the last that is set; for RV and VTx from the first that is cleared",
         "section 3.1.2 says which bits must be stored",
     ),
     Reading("identities, SN, Last and offsets", "not counted", "the figures start near zero"),
     Reading("when storage is measured", "every 50 ms after a warm-up, averaged over peers", "“on average”"),
     Reading(
-        "the form of the protocol", "the paper's own (I as bits)", "its figures include it; ours is smaller"
+        "the form of the protocol",
+        "the paper's own (I as bits)",
+        "its figures include I; our form is smaller",
     ),
-    Reading("the super peer in IDR", "a relay: two delays to and from internal peers", "“only retransmits”"),
-    Reading("DS", "the external group alone, a peer each", "“only the external group is considered”"),
+    Reading(
+        "the super peer in IDR", "a relay: two delays to and from internal peers", "it “only retransmits”"
+    ),
+    Reading("DS", "the external group alone, one peer each", "“only the external group is considered”"),
 ]
 
 
-# What the paper leaves for later: several super peers and internal groups
+# The open question: several super peers and internal groups
 
 OPEN_PEERS: dict[Scale, int] = {"quick": 24, "full": 96}
 OPEN_SUPERS = (1, 2, 3, 4, 6)
 
 
 def open_grid(scale: Scale) -> list[Scenario]:
-    """Half the peers inside, shared out among more and more super peers; in both forms of the protocol."""
+    """Half the peers internal, divided among more and more super peers, in both forms of the protocol."""
     peers = OPEN_PEERS[scale]
     return [
         scenario(
@@ -311,7 +315,7 @@ def open_grid(scale: Scale) -> list[Scenario]:
 
 
 def open_figures(runs: Runs) -> list[Figure]:
-    """How overhead grows with the number of super peers, as the paper counts."""
+    """How overhead grows with the number of super peers."""
 
     def supers(setting: Scenario) -> float:
         return len((setting.layout or {})["inside"])
@@ -320,10 +324,10 @@ def open_figures(runs: Runs) -> list[Figure]:
         forms = runs.by(lambda setting: (setting.layout or {})["form"])
         return {f"{form} form": those.line(figure, supers) for form, those in forms.items()}
 
-    axes = ("super peers", "bytes a message")
-    outside = "Outside, each super peer that a message names is a row of bits more."
-    wire = "Everything but the payload is counted: identities, numbers and framing too."
-    inside = "Inside, each group has numbers of its own: what is under way decides, not how many groups."
+    axes = ("super peers", "bytes per message")
+    outside = "In the external group, each super peer that a message names adds a row of bits."
+    wire = "Everything but the payload counts, including identities, sequence numbers and framing."
+    inside = "Each internal group has its own numbering: messages in flight decide, not the number of groups."
     return [
         Figure("open a", "External group", *axes, lines("across_paper_bytes"), note=outside),
         Figure("open b", "Internal groups", *axes, lines("down_paper_bytes"), note=inside),

@@ -1,11 +1,11 @@
 """Paper 001: how likely is the worst case, a message that immediately depends on one of every participant's?
 
-Participants send at random and independently of each other (Poisson), and every message takes one delay to
-all others. Then the load, messages that one sends in the time that a message takes, decides alone, with the
-number of participants n. `mbcp` runs as it is, and every message's immediate predecessors are counted.
+Participants send independently (Poisson processes), and every message takes one delay to all others. Then the
+result depends only on the number of participants n and on the load: the messages that one participant sends
+during one delay. `mbcp` runs unchanged, and every message's immediate predecessors are counted.
 
-The load is not printed. The one that everything is scored at was chosen before anything was run: 1, each
-participant sending once, on average, while its messages are under way, as in the paper's Figure 5.
+The load is not printed. Single values are scored at a load of 1, chosen before anything was run: each
+participant sends once, on average, while a message is in flight, as in the paper's Figure 5.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1, 2, 3, 4), "full": tuple(rang
 _DELAY_MS = 10
 DELAY = f"{_DELAY_MS}ms"
 VARIED = f"0-{2 * _DELAY_MS}ms"
-"""As long on average."""
+"""The same mean."""
 _WORST, _NAMED = "worst_share", "named_all_share"
 
 _WHY = (
-    "the derivation is in a thesis; 0.0497 looks like e⁻³ = 0.04979 cut off, the chance that each of three "
-    "sends exactly once in a mean interval, which is neither needed nor enough for the worst case"
+    "the derivation is in a thesis; 0.0497 looks like a truncated e⁻³ = 0.04979, the probability that each "
+    "of three sends exactly once in a mean interval, which is neither necessary nor sufficient for the worst "
+    "case"
 )
 
 
 def each_once(size: float, load: float = 1.0) -> float:
-    """The chance that each of so many participants sends exactly once in a time: Poisson, then Bernoulli.
+    """The probability that each of `size` participants sends exactly once: Poisson, then Bernoulli.
 
     >>> round(each_once(3), 5)
     0.04979
@@ -53,7 +54,7 @@ def each_once(size: float, load: float = 1.0) -> float:
 
 
 def run(size: int, load: float, messages: int, seed: int, delay: str = DELAY) -> Scenario:
-    """About so many messages in all, after as many delays and intervals as it takes to settle."""
+    """About `messages` messages in all, after a warm-up of five delays and intervals."""
     rate = 1000 * load / _DELAY_MS
     warmup = 5 / rate + 5 * _DELAY_MS / 1000
     return scenario(
@@ -63,7 +64,7 @@ def run(size: int, load: float, messages: int, seed: int, delay: str = DELAY) ->
 
 
 def figure_5() -> Scenario:
-    """All send at once, and again when they have each other's messages."""
+    """All send at once, and again when they have received each other's messages."""
     return scenario(
         protocol="mbcp", peers=SIZE, workload="rounds", rate=1000 / (2 * _DELAY_MS), delay=DELAY, payload=0,
         seconds=1.0, warmup=_DELAY_MS / 1000, probes=("immediate",),
@@ -71,7 +72,7 @@ def figure_5() -> Scenario:
 
 
 def serial() -> Scenario:
-    """In turns, one message at a time."""
+    """Participants take turns, one message at a time."""
     return scenario(
         protocol="mbcp", peers=SIZE, workload="periodic", jitter=0.0, rate=1.0, delay="1us", payload=0,
         seconds=30.0, warmup=2.0, probes=("immediate",),
@@ -94,7 +95,7 @@ def grid(scale: Scale) -> list[Scenario]:
 
 
 def _at(runs: Runs, size: int, load: float | None = None, delay: str = DELAY) -> Runs:
-    """The runs with random sends; at every load if none is said."""
+    """The runs with random sends; at every load if `load` is None."""
     return runs.where(
         lambda setting: load is None or load_of(setting) == load, workload="poisson", peers=size, delay=delay
     )
@@ -105,7 +106,7 @@ def _line(runs: Runs, size: int, name: str = _WORST) -> list[tuple[float, float]
 
 
 def reached(line: Sequence[tuple[float, float]], value: float) -> float | None:
-    """Where a line first passes a value, straight between its points.
+    """Where a line first reaches a value, by linear interpolation.
 
     >>> reached([(1, 0.0), (2, 10.0)], 5.0), reached([(1, 0.0), (2, 10.0)], 11.0)
     (1.5, None)
@@ -117,7 +118,7 @@ def reached(line: Sequence[tuple[float, float]], value: float) -> float | None:
 
 
 def _read(line: Sequence[tuple[float, float]], where: float) -> float | None:
-    """The height of a line somewhere."""
+    """The height of a line at `where`."""
     return reached([(y, x) for x, y in line], where)
 
 
@@ -152,7 +153,7 @@ def _where(runs: Runs) -> ScoreRow:
 
 
 def _negligible(runs: Runs) -> list[ScoreRow]:
-    """At the load that was chosen, and at the one where the printed number appears."""
+    """At the chosen load, and at the one where the printed number appears."""
     small = SIZE + 1
     lines = _line(runs, SIZE), _line(runs, small)
     where = reached(lines[0], PUBLISHED) if len(lines[0]) > 1 else None
@@ -229,13 +230,13 @@ def figures(runs: Runs) -> list[Figure]:
         "n − 1 named": at_load.line(_NAMED),
     }
     sizes["e⁻ⁿ"] = [(size, each_once(size)) for size, _ in sizes["n predecessors"]]
-    note = f"The paper says no load, so its {PUBLISHED} is drawn at all of them."
+    note = f"The paper gives no load, so its {PUBLISHED} is drawn at all of them."
     if where is not None:
-        note += f" Our line passes it at {where:.2f}."
-    note += " Under a high load the worst case is that the sender is the last of all to send again: 1/n."
+        note += f" Our line reaches it at {where:.2f}."
+    note += " Under high load, a message is a worst case if its sender is the last to send again: 1/n."
     return [
         Figure(
-            "a", "The worst case against the load", "messages a participant sends in one delay",
+            "a", "The worst case against the load", "messages per participant and delay",
             "share of messages", loads,
             {f"n = {SIZE}": [(load, PUBLISHED) for load, _ in loads[f"n = {SIZE}"]]}, note,
         ),
@@ -253,16 +254,16 @@ READINGS = [
     Reading(
         "“the Poisson law and Bernoulli's law”",
         "every participant sends at random times, independently, all at the same rate",
-        "the derivation is in a thesis that we do not have; nothing else is said",
+        "the derivation is in a thesis that we do not have; the paper says no more",
     ),
     Reading(
-        "the load: messages a participant sends in the time that one takes",
+        "the load: messages that a participant sends during one delay",
         "1 where a single value is scored, chosen before the runs; 0.1 to 4 in the figure",
-        "not printed; Figure 5 has each participant send once while the others' messages are under way",
+        "not printed; in Figure 5 each participant sends once while the others' messages are in flight",
     ),
     Reading(
         "how long a message takes",
-        "the same for every copy; from 0 to twice that besides",
+        "the same for every copy; additionally from 0 to twice that",
         "not printed; Δ is one reception time",
     ),
     Reading(
@@ -272,15 +273,15 @@ READINGS = [
     ),
     Reading(
         "|CI| as it is sent",
-        "n − 1 messages of others named, scored besides; then the own previous message may be covered",
+        "n − 1 messages of others named, scored additionally; the sender's own previous one may be implied",
         "Table 1 never names the sender's own message",
     ),
     Reading(
         "what 0.0497 may be",
-        "nothing is set by it; the line “each sends once”, (ρ·e^−ρ)ⁿ, is drawn in both figures",
-        "it looks like e⁻³ = 0.04979 cut off: the Poisson law for one send, the Bernoulli law for all three",
+        "nothing depends on it; the line “each sends once”, (ρ·e^−ρ)ⁿ, is drawn in both figures",
+        "it looks like a truncated e⁻³ = 0.04979: Poisson's law for one send, Bernoulli's for all three",
     ),
-    Reading("“negligible”", "below 1 %", "usual; the paper gives no number"),
+    Reading("“negligible”", "below 1 %", "customary; the paper gives no number"),
 ]
 
 STUDY = Paper(

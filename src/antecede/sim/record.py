@@ -1,4 +1,4 @@
-"""Leaving a trace of a simulated run."""
+"""Writing the trace of a simulated run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COLUMNS = (
 _SEND, _RECEIVE, _DELIVER = range(len(KINDS))
 _BATCH = 65_536
 _MAX_NAMES = 65_536
-"""More are not written as a dictionary, which every batch would have to repeat."""
+"""With more names than this, columns are not dictionary-encoded: every batch would repeat the dictionary."""
 
 
 class Recorder:
-    """Turns what happens in a run into rows of events, many at a time."""
+    """An observer that turns a run's events into rows of a trace, in batches."""
 
     def __init__(
         self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int, batch: int = _BATCH
@@ -66,14 +66,14 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was seen one by one."""
+        """Write the events that were observed one by one."""
         if self._pending:
             seen = np.array(self._pending, np.int64)
             self._pending = []
             self._write(seen[:, :-1], seen[:, -1])
 
     def take_rows(self, rows: np.ndarray) -> None:
-        """Many events at once, as compiled engines have them; all in the one group."""
+        """Write many events at once, as compiled engines produce them; all are in one group."""
         self._write(rows, np.zeros(len(rows), np.int64))
 
     def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
@@ -99,10 +99,10 @@ class Recorder:
         self._writer.extend(pa.table(columns))
 
     def _indices(self, process: np.ndarray) -> np.ndarray:
-        """The place of each row in its process's own order."""
+        """The index of each row in its process's own order."""
         size = len(self._index)
         counts = np.bincount(process, minlength=size)
-        narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # sorted in a few passes
+        narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # a radix sort takes few passes
         order = np.argsort(narrow, kind="stable")
         index = np.empty(len(process), np.int64)
         index[order] = np.arange(len(process)) - np.repeat(np.cumsum(counts) - counts - self._index, counts)
@@ -111,7 +111,7 @@ class Recorder:
 
 
 def _named(codes: np.ndarray, names: pa.Array, absent: np.ndarray | None = None) -> pa.Array:
-    """Names by number; none where they are `absent`."""
+    """Names by number; null where `absent`."""
     indices = pa.array(codes.astype(np.int32), mask=absent)
     return pa.DictionaryArray.from_arrays(indices, names) if len(names) <= _MAX_NAMES else names.take(indices)
 
@@ -127,11 +127,11 @@ def simulate_to(
     sample: int = 1,
     part_rows: int = PART_ROWS,
 ) -> Result:
-    """Run a scenario, showing it to `observers`, and write its trace into `folder`.
+    """Run a scenario, showing every event to `observers`, and write its trace into `folder`.
 
-    A trace without `receives` has only what was sent and delivered, which is all that an audit needs. One of
-    a `sample` has one in so many of each sender's messages, and all that happened to them. Whoever reads the
-    trace meanwhile sees `part_rows` rows at a time.
+    Without `receives` the trace has only sends and deliveries, which is all that an audit needs. With a
+    `sample` of n it has every n-th message of each sender, with all its events. Parts of `part_rows` rows
+    become visible to readers as they are completed.
     """
     choice = engines.choose(scenario, True, engine, long)
     names = scenario.peer_names()

@@ -1,11 +1,12 @@
-"""Paper 002: flooding a hypercube (Overlay) against vector timestamps (Timestamp) on a routed network.
+"""Paper 002: flooding a hypercube (Overlay) compared with vector timestamps (Timestamp) on a routed network.
 
-Ten senders, ten messages each every millisecond, ten times; 0, 100 or 1000 bytes of data; 100 to 600 nodes on
-a random graph of 10 Mbit/s links. The paper prints no numbers, so what is checked is what it says in words:
-where its own sizes were run at each of them, else at the largest. Timestamp runs on a multicast tree, and a
-second time with a packet for each node. What the paper left open, links that come and go, is `pc`'s.
+Ten senders send ten messages each, every millisecond, ten times, with 0, 100 or 1000 bytes of data, among 100
+to 600 nodes on a random graph of 10 Mbit/s links. The paper prints no numbers, so its claims in words are
+checked: at each of its own sizes that were run, otherwise at the largest size. Timestamp runs on a multicast
+tree, and a second time as unicasts. `pc` answers the paper's open question, links that open and close.
 
-The runs are in `p002_runs`, the rows in `p002_scores` and `p002_overlays`, what was left open in `p002_open`.
+`runs` makes the runs and averages them, `scores` and `overlays` have the rows, `open_question` what was left
+open, and `flooding_variants` the flooding protocols as the paper prints them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LINES = {"Overlay": "Overlay", "Timestamp": "Timestamp", "unicast": "Timestamp,
 
 
 def figures(runs: Runs) -> list[Figure]:
-    """The paper's Figures 3 to 17; it prints no numbers."""
+    """The paper's Figures 3 to 17, which have no printed numbers."""
     results = []
     for first, parts in _FIGURES:
         for place, data in enumerate(DATA):
@@ -50,33 +51,33 @@ def figures(runs: Runs) -> list[Figure]:
 
 
 READINGS = [
-    Reading("how long a run is", "10 rounds, and until all has arrived",
-            "not printed; the rate is far above what the links carry, so delays and queues grow with it"),
+    Reading("the length of a run", "10 rounds, and until everything has arrived",
+            "not printed; the rate is far above the links' capacity, so delays and queues grow with it"),
     Reading("“10 new messages every 1 milliseconds”", "10 at once, at the start of each millisecond",
-            "it speaks of short loads on the senders' links; a round a second was run besides, at 0 bytes"),
+            "it speaks of short loads on the senders' links; one round per second was run too, at 0 bytes"),
     Reading("GT-ITM with edge probability 0.01 to 0.04",
             "a random graph with probability 4/n, at least 0.01, and links added until it is connected",
-            "that is 0.04 at 100 and 0.01 from 400 nodes on; 0.01 at 100 would be one neighbour each"),
+            "that is 0.04 at 100 and 0.01 from 400 nodes on; 0.01 at 100 would mean one neighbour each"),
     Reading("how Timestamp reaches all", "a multicast tree of shortest paths; a second time as unicasts",
             "“net_multicast”; as unicasts it would not be faster at 1000 bytes (Figure 5)"),
-    Reading("routes", "fewest hops, always the same of several", "the links must be FIFO from end to end"),
-    Reading("what a fragment is", "what exceeds 1500 bytes is cut, each part with a header of 32",
+    Reading("routes", "fewest hops, always the same of several paths", "links must be FIFO end to end"),
+    Reading("what a fragment is", "packets above 1500 bytes are split, each part with a header of 32",
             "“a real IP network”; the MTU is not printed"),
-    Reading("control information", "4 bytes a sequence number: one for Overlay, n for Timestamp", "5.1"),
+    Reading("control information", "4 bytes per sequence number: one for Overlay, n for Timestamp", "5.1"),
     Reading("which log", "to base 2", "the dimension of a hypercube"),
-    Reading("incomplete hypercubes", "a missing corner is played by the one half the cube below",
+    Reading("incomplete hypercubes", "the node half a cube below stands in for a missing corner",
             "the paper's construction is in other papers; degrees and disjoint paths are as it says"),
-    Reading("messages and bytes sent", "each fragment once a destination, whatever its way",
+    Reading("messages and bytes sent", "each fragment once per destination, whatever its path",
             "“once for each logical arc it traverses”"),
-    Reading("mean network load", "fragments in or before a link, averaged over links and the run",
+    Reading("mean network load", "fragments on a link or in its queue, averaged over links and the run",
             "“average number of messages on all links”"),
     Reading("“high maximum queue size and low mean queue size”",
-            "above Timestamp's; and a smaller part of that maximum than Timestamp's is of its own",
-            "chosen after the first runs: the mean is not below Timestamp's, which is a row of its own, and "
+            "maximum above Timestamp's; ratio of mean to maximum below Timestamp's",
+            "chosen after the first runs: the mean is not below Timestamp's, which has its own row, and "
             "against unicasts neither holds at this rate"),
     Reading("“much faster”, “the difference decreases”", "which is less; Timestamp's delay over Overlay's",
-            "no factor is printed; where the order turns over is a row of its own"),
-    Reading("delivery queue", "messages that arrived and wait, averaged over nodes and the run", "5.1"),
+            "no factor is printed; where the order is reversed has its own row"),
+    Reading("delivery queue", "messages held, averaged over nodes and the run", "5.1"),
     Reading("who sends", "10 nodes, evenly spread over the ranks", "not printed"),
 ]  # fmt: skip
 

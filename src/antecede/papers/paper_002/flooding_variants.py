@@ -1,4 +1,5 @@
-"""Paper 002's flooding as it is printed, or might be taken: each breaks, the scoreboard says how often."""
+"""Variants of paper 002's flooding, as printed or as one might read it. Each breaks; the scoreboard says how
+often."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class FloodingThatDeliversFirst(Flooding):
 
 
 class FloodingThatCounts(Flooding):
-    """Figure 2's duplicate test: whatever is not above the last number is a duplicate."""
+    """Figure 2's duplicate test: a number not above the last one is a duplicate."""
 
     name: ClassVar[str] = "flooding that counts"
 

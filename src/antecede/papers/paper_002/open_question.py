@@ -1,4 +1,4 @@
-"""What paper 002 left open: flooding while links come and go, which is `pc`'s, and what it costs."""
+"""Paper 002's open question: flooding while links open and close. `pc` does it; this is what it costs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from antecede.sim.scenario import Scenario, scenario
 
 OPEN_QUESTION = (
     "“Generalizing the algorithm to overcome dynamic changes directly is an important open problem.” `pc` "
-    "floods over links that open and close: the order is kept, a message still carries nothing but its "
-    "identity, and what a change costs is a ping over every link, and a pong."
+    "floods over links that open and close: causal order holds, a message still carries only its identity, "
+    "and a change costs a ping over every link, and a pong."
 )
 CHURN = (0, 20, 100)
-"""Links that open or close a second."""
+"""Links that open or close per second."""
 OPEN_SIZES: dict[Scale, list[int]] = {"quick": [32], "full": [32, 64, 128]}
 
 
 def open_grid(scale: Scale) -> list[Scenario]:
-    """Flooding a hypercube that stays, and `pc` on one where links come and go besides."""
+    """Flooding on a static hypercube, and `pc` on one with additional links that open and close."""
     return [
         scenario(
             protocol=protocol, peers=peers, seed=seed, seconds=2, rate=5, delay="1-50ms", churn=churn,
@@ -58,7 +58,7 @@ def _moving_rows() -> list[ScoreRow]:
 
 
 def _cost_rows(runs: Runs) -> list[ScoreRow]:
-    """What changes cost at the largest size, against flooding an overlay that stays."""
+    """The cost of changes at the largest size, compared with flooding a static overlay."""
     largest = max((run.scenario.peers for run in runs.finished), default=0)
     there = runs.where(peers=largest)
     parts = [there.where(protocol="flooding")]
@@ -90,12 +90,12 @@ def _cost_rows(runs: Runs) -> list[ScoreRow]:
 
 
 def _at_most(values: Sequence[float], factor: float) -> bool:
-    """Of the first."""
+    """Whether no value is above `factor` times the first."""
     return all(value <= factor * values[0] for value in values)
 
 
 def _rises(values: Sequence[float]) -> bool:
-    """From what the first two have in common."""
+    """Whether the first two are equal and the others rise from there."""
     return values[:1] == values[1:2] and list(values[1:]) == sorted(set(values[1:]))
 
 
@@ -114,5 +114,5 @@ def open_figures(runs: Runs) -> list[Figure]:
                     for churn, each in by_churn.items()
                 ]
                 lines[f"{name}, {peers} nodes"] = points
-        results.append(Figure(f"beyond {place}", title, "link changes a second", unit, lines))
+        results.append(Figure(f"beyond {place}", title, "link changes per second", unit, lines))
     return results

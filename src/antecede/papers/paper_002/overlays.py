@@ -1,4 +1,4 @@
-"""What paper 002 says of hypercubes and of flooding, tried out: no run of its experiment is needed for it."""
+"""Paper 002's claims about hypercubes and flooding that need no run of its experiment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRINTED = "antecede.papers.paper_002.flooding_variants"
 
 
 def _reached(overlay: Sequence[Sequence[int]], start: int, lost: frozenset[int] = frozenset()) -> list[int]:
-    """The distances of all that can be reached, the furthest last."""
+    """The distances of all reachable nodes, in ascending order."""
     found = {start: 0}
     todo = deque([start])
     while todo:
@@ -45,7 +45,7 @@ def diameter(size: int) -> int:
 
 @cache
 def survives(size: int, failures: int) -> bool:
-    """Whether a hypercube holds together whoever of that many fail: every choice is tried."""
+    """Whether a hypercube stays connected whichever nodes fail; every choice is tried."""
     overlay = hypercube(size)
     for gone in combinations(range(size), failures):
         lost = frozenset(gone)
@@ -56,7 +56,7 @@ def survives(size: int, failures: int) -> bool:
 
 
 def endured(size: int) -> int:
-    """How many failures a hypercube survives whoever they are."""
+    """How many failures a hypercube survives, whichever nodes fail."""
     return next(count for count in range(size) if not survives(size, count + 1))
 
 
@@ -83,20 +83,20 @@ def shape_rows() -> list[ScoreRow]:
     full = {n: endured(n) for n in (8, 16)}
     shown = "; ".join(f"n = {n}: any {count}, not any {count + 1}" for n, count in full.items())
     holds = all(count >= math.log2(n) for n, count in full.items())
-    why = "who loses all log n neighbours is cut off: at most log n − 1"
+    why = "a node that loses all its log n neighbours is cut off: at most log n − 1"
     rows.append(claim(PAPER, "a hypercube overcomes log n failures", holds, shown, 0, why))
     sure = {n: endured(n) for n in _SMALL}
     shown = "; ".join(f"n = {n}: any {count}, log n = {math.log2(n):.1f}" for n, count in sure.items())
     holds = all(count + 1 >= math.log2(n) for n, count in sure.items())
-    why = "holds for full cubes; of our incomplete ones some are sure of one less"
+    why = "holds for full cubes; some of our incomplete cubes tolerate one failure less"
     rows.append(claim(PAPER, "it runs well as long as fewer than log n nodes fail", holds, shown, 0, why))
     return rows
 
 
 @cache
 def broken(protocol: str, fifo: bool | None = None, churn: float | None = None) -> tuple[int, int]:
-    """In how many of `TRIALS` small runs, with answers and wild delays, the oracle finds a message delivered
-    before its cause; and in how many one is missing."""
+    """In how many of `TRIALS` small runs with replies and log-uniform delays a message is delivered before
+    its cause, and in how many one is missing."""
     late = lost = 0
     for seed in range(TRIALS):
         setting = scenario(
@@ -116,12 +116,12 @@ def in_words(late: int, lost: int) -> str:
 
 
 def order_rows() -> list[ScoreRow]:
-    """Theorem 3.1, and what it needs."""
+    """Theorem 3.1, and its assumptions."""
     rows = []
     for statement, protocol, why in (
         ("flooding keeps causal order: forward, then deliver, as the text says", "flooding", ""),
         ("flooding keeps causal order: deliver, then forward, as Figure 2 says",
-         f"{PRINTED}:FloodingThatDeliversFirst", "an answer inside the delivery overtakes what it answers"),
+         f"{PRINTED}:FloodingThatDeliversFirst", "a reply within the delivery overtakes what it answers"),
         ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{PRINTED}:FloodingThatCounts", ""),
     ):  # fmt: skip
         late, lost = broken(protocol)

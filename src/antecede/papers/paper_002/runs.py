@@ -1,4 +1,4 @@
-"""Paper 002's runs: which are setting, and how they are asked by protocol, data and size. See `p002`."""
+"""Paper 002's runs, and their means by protocol, data and size."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PROTOCOLS = {
 DATA = (0, 100, 1000)
 SIZES: dict[Scale, list[int]] = {"quick": [32, 64], "full": [100, 200, 300, 400, 500, 600]}
 LARGEST = 600
-"""What is done in reasonable time; larger sizes would be pending."""
+"""The largest size that takes reasonable time; rows of larger sizes would be pending."""
 SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1,), "full": (1, 2)}
-"""Each is another topology."""
+"""Each seed is another topology."""
 SENDERS, BURST, ROUNDS = 10, 10, 10
 RATE, CALM = 1000.0, 1.0
-"""Rounds a second: as the paper says, and so few that every round has left the links before the next."""
+"""Rounds per second: the paper's, and so few that links are idle again before each round."""
 CALM_ROUNDS = 3
 HEADER, NUMBER = 32, 4
 ROOM = RoutedModel().mtu - HEADER
-"""Bytes in a fragment besides its header."""
+"""Bytes in a fragment after its header."""
 MS, MB = 1e6, 1e6
 
 
@@ -55,7 +55,7 @@ def grid(scale: Scale) -> list[Scenario]:
 
 
 def select(runs: Runs, name: str, data: int, rate: float = RATE) -> Runs:
-    """The runs of one of `PROTOCOLS` with so many bytes of data."""
+    """The runs of one of `PROTOCOLS` with `data` bytes of data."""
     protocol, multicast = PROTOCOLS[name]
 
     def belongs(setting: Scenario) -> bool:
@@ -76,7 +76,7 @@ class MeanFigures:
         }
         main = [set(sizes) for (_, _, rate), sizes in self._by.items() if rate == RATE]
         self.sizes: list[int] = sorted(set.intersection(*main))
-        """Those that were run with every protocol and data."""
+        """The sizes run with every protocol and data."""
         within = [size for size in self.sizes if size >= min(SIZES["full"])]
         self.judged = within or self.sizes[-1:]
         self.growth = within if len(within) > 1 else self.sizes
@@ -94,7 +94,7 @@ class MeanFigures:
         return fmean(self.runs(name, data, size, rate).values(figure))
 
     def copies(self, name: str, size: int) -> list[float]:
-        """How often each message is sent, in each run without data."""
+        """Fragments per message, in each run without data."""
         runs = self.runs(name, 0, size)
         return [f / m for f, m in zip(runs.values("fragments"), runs.values("messages"), strict=True)]
 
@@ -105,7 +105,7 @@ class MeanFigures:
         )
 
     def show(self, figure: str, data: int, unit: str = "", scale: float = 1.0, rate: float = RATE) -> str:
-        """What each protocol has at each size."""
+        """A figure of every protocol at each size, as text."""
         parts = []
         for size in self.judged if rate == RATE else self.calm:
             overlay, tree, each = (
@@ -115,13 +115,13 @@ class MeanFigures:
         return "; ".join(parts)
 
     def share(self, top: str, name: str, data: tuple[int, int], size: int) -> float:
-        """A figure with more data over the same with less."""
+        """The ratio of a figure with more data to that with less."""
         more, less = (self.mean(top, name, each, size) for each in data)
         return more / less if less else math.inf
 
 
 def all_sizes(means: MeanFigures) -> list[int]:
-    """The paper's own, run or not, and what else was run."""
+    """The paper's own sizes, run or not, and all others that were run."""
     return sorted({*SIZES["full"], *means.sizes})
 
 

@@ -1,7 +1,5 @@
-"""Paper 002's scoreboard: what it says of delays, messages, bytes and queues, beside what the runs have.
-
-What it says of hypercubes and of the order that flooding keeps is `p002_overlays`'.
-"""
+"""Paper 002's scoreboard: its claims about delays, messages, bytes and queues. Those about hypercubes and the
+causal order of flooding are in `overlays`."""
 
 from __future__ import annotations
 
@@ -30,31 +28,32 @@ from antecede.papers.paper_002.runs import (
 )
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope
 
-_WHY_FAST = "below the paper's sizes a timestamp is still small beside the copies that flooding makes"
+_WHY_FAST = "below the paper's sizes a timestamp is small compared with the copies that flooding makes"
 _WHY_LATER = (
-    "Overlay's copies go each their own way, Timestamp's share a tree: bytes times links crossed are 3 to 6 "
+    "Overlay's copies take separate paths, Timestamp's share a tree: bytes times links crossed are 3 to 6 "
     "times Timestamp's"
 )
 _WHY_100 = (
     "with headers and 4-byte entries both send the same at 40 bytes of data with 100 nodes, 93 with 200 and "
-    "141 with 300; only from about 215 nodes on is it more than 100"
+    "141 with 300; only from about 215 nodes on is that above 100"
 )
 _WHY_MESSAGES = (
     "a queue counts messages: Overlay has many more of them, each small, and the stated rate is far above "
-    "what the links carry, so they pile up"
+    "the capacity of the links, so they pile up"
 )
 _WHY_DEPENDS = (
-    "at the stated rate all rounds are sent before much has come; the longer a message takes, because of its "
-    "data or its timestamp, the fewer others its sender has delivered, so the fewer it waits for; topologies "
-    "of one size, five of 32, 64 and 100 nodes each, differ by about 4 to 12 times"
+    "at the stated rate all rounds are sent before much has arrived; the longer a message takes, because of "
+    "its data or timestamp, the fewer others its sender has delivered, so the fewer it waits for; topologies "
+    "of one size (five each of 32, 64 and 100 nodes) differ by a factor of about 4 to 12"
 )
 _WHY_FULL = (
-    "links are overloaded at every data size, so as many messages wait; Timestamp's are more fragments with "
-    "1000 bytes, but for 100 and 400 nodes: two from 118 and three from 485 nodes on, else two from 368 on"
+    "links are overloaded at every data size, so equally many messages wait; with 1000 bytes Timestamp's are "
+    "more fragments, except at 100 and 400 nodes: two from 118 and three from 485 nodes on, otherwise two "
+    "from 368 on"
 )
 _WHY_SENDERS = (
-    "in five runs that were looked at it was at a node with a link that is on the way of about three times "
-    "as many of the overlay's arcs as links are on average: the topology's doing, it seems, not the senders'"
+    "in five runs that were examined it was at a node whose link is on the path of about three times as many "
+    "overlay arcs as the average link: apparently an effect of the topology, not of the senders"
 )
 
 
@@ -83,7 +82,7 @@ def _lower(
     means: MeanFigures, statement: str, figure: str, data: int, one: str, other: str,
     unit: str = "", scale: float = 1.0, why: str = "",
 ) -> ScoreRow:  # fmt: skip
-    """A claim that one protocol has less of something than the other."""
+    """A claim that a figure is lower for one protocol than for the other."""
     holds = means.lower(figure, data, one, other)
     return _claim(means, statement, holds, means.show(figure, data, unit, scale), why)
 
@@ -162,13 +161,13 @@ def _message_rows(means: MeanFigures) -> list[ScoreRow]:
     counts = {n: fmean(means.copies("Timestamp", n)) for n in means.judged}
     shown = "; ".join(f"n = {n}: {short(sent)}" for n, sent in counts.items())
     statement = "Timestamp's messages count as n sent messages each, 0 bytes"
-    why = "with more than 367 entries a timestamp takes two fragments"
+    why = "a timestamp of more than 367 entries takes two fragments"
     rows.append(_claim(means, statement, all(sent == n - 1 for n, sent in counts.items()), shown, why))
     for size in all_sizes(means):
         pairs = zip(means.copies("Overlay", size), means.copies("Timestamp", size), strict=False)
         ratios = [one / other for one, other in pairs]
         statement = f"Overlay sends a message log n times as often as Timestamp, n = {size}"
-        why = "a copy never goes back to where it came from, so it is log n − 1 times and a little more"
+        why = "a copy never returns to where it came from, so it is slightly more than log n − 1 times"
         why += "; fragments are counted, and a timestamp takes two" if NUMBER * size > ROOM else ""
         rows.append(number(PAPER, statement, math.log2(size), ratios, why))
     return rows
@@ -196,8 +195,8 @@ def _byte_rows(means: MeanFigures) -> list[ScoreRow]:
         rows.append(_claim(means, statement, holds, shown))
     rows += _total_rows(means)
     why = (
-        "the formula counts an entry as one byte, and neither headers nor that no copy goes back; with them "
-        "it is about 4n / (degree − 2) − 37"
+        "the formula counts one byte per entry, no headers, and copies that return to their sender; "
+        "corrected, it is about 4n / (degree − 2) − 37"
     )
     for size in all_sizes(means):
         statement = f"Overlay needs fewer bytes while data is less than n/(log n − 1) bytes, n = {size}"
@@ -206,7 +205,7 @@ def _byte_rows(means: MeanFigures) -> list[ScoreRow]:
 
 
 def _total_rows(means: MeanFigures) -> list[ScoreRow]:
-    """Table 1's orders of growth: measured over expected, from the smallest to the largest size."""
+    """Table 1's orders of growth: how measured over expected changes from smallest to largest size."""
     rows = []
     for name, order in (("Overlay", "n·log n·d"), ("Timestamp", "n² + n·d")):
         kept = []
@@ -231,7 +230,7 @@ def _total_rows(means: MeanFigures) -> list[ScoreRow]:
 
 
 def _crossovers(means: MeanFigures, size: int) -> list[float]:
-    """The data at which both protocols send the same bytes, in each topology."""
+    """The data size at which both protocols send the same bytes, for each topology."""
     seeds = {run.scenario.seed for run in means.runs("Overlay", 0, size).finished}
     results = []
     for seed in sorted(seeds):
@@ -245,7 +244,7 @@ def _crossovers(means: MeanFigures, size: int) -> list[float]:
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:
-    """Where lines through rising points cross zero; before the first and after the last they go on.
+    """Where the polyline through rising points crosses zero; its end segments extend beyond the points.
 
     >>> crossing([(0, -10), (100, 10), (1000, 100)]), crossing([(0, 5), (10, 10)])
     (50.0, -10.0)
@@ -256,8 +255,8 @@ def crossing(points: Sequence[tuple[float, float]]) -> float:
 
 
 def crossover(size: int) -> float:
-    """The same worked out, if nothing is larger than the MTU: (n − 1)(32 + 4n + d) bytes for Timestamp, and
-    36 + d over every link in both directions, but once from each node not back, for Overlay."""
+    """The same by calculation, if no packet exceeds the MTU: (n − 1)(32 + 4n + d) bytes for Timestamp, and
+    for Overlay 36 + d bytes over every link in both directions, except back where it came from."""
     copies = sum(map(len, hypercube(size))) - (size - 1)
     entries = (size - 1) * (HEADER + NUMBER * size)
     return (entries - copies * (HEADER + NUMBER)) / (copies - (size - 1))
@@ -305,7 +304,7 @@ def _spread(values: Sequence[float]) -> float:
 def _link_rows(means: MeanFigures) -> list[ScoreRow]:
     mean, most = "mean_link_queue", "longest_link_queue"
     calm = means.show(mean, 0, rate=CALM) if means.calm else ""
-    why = f"{_WHY_MESSAGES}; with a round a second instead, {calm}" if calm else _WHY_MESSAGES
+    why = f"{_WHY_MESSAGES}; with one round per second instead, {calm}" if calm else _WHY_MESSAGES
     rows = [
         _lower(means, "Timestamp's mean link queue is larger at 0 bytes", mean, 0, "Overlay", "Timestamp",
                why=why),
@@ -335,7 +334,7 @@ def _link_rows(means: MeanFigures) -> list[ScoreRow]:
 
 
 def _senders_row(means: MeanFigures) -> ScoreRow:
-    """Also calm, where a queue cannot be what earlier rounds left."""
+    """Also at the calm rate, where queues hold nothing of earlier rounds."""
     counted = []
     for rate, sizes in ((RATE, means.judged), (CALM, means.calm)):
         done = [run for n in sizes for run in means.runs("Overlay", 0, n, rate).finished]
@@ -343,6 +342,6 @@ def _senders_row(means: MeanFigures) -> ScoreRow:
         counted.append((sum(at), len(at)))
     (busy, of_busy), (calm, of_calm) = counted
     shown = f"the longest queue is at a sender in {busy} of {of_busy} runs"
-    shown += f"; with a round a second, in {calm} of {of_calm}" if of_calm else ""
+    shown += f"; with one round per second, in {calm} of {of_calm}" if of_calm else ""
     statement = "Overlay loads the links of the senders most, 0 bytes"
     return _claim(means, statement, busy == of_busy, shown, _WHY_SENDERS)

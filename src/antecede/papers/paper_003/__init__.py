@@ -15,40 +15,40 @@ from antecede.papers.paper_003.scores import score
 READINGS = [
     Reading(
         "“reduction ratio of the messages causally ordered in HCG to B”",
-        "the share of pairs that HCG orders; as a ratio to B, and as what is saved of B, besides",
+        "the share of pairs that HCG orders; additionally as a ratio to B, and as savings relative to B",
         "the text reads the figure as “only about 50 % of messages … causally precede”, a share",
     ),
     Reading(
         "“sends randomly one message every λ time units”",
-        "one a and one b in each window, each at any time in [0, λ]; windows far apart",
-        "“0 ≤ λ ≤ 100” beside λ = 100: the time is drawn from that interval",
+        "one a and one b in each window, each at any time in [0, λ]; windows are far apart",
+        "“0 ≤ λ ≤ 100” next to λ = 100: the time is drawn from that interval",
     ),
     Reading(
         "“a gateway process sends a message a”",
-        "a is a message from another subgroup that the gateway forwards; its own besides, at one point",
-        "that is what gateways are for; their own are numbered in the subgroup's order, by B too",
+        "a is a message from another subgroup that the gateway forwards; its own are run at one point",
+        "that is the purpose of gateways; their own are numbered in the subgroup's order, by B too",
     ),
     Reading(
         "“|b.LT − a.LT| > δj”",
         "b.LT − a.LT > δj: a before b only",
-        "with the absolute value b would also follow what was sent after it, and 93 % be ordered",
+        "with the absolute value b would also follow messages sent after it, and 93 % would be ordered",
     ),
     Reading(
         "which of the two precedes",
-        "a before b, as where the model is described; the other way besides",
-        "the text on Figure 7 has it the other way round; the shares are equal",
+        "a before b, as in the description of the model; the reverse is scored too",
+        "the text on Figure 7 has the reverse; the shares are equal",
     ),
     Reading(
         "δl, and what HCG compares with",
-        "every local packet takes δl; a may precede b if b is sent δl and 1 ns after it or later",
-        "the subgroup waits for its longest delay before it delivers",
+        "every local packet takes δl; a may precede b if b is sent at least δl + 1 ns after it",
+        "the subgroup waits for its longest delay before delivering",
     ),
     Reading(
         "B: “sent after receiving m1 in a gateway”",
-        "a is named if the gateway has it when b's turn comes, δl and 1 ns after b was sent",
-        "it is the gateway that sends b on",
+        "a is named if the gateway has it when b is delivered there, δl + 1 ns after b was sent",
+        "the gateway forwards b",
     ),
-    Reading("λ of Figure 7", "100 to 300,000 µs", "as the text says; nothing changes much beyond 30,000"),
+    Reading("λ of Figure 7", "100 to 300,000 µs", "as in the text; little changes beyond 30,000"),
     Reading("clock difference", "none", "section 5 does not mention it"),
     Reading(
         "“invariant”", "ends within 10 % of where it began", "the scoreboard's own measure of what matches"
@@ -56,7 +56,7 @@ READINGS = [
     Reading(
         "where Figures 7 and 8 meet",
         "one point, scored against both printed values",
-        "“about 50 %” and “about 45 %” are said of the same λ and δl",
+        "“about 50 %” and “about 45 %” are given for the same λ and δl",
     ),
 ]
 

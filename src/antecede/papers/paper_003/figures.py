@@ -47,9 +47,9 @@ def _figure_7(runs: Runs) -> list[Figure]:
     return [
         Figure("7", "Pairs ordered by HCG", x_label, "% of pairs", shares, {f"HCG, {at}": printed}),
         Figure(
-            "7, second reading", "What HCG orders of what B orders", x_label, "% of B", ratios,
+            "7, second reading", "Pairs ordered by HCG, relative to B", x_label, "% of B", ratios,
             {f"HCG over B, {at}": printed},
-            "The axis is called a ratio to B; of B, HCG orders more than is printed.",
+            "The axis is labelled a ratio to B; HCG orders more of B's pairs than printed.",
         ),
     ]  # fmt: skip
 
@@ -77,10 +77,10 @@ def _figure_8(runs: Runs) -> list[Figure]:
     return [
         Figure(
             "8", f"Pairs ordered, {title}", x_label, "% of pairs", shares, {"HCG": printed},
-            "Where the figures meet, at 1000 µs, Figure 7 is said to be about 50 %.",
+            "Where the figures meet, at 1000 µs, the text gives about 50 % for Figure 7.",
         ),
         Figure(
-            "8, second reading", f"What HCG orders of what B orders, {title}", x_label, "% of B", ratios,
+            "8, second reading", f"Pairs ordered by HCG, relative to B, {title}", x_label, "% of B", ratios,
             {"HCG over B": printed},
         ),
     ]  # fmt: skip

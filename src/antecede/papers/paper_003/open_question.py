@@ -1,8 +1,9 @@
-"""What paper 003 says of large groups and does not measure: thousands of processes.
+"""Paper 003's open question: the large groups that it discusses and does not measure.
 
 “A large number possibly millions of processes … The vector clock can not be used for a large-scale group due
-to the message length and computation overhead.” So: subgroups of fifty on real, linear and vector clocks in
-turn, up to thousands of processes in all, beside B on the same subgroups and one vector clock for all.
+to the message length and computation overhead.” So: subgroups of fifty, with real-time, linear and vector
+clocks in turn, up to thousands of processes in all, compared with B on the same subgroups and with one vector
+clock for all.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from antecede.sim.scenario import Scenario, scenario
 
 OPEN_QUESTION = (
     "“The vector clock can not be used for a large-scale group”, the paper says of millions of processes, "
-    "and measures three. Here are thousands, in subgroups of fifty: what a packet carries, and how long a "
-    "message takes."
+    "and measures three. Here are thousands, in subgroups of fifty: the size of control information, and the "
+    "delay of messages."
 )
 OPEN_SIZES: dict[Scale, list[int]] = {"quick": [100, 200], "full": [100, 500, 1000, 2000, 5000]}
 _SUBGROUP = 50
@@ -27,7 +28,7 @@ _INSIDE, _BETWEEN, _VECTOR = "local_wire_bytes", "global_wire_bytes", "clocked_w
 
 
 def open_grid(scale: Scale) -> list[Scenario]:
-    """A hundred messages in a second, to everyone; near links take up to 1 ms, far ones 50 to 150."""
+    """A hundred broadcasts in a second; links within a subgroup take up to 1 ms, others 50 to 150."""
     return [
         scenario(
             protocol=protocol, peers=peers, seed=seed, senders=_SENDERS, workload="once", seconds=1,
@@ -51,15 +52,15 @@ def open_score(runs: Runs) -> list[ScoreRow]:
         [fmean(those.values(figure)) for size in sizes if len(those := runs.where(peers=size, protocol=name))]
         for name, figure in (("hcg", _INSIDE), ("hcg", _BETWEEN), ("timestamp", _VECTOR))
     )
-    statement = (
+    statements = (
         "open: a vector clock's message grows with the group",
         "open: HCG's message inside a subgroup does not grow with the group",
         "open: HCG's message between gateways is not a tenth of a vector clock's",
     )
     if len(sizes) < 2 or not len(sizes) == len(inside) == len(vector):
-        return [claim(PAPER, text, None, "", 0) for text in statement]
+        return [claim(PAPER, text, None, "", 0) for text in statements]
     last, most = sizes[-2], sizes[-1]
-    found = (
+    hold = (
         vector[-1] / vector[0] > 0.8 * most / sizes[0],
         inside[-1] < 1.2 * inside[-2],
         between[-1] < vector[-1] / 10,
@@ -69,7 +70,7 @@ def open_score(runs: Runs) -> list[ScoreRow]:
         f"{inside[-2]:.1f} bytes for {last:,} processes, {inside[-1]:.1f} for {most:,}",
         f"{between[-1]:.0f} bytes for {most // _SUBGROUP} subgroups, {vector[-1]:,.0f} for {most:,}",
     )
-    return [claim(PAPER, *each, len(runs)) for each in zip(statement, found, shown, strict=True)]
+    return [claim(PAPER, *each, len(runs)) for each in zip(statements, hold, shown, strict=True)]
 
 
 def open_figures(runs: Runs) -> list[Figure]:
@@ -96,12 +97,12 @@ def open_figures(runs: Runs) -> list[Figure]:
     axis = "processes"
     return [
         Figure(
-            "open a", "What a packet carries, in subgroups of 50", axis, "bytes", parts,
-            note="Inside, what it carries depends on the subgroup; between gateways on how many there are.",
+            "open a", "Control information of a packet, in subgroups of 50", axis, "bytes", parts,
+            note="Within a subgroup it depends on the subgroup, between gateways on the number of gateways.",
         ),
-        Figure("open b", "The same, beside one vector clock for all", axis, "bytes", parts | clocked),
+        Figure("open b", "The same, compared with one vector clock for all", axis, "bytes", parts | clocked),
         Figure(
             "open c", "Mean delay", axis, "ms", delays,
-            note="Members of another subgroup are one far link and two near ones away.",
+            note="Members of another subgroup are one far link and two near links away.",
         ),
     ]  # fmt: skip

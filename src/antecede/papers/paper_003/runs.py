@@ -1,12 +1,12 @@
-"""Paper 003: how many messages a gateway orders, HCG against the basic protocol B (section 5).
+"""Paper 003's runs: how many messages a gateway orders, HCG compared with the basic protocol B (section 5).
 
 A real-time subgroup of a gateway and a local process, and a remote process. In every window the gateway
 forwards one message a of the remote process and the local process sends one message b, each at any time in
-[0, λ]; then nothing until all is over. a and b are ordered if the packet in which the gateway passes b on
-names a. The remote process is no delay away, so that a is forwarded when it is sent.
+[0, λ]; then nothing happens until both are delivered. a and b are ordered if the packet in which the gateway
+forwards b names a. The remote process has no delay, so a is forwarded when it is sent.
 
-In closed form: HCG orders a before b if b is sent δl or more after a, which is so in (1 − δl/λ)²/2 of all
-windows; B if a is there when b comes out of the subgroup's order, δl after it was sent: 1 − (1 − δl/λ)²/2.
+In closed form: HCG orders a before b if b is sent δl or more after a, in (1 − δl/λ)²/2 of all windows. B does
+so if a has arrived when b leaves the subgroup's order, δl after it was sent: in 1 − (1 − δl/λ)²/2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIGURE_8_DELAYS: dict[Scale, tuple[int, ...]] = {
     "full": tuple(range(100, 1001, 100)),
 }
 COMMON = (30_000, 1000)
-"""λ and δl where the text gives a value for both figures."""
+"""λ and δl for which the text gives a value of both figures."""
 PUBLISHED = {"7": 50.0, "8": 45.0}
 WINDOWS: dict[Scale, int] = {"quick": 400, "full": 2000}
 SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1, 2, 3, 4), "full": tuple(range(1, 11))}
@@ -61,7 +61,7 @@ def closed_form_ratio(lam: float, delay: float) -> float:
 
 
 def run(protocol: str, lam: int, delay: int, windows: int, seed: int, *, own: bool = False) -> Scenario:
-    """So many windows; with `own`, a is a message of the gateway's own."""
+    """A run of `windows` windows; with `own`, a is the gateway's own message."""
     window = 2 * (lam + 2 * delay)
     return scenario(
         protocol=protocol, peers=3, layout={"subgroups": ["rt:2", "vt:1"]}, seed=seed, payload=0,
@@ -103,12 +103,12 @@ def percent(runs: Runs, name: str = FORWARDED) -> list[float]:
 
 
 def ordered_shares(runs: Runs, protocol: str, lam: float, delay: float) -> list[float]:
-    """Of the pairs, those that are ordered; one value for each seed."""
+    """The share of ordered pairs, in %, for each seed."""
     return percent(select(runs, protocol, lam, delay))
 
 
 def ratios_to_basic(runs: Runs, lam: float, delay: float) -> list[float]:
-    """HCG's share of B's, each seed against the same seed."""
+    """HCG's share over B's, in %, for each seed."""
     pairs = zip(
         ordered_shares(runs, "hcg", lam, delay), ordered_shares(runs, "basic", lam, delay), strict=False
     )
@@ -116,12 +116,12 @@ def ratios_to_basic(runs: Runs, lam: float, delay: float) -> list[float]:
 
 
 def delays_run(runs: Runs) -> list[float]:
-    """What was run of Figure 8."""
+    """The delays of Figure 8 that were run."""
     return sorted(
         runs.where(lambda setting: window_of(setting) == FIGURE_8_LAMBDA, silent=(GATEWAY,)).by(delay_of)
     )
 
 
 def means_by_seed(values: Sequence[Sequence[float]]) -> list[float]:
-    """Each seed's mean over what it was run for."""
+    """Each seed's mean over all points."""
     return [fmean(each) for each in zip(*values, strict=False)]

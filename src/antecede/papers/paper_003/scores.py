@@ -30,10 +30,10 @@ from antecede.papers.scoreboard import ScoreRow, claim, interval, number
 
 _WHY_ABOUT = "the paper says “about”; ours is (1 − δl/λ)²/2"
 _WHY_RATIO = (
-    "read so the printed value does not follow from the model: B orders little more than HCG, because both "
-    "orders of a and b are equally likely and few pairs are within δl"
+    "in this reading the printed value does not follow from the model: B orders little more than HCG, as "
+    "both orders of a and b are equally likely and few pairs are within δl"
 )
-_WHY_MEET = "the same λ and δl have two printed values; here it is one run"
+_WHY_MEET = "the same λ and δl have two printed values; our runs have one"
 
 
 def score(runs: Runs) -> list[ScoreRow]:
@@ -63,7 +63,7 @@ def score(runs: Runs) -> list[ScoreRow]:
 
 
 def _meet(shares: Sequence[float]) -> ScoreRow:
-    """Decided by what is printed alone; ours is there to be compared."""
+    """Decided by the printed values alone; ours is for comparison."""
     at = f"λ = {COMMON[0]:,} µs, δl = {COMMON[1]:,} µs"
     statement = f"Figures 7 and 8 agree where they meet, {at}: about 50 % and about 45 %"
     if not shares:
@@ -74,7 +74,7 @@ def _meet(shares: Sequence[float]) -> ScoreRow:
 
 
 def _invariance(runs: Runs) -> list[ScoreRow]:
-    """Invariant is what ends within 10 % of where it began, as a number that matches would."""
+    """Invariant means that it ends within 10 % of where it began, as for a number that matches."""
     rows = []
     for what, values in (
         (
@@ -115,7 +115,7 @@ def _frequency(runs: Runs) -> list[ScoreRow]:
 
 
 def _fewer(runs: Runs) -> ScoreRow:
-    """Section 6 says what section 5 is to show."""
+    """Section 6 states what section 5 is meant to show."""
     statement = "HCG orders fewer messages than B, at every λ and δl"
     points = sorted({(window_of(done.scenario), delay_of(done.scenario)) for done in runs.finished})
     ratios = {point: fmean(those) for point in points if (those := ratios_to_basic(runs, *point))}
@@ -131,7 +131,7 @@ def _fewer(runs: Runs) -> ScoreRow:
 
 
 def _only_if(runs: Runs) -> list[ScoreRow]:
-    """How much later b was sent than a, at the least, where a gateway orders a before b."""
+    """The shortest time from the send of a to that of b where a gateway orders a before b."""
     rows = []
     for protocol, statement in (
         ("hcg", "HCG: a precedes b only if b.LT − a.LT > δj"),

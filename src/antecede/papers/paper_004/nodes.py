@@ -1,4 +1,4 @@
-"""Paper 004's scoreboard, Figures 1 and 8 to 11: packets of two, single nodes, and one tree for all."""
+"""Paper 004's scoreboard, Figures 1 and 8 to 11: packets of two messages, single nodes, one tree for all."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from antecede.papers.paper_004.runs import (
 from antecede.papers.scoreboard import ScoreRow
 
 _WHY_PAIR = (
-    "peers wait less for company here, as fewer messages overtake each other; and the comparison is within "
+    "peers wait less to aggregate here, as fewer messages overtake each other; and the comparison is within "
     "one run (see readings)"
 )
-_WHY_MARGIN = "how a message gets to the root of the one tree is not printed (see readings)"
+_WHY_MARGIN = "how a message reaches the root of the one tree is not printed (see readings)"
 
 
 def pair_rows(runs: Runs) -> list[ScoreRow]:
@@ -41,7 +41,7 @@ def pair_rows(runs: Runs) -> list[ScoreRow]:
     rows = [
         claim_row(
             "Figure 8: nothing is aggregated with 8 nodes", several == 0 if len(eight) else None, shown,
-            eight, "rare, but some runs have it",
+            eight, "rare, but it happens in some runs",
         )
     ]  # fmt: skip
     pairs = {nodes: _with_pairs(runs, nodes) for nodes in sizes_run(runs) if nodes > 8}
@@ -57,13 +57,13 @@ def pair_rows(runs: Runs) -> list[ScoreRow]:
 
 
 def _later(run: FinishedRun) -> float:
-    """Of messages that came two in a packet: how much later, in %, than if nobody had waited."""
+    """How much later, in %, messages that came two in a packet arrived than if no peer had waited."""
     late = run.value("pair_late_mean_ns")
     return 100 * late / (run.value("pair_reception_mean_ns") - late)
 
 
 def _sooner(run: FinishedRun) -> float:
-    """Of the same: how much less they were then held."""
+    """How much less, in %, those messages were then held."""
     late = run.value("pair_late_mean_ns")
     return 100 * late / max(1.0, run.value("pair_held_mean_ns") + late)
 
@@ -155,7 +155,7 @@ def tree_rows(runs: Runs) -> list[ScoreRow]:
         rows.append(number_row(f"{statement}, {nodes} nodes", printed, samples, _WHY_MARGIN))
         fewer = {size: -change for size, change in changes(runs, figure, sizes, SINGLE, AGG).items()}
         least = min(fewer.values()) >= printed if fewer else None
-        why = "not with the fewest nodes: one tree then loses less than the paper says, with more nodes more"
+        why = "not with the fewest nodes, where one tree loses less than the paper says; with more nodes more"
         rows.append(claim_row(f"{statement}: at least {printed}", least, f"{listed(fewer)} %", runs, why))
     before, after = (per_run(select(runs, SINGLE, nodes), aggregated) for nodes in (HUGE // 2, HUGE))
     known = before and after

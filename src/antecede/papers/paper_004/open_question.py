@@ -1,4 +1,4 @@
-"""What paper 004 leaves out: sizes that are no power of two."""
+"""Paper 004's open question: sizes that are not powers of two."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def open_score(runs: Runs) -> list[ScoreRow]:
             between = " and ".join(str(each) for each in _neighbours(nodes))
             shown = f"{low or 0:.4g}, {means[nodes]:.4g}, {high or 0:.4g}"
             statement = f"beyond: {what} with {nodes} nodes is between that with {between}"
-            why = "an incomplete cube has other trees"
+            why = "an incomplete cube has different trees"
             rows.append(claim_row(statement, holds, shown, select(runs, AGG, nodes), why))
     return rows
 
@@ -85,7 +85,7 @@ def open_figures(runs: Runs) -> list[Figure]:
             ),
         }
 
-    late = "A message for a rank that nobody has goes to the nearest that somebody has: VCube's own rule."
+    late = "A message for a missing rank goes to the nearest rank that exists: VCube's own rule."
     return [
         Figure("open a", "Packets saved by aggregation", "nodes", "%", lines(percent_saved), note=late),
         Figure(

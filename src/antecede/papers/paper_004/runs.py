@@ -1,4 +1,4 @@
-"""Paper 004's runs and printed tables: which are setting, how they are asked and compared. See `p004`."""
+"""Paper 004's runs, its printed tables, and how runs are selected and compared."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAMES = {NONE: "no aggregation", AGG: "aggregation", SINGLE: "one tree for all"}
 SIZES: dict[Scale, list[int]] = {"quick": [8, 16, 32, 64], "full": [8, 16, 32, 64, 128, 256, 512, 1024]}
 SEEDS: dict[Scale, int] = {"quick": 5, "full": 30}
 SMALL_SEEDS: dict[Scale, int] = {"quick": 3, "full": 10}
-"""Runs with messages of 5 bytes; a run has as many samples as nodes."""
+"""Seeds of runs with messages of 5 bytes; a run has as many samples as nodes."""
 MESSAGE, SMALL_MESSAGE = 50, 5
 WINDOW = 0.5
-"""Seconds within which everybody sends once."""
+"""Seconds within which every node sends once."""
 
 UNIT = 1e6
 """Nanoseconds."""
@@ -62,7 +62,7 @@ FIGURE_6 = {
 }
 CAUSES = (0, 4, 9, 14, 19, 24, 29, 34, 39, 44, 49, 54)
 DETAILED = 256
-"""Tables 2 and 3 and Figure 6 are of this size; Figures 9 and 10 of 1024."""
+"""The size of Tables 2 and 3 and Figure 6; Figures 9 and 10 have 1024."""
 HUGE = 1024
 
 WHY_ORDER = (
@@ -71,7 +71,7 @@ WHY_ORDER = (
 )
 
 Figured = Callable[[FinishedRun], float]
-"""What a run has of something."""
+"""A figure of a run."""
 
 
 def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE) -> Scenario:
@@ -99,7 +99,7 @@ def select(runs: Runs, protocol: str, peers: int | None = None, payload: int = M
 
 
 def sizes_run(runs: Runs, protocol: str = AGG) -> list[int]:
-    """Those that were run."""
+    """The sizes that were run."""
     return sorted({run.scenario.peers for run in select(runs, protocol).finished})
 
 
@@ -108,13 +108,13 @@ def per_run(runs: Runs, figure: Figured) -> list[float]:
 
 
 def line_of(runs: Runs, figure: Figured) -> list[tuple[float, float]]:
-    """A figure's mean at each size: points to draw."""
+    """The mean of a figure at each size: points to draw."""
     by_size = runs.by(lambda setting: setting.peers)
     return [(float(nodes), fmean(per_run(those, figure))) for nodes, those in by_size.items()]
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """0 if there are none."""
+    """The mean; 0 if there are no values."""
     return fmean(values) if values else 0.0
 
 
@@ -132,14 +132,14 @@ def aggregated(run: FinishedRun) -> float:
 
 
 def packets_of(run: FinishedRun, name: str) -> float:
-    """How many packets have so many messages, by a row of Table 2."""
+    """The packets of a row of Table 2; without a name, those of its last row."""
     if name:
         return run.value(name)
     return run.value("packets_sized") - sum(run.value(each) for each, _, _ in TABLE_2.values() if each)
 
 
 def percent_saved(run: FinishedRun) -> float:
-    """% fewer packets than a tree for each message has."""
+    """% fewer packets than one tree per message takes."""
     nodes = run.scenario.peers
     return 100 - 100 * run.value("packets") / (nodes * (nodes - 1))
 
@@ -155,9 +155,9 @@ def _pairs(
 
 
 def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """The ratio of two sums as samples, one a pair, whose spread is its own (a jackknife's pseudo-values).
+    """The ratio of two sums as samples, one for each pair: the jackknife's pseudo-values.
 
-    A ratio for each pair would not do: at small sizes hardly anything is held or aggregated.
+    Ratios of single pairs would not do: at small sizes hardly anything is held or aggregated.
 
     >>> _ratios([(1.0, 2.0), (2.0, 4.0)]), _ratios([(1.0, 0.0)])
     ([0.5, 0.5], [])
@@ -172,7 +172,7 @@ def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def more(runs: Runs, peers: int, figure: Figured, one: str = AGG, other: str = NONE) -> list[float]:
-    """By how many % a figure is larger with one protocol than with another."""
+    """By how many % a figure is larger with one protocol than with the other."""
     pairs = [(figure(a), figure(b)) for a, b in _pairs(runs, peers, one, other)]
     return [100 * ratio - 100 for ratio in _ratios(pairs)]
 
@@ -180,9 +180,9 @@ def more(runs: Runs, peers: int, figure: Figured, one: str = AGG, other: str = N
 def changes(
     runs: Runs, figure: Figured, sizes: Sequence[int], one: str = AGG, other: str = NONE
 ) -> dict[int, float]:
-    """The same at each size, on average."""
-    found = {nodes: more(runs, nodes, figure, one, other) for nodes in sizes}
-    return {nodes: fmean(samples) for nodes, samples in found.items() if samples}
+    """The mean of `more` at each size."""
+    samples_by_size = {nodes: more(runs, nodes, figure, one, other) for nodes in sizes}
+    return {nodes: fmean(samples) for nodes, samples in samples_by_size.items() if samples}
 
 
 def number_row(quantity: str, published: float, samples: Sequence[float], why: str = "") -> ScoreRow:

@@ -84,11 +84,11 @@ def _packets(runs: Runs) -> list[ScoreRow]:
         number_row(f"two or three messages, % of packets with several, {DETAILED} nodes", 79, few),
         number_row(
             f"packets with 15 messages, {DETAILED} nodes", 4, there.values("packets_of_to_15"),
-            "so full a packet has messages with few dependencies only; they are rarer here",
+            "only messages with few dependencies fit into so full a packet; they are rarer here",
         ),
         number_row(
             f"most messages in a packet, {DETAILED} nodes", 15, there.values("packets_of_max"),
-            "the largest packets are bounded by the MTU, so by the size of the clocks",
+            "the MTU, and so the size of the clocks, limits the largest packets",
         ),
     ]  # fmt: skip
     return rows
@@ -129,7 +129,7 @@ def _clocks_and_sizes(runs: Runs) -> list[ScoreRow]:
         100 * (run.value("packet_bytes_to_400") + run.value("packet_bytes_over_400")) / run.value("packets")
         for run in agg.finished
     ]
-    few = "fewer packets are as full, as fewer carry more than five messages"
+    few = "fewer packets are that full, as fewer carry more than five messages"
     rows += [
         number_row(f"packets with aggregation of more than 300 bytes, %, {at}", 8.45, large, _WHY_CLOCKS),
         number_row(
