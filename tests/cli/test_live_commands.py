@@ -150,7 +150,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
         made.append(tmp_path / f"{me}.toml")
         made[-1].write_text(
             f'group = "room"\nme = "{me}"\nlisten = ":{mine}"\npeers = ["{you}@127.0.0.1:{yours}"]\n'
-            f'store = "{me}.db"\n[rough]\ndelay = "0-5ms"\n'
+            f'store = "{me}.db"\n[faults]\ndelay = "0-5ms"\n'
         )
     return made[0], made[1]
 
