@@ -1,7 +1,7 @@
 """Draws the diagrams of these pages: `python docs/protocols/draw.py` writes images/*.svg.
 
-The real protocols play the schedules; what is drawn is what they did. A horizontal line a process, time to
-the right, an arrow a packet, a bar while a message is held.
+The schedules are played on the real protocols, and the diagrams show what happened: a horizontal line for
+each process, time to the right, an arrow for each packet, a bar while a message is held.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from antecede.report.svg import tag, text
 IMAGES = Path(__file__).parent / "images"
 _LEFT, _RIGHT, _TOP, _ROW, _STEP = 64, 76, 52, 92, 60
 _LETTER, _BOLD, _HIGH = 7.0, 7.7, 15
-"""About how wide a letter is, and how high a line."""
+"""The approximate width of a letter and height of a line."""
 _BESIDE = 26
-"""Between deliveries of one instant."""
+"""The distance between deliveries at the same instant."""
 _STYLE = """
 svg { --paper: #fff; --ink: #1c2330; --quiet: #667085; --rule: #d5dae1; --hold: #f0a000;
   --c0: #0b66c3; --c1: #d1480e; --c2: #0b8a5f; --c3: #a2459c; }
@@ -42,7 +42,7 @@ circle { fill: var(--c); stroke: var(--paper); stroke-width: 1.5; }
 
 @dataclass
 class Label:
-    """A text, and where it may stand: the best place first."""
+    """A text, and where it may be placed, the preferred position first."""
 
     words: str
     kind: str
@@ -59,40 +59,39 @@ def _half(words: str, bold: bool = False) -> float:
 
 
 class Picture:
-    """One schedule as it was played."""
+    """The diagram of one schedule that was played."""
 
     def __init__(self, played: Played) -> None:
         self.played = played
         self.lanes: dict[str, float] = {peer: _TOP + row * _ROW for row, peer in enumerate(played.peers)}
         self.width = _LEFT + _STEP * played.end + _RIGHT
         self.height = _TOP + _ROW * (len(self.lanes) - 1) + 64
-        self.taken: list[tuple[float, float, float, float]] = []
+        self.occupied: list[tuple[float, float, float, float]] = []
         self.arrows = [arrow for arrow in played.arrows if {arrow.source, arrow.to} <= self.lanes.keys()]
         self.deliveries = [
             (event, self._beside(event)) for event in played.deliveries if event.peer in self.lanes
         ]
         for event, x in [*((send, self.x(send.time)) for send in played.sends), *self.deliveries]:
-            self.taken.append((x - 7, self.lanes[event.peer] - 7, x + 7, self.lanes[event.peer] + 7))
-        self.taken += [(x1, y - 5, x2, y + 5) for _, x1, x2, y in self._held()]
+            self.occupied.append((x - 7, self.lanes[event.peer] - 7, x + 7, self.lanes[event.peer] + 7))
+        self.occupied += [(x1, y - 5, x2, y + 5) for _, x1, x2, y in self._held()]
 
     def x(self, time: float) -> float:
         return _LEFT + _STEP * time
 
     def _beside(self, event: Event) -> float:
-        """Deliveries of one instant stand side by side."""
+        """The x of a delivery; those at the same instant are side by side."""
         same = [each for each in self.played.deliveries if each[:2] == event[:2]]
         return self.x(event.time) + _BESIDE * same.index(event)
 
     def colour(self, name: str) -> str:
-        """Each message has its own; a packet of several has that of its last, one of none is grey."""
+        """Of a message; a packet of several has that of its last one, a control packet is grey."""
         last = name.split("+")[-1]
         return f"s{self.played.messages.index(last)}" if last in self.played.messages else "control"
 
     def ends(self, arrow: Arrow) -> tuple[float, float, float, float]:
-        """From where it left to where it arrived."""
-        return (
-            self.x(arrow.flight.left), self.lanes[arrow.source], self.x(arrow.came), self.lanes[arrow.to],
-        )  # fmt: skip
+        """From where it was sent to where it arrived."""
+        left, right = self.x(arrow.flight.sent_at), self.x(arrow.arrived_at)
+        return left, self.lanes[arrow.source], right, self.lanes[arrow.to]
 
     def svg(self, label: str) -> str:
         body = [
@@ -102,7 +101,7 @@ class Picture:
             *(self._arrow(arrow) for arrow in self.arrows),
             *self._bars(),
             *self._dots(),
-            *(self._placed(each) for each in self._labels()),
+            *(self._place(each) for each in self._labels()),
         ]
         size = f"0 0 {self.width} {self.height}"
         return tag(
@@ -129,7 +128,7 @@ class Picture:
         for side in (1, -1):
             x, y = tip_x - 9 * along_x + side * 4 * along_y, tip_y - 9 * along_y - side * 4 * along_x
             line += f" M{x:.1f},{y:.1f} L{tip_x:.1f},{tip_y:.1f}"
-        again = "" if arrow.used else " again"
+        again = "" if arrow.changed else " again"
         return tag("path", class_=self.colour(arrow.flight.name) + again, d=line)
 
     def _bars(self) -> Iterator[str]:
@@ -137,7 +136,7 @@ class Picture:
             yield tag("line", class_="held", x1=x1, x2=x2, y1=y, y2=y)
 
     def _held(self) -> Iterator[tuple[Hold, float, float, float]]:
-        """Bars of one process at one time lie under each other."""
+        """The bars; those of one process at the same time are below each other."""
         for hold in self.played.holds:
             if hold.peer not in self.lanes:
                 continue
@@ -154,11 +153,11 @@ class Picture:
             yield tag("circle", class_=self.colour(event.message), cx=self.x(event.time), cy=y, r=7.5)
 
     def _labels(self) -> Iterator[Label]:
-        """Those with the least choice first."""
+        """The labels, those with the fewest possible positions first."""
         for event, x in self.deliveries:
             y = self.lanes[event.peer]
             yield Label(event.message, self.colour(event.message), _around(x, y))
-        yield from self._sent()
+        yield from self._packet_labels()
         for hold, x1, x2, y in self._held():
             middle = (x1 + x2) / 2
             xs = [middle, *(middle + side * shift for shift in (20, 40, 60, 90) for side in (-1, 1))]
@@ -168,18 +167,18 @@ class Picture:
             x, y = self.x(link.time), (self.lanes[link.one] + self.lanes[link.other]) / 2
             yield Label("link opens", "control", [(x, y + shift) for shift in (-16, 0, -40, 24)])
 
-    def _sent(self) -> Iterator[Label]:
-        """What packets carry: at the dot where a message is sent, along an arrow where it is passed on."""
-        told: set[str] = set()
+    def _packet_labels(self) -> Iterator[Label]:
+        """What packets carry: at the dot where a message is sent, along an arrow where it is forwarded."""
+        labelled: set[str] = set()
         starts = {(event.peer, event.time) for event in self.played.sends}
-        for arrow in sorted(self.arrows, key=lambda arrow: arrow.flight.left):
+        for arrow in sorted(self.arrows, key=lambda arrow: arrow.flight.sent_at):
             label = arrow.flight.label
-            if label in told:
+            if label in labelled:
                 continue
-            told.add(label)
+            labelled.add(label)
             x, y, _, _ = self.ends(arrow)
             near: list[tuple[float, float]] = []
-            if (arrow.source, arrow.flight.left) in starts and arrow.flight.name in self.played.messages:
+            if (arrow.source, arrow.flight.sent_at) in starts and arrow.flight.name in self.played.messages:
                 near = [(x + aside, y + up) for aside in (0, -24, 24, -44, 44, -64, 64) for up in (-14, 26)]
             same = [each for each in self.arrows if each.flight is arrow.flight]
             shares = (0.5, 0.4, 0.6, 0.3, 0.7, 0.25, 0.75)
@@ -187,24 +186,26 @@ class Picture:
             along = [(x + side * (_half(label) + 11), y) for x, y in on for side in (1, -1)] + on
             yield Label(label, self.colour(arrow.flight.name) + (" send" if near else ""), near or along)
 
-    def _placed(self, label: Label) -> str:
-        """At the best place that is free: clear of other words and dots, and if possible of lines."""
+    def _place(self, label: Label) -> str:
+        """At the best free position: clear of other labels and dots, and if possible of lines."""
         place = min(label.places, key=lambda place: (self._cost(label.box(place)), label.places.index(place)))
-        self.taken.append(label.box(place))
+        self.occupied.append(label.box(place))
         x, y = place
         return tag("text", text(label.words), class_=label.kind, x=round(x, 1), y=round(y, 1))
 
     def _cost(self, box: tuple[float, float, float, float]) -> int:
         left, top, right, bottom = box
         outside = left < 4 or right > self.width - 4 or top < 2 or bottom > self.height - 22
-        met = sum(left < x2 and x1 < right and top < y2 and y1 < bottom for x1, y1, x2, y2 in self.taken)
+        overlaps = sum(
+            left < x2 and x1 < right and top < y2 and y1 < bottom for x1, y1, x2, y2 in self.occupied
+        )
         lanes = sum(top < y < bottom for y in self.lanes.values())
         crossed = sum(_crosses(box, self.ends(arrow)) for arrow in self.arrows)
-        return 1000 * outside + 100 * met + 10 * lanes + crossed
+        return 1000 * outside + 100 * overlaps + 10 * lanes + crossed
 
 
 def _around(x: float, y: float) -> list[tuple[float, float]]:
-    """Places for the name of what is delivered."""
+    """Positions for the name of a delivered message."""
     return [(x, y + 22), (x, y - 12), (x - 20, y + 18), (x + 20, y + 18), (x - 20, y - 9), (x + 20, y - 9)]
 
 
@@ -214,7 +215,7 @@ def _point(line: tuple[float, float, float, float], share: float) -> tuple[float
 
 
 def _crosses(box: tuple[float, float, float, float], line: tuple[float, float, float, float]) -> bool:
-    """Near enough: whether any of eighty points of the line is in the box."""
+    """Approximately: whether any of eighty points of the line is in the box."""
     left, top, right, bottom = box
     points: Iterable[tuple[float, float]] = (_point(line, share / 80) for share in range(81))
     return any(left < x < right and top < y - 4 < bottom for x, y in points)
@@ -223,7 +224,7 @@ def _crosses(box: tuple[float, float, float, float], line: tuple[float, float, f
 def drawings() -> Iterator[tuple[str, str]]:
     """The name and the SVG of every diagram."""
     for name, story in STORIES.items():
-        label = f"A space-time diagram of {name}; the page says what happens in it"
+        label = f"A space-time diagram of {name}; the page describes what happens in it"
         yield name, Picture(play(story)).svg(label) + "\n"
 
 

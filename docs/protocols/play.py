@@ -1,12 +1,13 @@
-"""Plays a scripted schedule on real protocol objects, and records what is to be drawn.
+"""Plays a scripted schedule on real protocol objects, and records what to draw.
 
-A schedule is a line a step: a time, and what happens then.
+A schedule has one line for each step: a time, and what happens then.
 
     1 ana sends m1          also: ana sends m1 to red
     3 m1: ana > bo          the packet with m1 from ana arrives at bo
     5 link ana cleo opens
 
-Timers ring by themselves. Every packet between processes that are drawn must arrive; the others are left out.
+Timers fire by themselves. Every packet between two processes that are drawn must arrive; others may be
+omitted.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _STEP = re.compile(
     r"|(?P<packet>[\w+]+): (?P<source>\w+) > (?P<to>\w+)"
     r"|link (?P<one>\w+) (?P<other>\w+) opens)"
 )
-_LAST_TIMER = 20
-"""How long after the last step timers still ring."""
+_TIMER_LIMIT = 20
+"""How long after the last step timers still fire."""
 
 
 class Names:
-    """What processes and messages are called."""
+    """The names of processes and messages."""
 
     def __init__(self, peers: Sequence[str]) -> None:
         self.peers = peers
         self._messages: dict[MessageId, str] = {}
 
-    def call(self, message: MessageId, name: str) -> None:
+    def assign(self, message: MessageId, name: str) -> None:
         self._messages[message] = name
 
     def message(self, origin: int, seq: int) -> str:
@@ -52,7 +53,7 @@ class Names:
 
 
 def waits(member: Any, names: Names) -> dict[str, str]:
-    """What a member holds, and why: as it says itself."""
+    """What a member holds, and why, as `waiting()` reports it."""
     return {
         names.message(*wait.message): f"waits for {names.message(*wait.cause)}"
         for wait in member.waiting()
@@ -60,29 +61,29 @@ def waits(member: Any, names: Names) -> dict[str, str]:
     }
 
 
-def nothing(_packet: Any, _names: Names) -> str:
+def no_label(_packet: Any, _names: Names) -> str:
     return ""
 
 
 class Story(NamedTuple):
-    """A group, a schedule, and how to say what a packet carries and what a member holds."""
+    """A group, a schedule, and how to describe what a packet carries and what a member holds."""
 
     members: Callable[[], Sequence[Protocol]]
     peers: str
     """Their names, in the order of ranks."""
     steps: str
-    carries: Callable[[Any, Names], str] = nothing
+    carries: Callable[[Any, Names], str] = no_label
     holds: Callable[[Any, Names], dict[str, str]] = waits
     drawn: str | None = None
-    """Who is drawn, from top to bottom; by default all."""
+    """The processes to draw, from top to bottom; all by default."""
 
 
 class Flight(NamedTuple):
-    """A packet under way."""
+    """A packet in flight."""
 
     name: str
     label: str
-    left: int
+    sent_at: int
     packet: Packet
 
 
@@ -90,13 +91,13 @@ class Arrow(NamedTuple):
     source: str
     to: str
     flight: Flight
-    came: int
-    used: bool
-    """False if it changed nothing: the peer had it already."""
+    arrived_at: int
+    changed: bool
+    """False if it was a duplicate and changed nothing."""
 
 
 class Event(NamedTuple):
-    """Something that a process did with a message."""
+    """A send or a delivery."""
 
     peer: str
     time: int
@@ -147,22 +148,22 @@ class _Stage:
         for line in self.story.steps.split("\n"):
             step = _STEP.fullmatch(line.strip())
             if step is not None:
-                self._ring(int(step["time"]))
+                self._fire_timers(int(step["time"]))
                 self.played.end = self.now
                 self._step(step)
             elif line.strip():
                 raise ValueError(f"not a step: {line}")
-        self._ring(self.now + _LAST_TIMER)
+        self._fire_timers(self.now + _TIMER_LIMIT)
         for (source, to), flights in self.wires.items():
             if flights and {source, to} <= set(self.played.peers):
                 raise ValueError(f"{flights[0].name} never arrives from {source} at {to}")
         if self.held:
-            raise ValueError(f"held for ever: {', '.join(map(str, self.held))}")
+            raise ValueError(f"never delivered: {', '.join(map(str, self.held))}")
         return self.played
 
-    def _ring(self, until: int) -> None:
+    def _fire_timers(self, until: int) -> None:
         if until < self.now:
-            raise ValueError(f"time {until} comes after {self.now}")
+            raise ValueError(f"step at {until} after one at {self.now}")
         while due := [timer for timer in self.timers if timer[0] <= until]:
             timer = min(due)
             self.timers.remove(timer)
@@ -174,7 +175,7 @@ class _Stage:
         if step["new"]:
             peer = self.peers.index(step["sender"])
             effects = self.members[peer].broadcast(b"", self.now, step["group"])
-            self.names.call(effects.message, step["new"])
+            self.names.assign(effects.message, step["new"])
             self.played.messages.append(step["new"])
             self.played.sends.append(Event(step["sender"], self.now, step["new"]))
             self._carry_out(peer, effects)
@@ -190,19 +191,19 @@ class _Stage:
         wire = self.wires.get((source, to), [])
         flight = next((each for each in wire if each.name == name), None)
         if flight is None:
-            raise ValueError(f"no {name} is under way from {source} to {to}, but {wire}")
+            raise ValueError(f"no {name} is in flight from {source} to {to}, but {wire}")
         peer = self.peers.index(to)
         if self.members[peer].links.fifo and flight is not wire[0]:
             raise ValueError(f"{name} overtakes {wire[0].name} from {source} to {to}, on a FIFO link")
         wire.remove(flight)
         before = self.members[peer].save()
         effects = self.members[peer].receive(self.peers.index(source), flight.packet, self.now)
-        used = self.members[peer].save() != before
-        self.played.arrows.append(Arrow(source, to, flight, self.now, used))
+        changed = self.members[peer].save() != before
+        self.played.arrows.append(Arrow(source, to, flight, self.now, changed))
         self._carry_out(peer, effects)
 
     def _carry_out(self, peer: int, effects: Effects) -> None:
-        """Sends first, then deliveries, as every driver does it."""
+        """Sends first, then deliveries, as every driver does."""
         here = self.peers[peer]
         for send in effects.sends:
             name = self.names.packet(send.packet)

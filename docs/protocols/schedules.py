@@ -1,4 +1,4 @@
-"""The groups and schedules that the diagrams of these pages show."""
+"""The groups and schedules of the diagrams."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _clock(packet: Any, _names: Names) -> str:
 def _intervals(packet: Any, names: Names) -> str:
     named = (
         f"{names.peers[peer]} {first}–{last}"
-        for peer, those in packet.before.items()
-        for first, last in those
+        for peer, intervals in packet.before.items()
+        for first, last in intervals
     )
     return "{" + ", ".join(named) + "}"
 
@@ -102,18 +102,18 @@ def _bundled(packet: Any, names: Names) -> str:
     return " ".join(names.pairs(message.causes) for message in packet.messages)
 
 
-def _passing(member: Any, names: Names) -> dict[str, str]:
-    """What is held here, or on its way to a child."""
+def _forwarding(member: Any, names: Names) -> dict[str, str]:
+    """What waits to be forwarded to a child, or else what is held."""
     held = {}
-    for cause, those in member.blocked.items():
-        for message in those:
-            held[names.message(*message)] = f"waits on its way for {names.message(*cause)}"
+    for cause, messages in member.blocked.items():
+        for message in messages:
+            held[names.message(*message)] = f"waits at this relay for {names.message(*cause)}"
     return held or waits(member, names)
 
 
 def _buffered(member: Any, names: Names) -> dict[str, str]:
     return {
-        names.packet(packet): f"is kept for {names.peers[link]}"
+        names.packet(packet): f"is buffered for {names.peers[link]}"
         for link, unsafe in member.unsafe_links.items()
         for packet in unsafe.buffer
     }
@@ -129,7 +129,7 @@ def _stamps(packet: Any, _names: Names) -> str:
 
 
 def _turns(member: Any, names: Names) -> dict[str, str]:
-    """What waits for its time, or at a gateway for what it names."""
+    """What waits for a time, or at a gateway for its dependencies."""
     here = {
         names.packet(packet): f"waits until {packet.stamp[0] + member.clock.wait}"
         for packet, _ in member.clock.held()
@@ -248,7 +248,7 @@ STORIES: dict[str, Story] = {
     12 m1+m2: p4 > p5
 """,
         _bundled,
-        _passing,
+        _forwarding,
         drawn=_CUBE_DRAWN,
     ),
     "pc": Story(
