@@ -230,7 +230,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def figures(runs: Runs) -> list[Figure]:
-    results = []
+    charts = []
     for place, delay in enumerate(DELAYS):
         for part, names in (
             (
@@ -244,7 +244,7 @@ def figures(runs: Runs) -> list[Figure]:
             printed = {name.split()[0]: [(largest, float(AT[name][place]))] for name in names}
             kind = names[0].split()[1]
             title = f"{kind.capitalize()} overhead, delays of {delay}"
-            results.append(Figure(f"{4 + place}{part}", title, "peers", "bytes", lines, printed))
+            charts.append(Figure(f"{4 + place}{part}", title, "peers", "bytes", lines, printed))
     for place, delay in enumerate(DELAYS):
         for part, name in (("a", "internal communication"), ("b", "external communication")):
             lines = {
@@ -254,8 +254,8 @@ def figures(runs: Runs) -> list[Figure]:
             }
             lines["12.5/s a peer"] = _of(runs, name, delay).line(MEASURES[name][1], size)
             title = f"{name.capitalize()} at a fixed total rate, delays of {delay}"
-            results.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
-    return results + _wire(runs)
+            charts.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
+    return charts + _wire(runs)
 
 
 def _wire(runs: Runs) -> list[Figure]:
@@ -322,7 +322,7 @@ def open_figures(runs: Runs) -> list[Figure]:
 
     def lines(figure: str) -> dict[str, list[tuple[float, float]]]:
         forms = runs.by(lambda setting: (setting.layout or {})["form"])
-        return {f"{form} form": those.line(figure, supers) for form, those in forms.items()}
+        return {f"{form} form": by_form.line(figure, supers) for form, by_form in forms.items()}
 
     axes = ("super peers", "bytes per message")
     outside = "In the external group, each super peer that a message names adds a row of bits."

@@ -175,7 +175,7 @@ def _negligible(runs: Runs) -> list[ScoreRow]:
 
 
 def _falls(runs: Runs) -> list[ScoreRow]:
-    means = {size: fmean(those) for size in SIZES if (those := _at(runs, size, LOAD).values(_WORST))}
+    means = {size: fmean(samples) for size in SIZES if (samples := _at(runs, size, LOAD).values(_WORST))}
     means = {size: mean for size, mean in means.items() if size >= SIZE}
     values = list(means.values())
     count = sum(len(_at(runs, size, LOAD)) for size in means)

@@ -110,7 +110,7 @@ def _sections(result: PaperResult) -> list[Section]:
     text = "Lines are our measurements; rings are printed values, where our sizes come near the paper's."
     shown = [cells(row) for row in rows]
     readings = [[reading.question, reading.reading, reading.why] for reading in paper.readings]
-    results = [
+    sections = [
         Section(f"Paper {paper.name}: {paper.title}", text, _panels(paper.figures(result.runs))),
         Section(
             f"Paper {paper.name}: every number and claim", tally(rows),
@@ -124,8 +124,8 @@ def _sections(result: PaperResult) -> list[Section]:
     ]  # fmt: skip
     if paper.open_question:
         title = f"Paper {paper.name}: what it left open"
-        results.append(Section(title, paper.open_question, _panels(paper.open_figures(result.open_runs))))
-    return results
+        sections.append(Section(title, paper.open_question, _panels(paper.open_figures(result.open_runs))))
+    return sections
 
 
 def _panels(figures: Sequence[Figure]) -> str:
@@ -147,11 +147,11 @@ def _picture(drawn: Figure) -> str:
 
 
 def _contest(rows: Sequence[dict[str, str]]) -> list[Section]:
-    results = []
+    sections = []
     for measure in dict.fromkeys(row["measure"] for row in rows):
-        those = [list(row.values())[1:] for row in rows if row["measure"] == measure]
+        body = [list(row.values())[1:] for row in rows if row["measure"] == measure]
         text = "On every network that a protocol can run on; a star marks the cheapest, within 1 %. " + (
             "From send to delivery." if measure.startswith("delay") else "Per delivery, over all links."
         )
-        results.append(Section(f"Who is cheapest where: {measure}", text, table(list(rows[0])[1:], those)))
-    return results
+        sections.append(Section(f"Who is cheapest where: {measure}", text, table(list(rows[0])[1:], body)))
+    return sections

@@ -294,8 +294,8 @@ class Bundles(Probe):
         self._last = (member.me, to)
         here = self._arrived.get(member.me, {})
         for message in carried:
-            came, late, _ = here.get(message, (now, 0, False))
-            late += now - came
+            arrival, late, _ = here.get(message, (now, 0, False))
+            late += now - arrival
             if late or len(carried) == 2:
                 for peer in to:
                     self._in_flight[peer, message] = (late, len(carried) == 2)
@@ -303,10 +303,8 @@ class Bundles(Probe):
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
         self._last = None
         here = self._arrived.setdefault(process, {})
-        if self._newest.get(process) != (
-            link,
-            time,
-        ):  # everything deliverable before this packet has been delivered
+        if self._newest.get(process) != (link, time):
+            # A new packet: everything that could be delivered before it has been.
             self._newest[process] = (link, time)
             self._most_held[process] = max(self._most_held.get(process, 0), len(here))
         again = message in here or self._delivered.get((process, message.origin), 0) >= message.seq
@@ -314,22 +312,22 @@ class Bundles(Probe):
             return
         late, paired = self._in_flight.pop((process, message), (0, False))
         here[message] = (time, late, paired)
-        took = time - self._sent_at[message]
-        self._slowest = max(self._slowest, took)
+        latency = time - self._sent_at[message]
+        self._slowest = max(self._slowest, latency)
         sums = self._receptions.setdefault(self._sent_at[message] // self.SLICE, [0, 0])
         sums[0] += 1
-        sums[1] += took
+        sums[1] += latency
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         self._delivered[process, message.origin] = message.seq
         arrived = self._arrived.get(process, {}).pop(message, None)
         if arrived is None:
             return
-        came, late, paired = arrived
+        arrival, late, paired = arrived
         self._deliveries += 1
-        self._held += time - came
+        self._held += time - arrival
         if paired:
-            for place, value in enumerate((1, came - self._sent_at[message], time - came, late)):
+            for place, value in enumerate((1, arrival - self._sent_at[message], time - arrival, late)):
                 self._pairs[place] += value
 
     def figures(self) -> dict[str, float]:
@@ -344,8 +342,8 @@ class Bundles(Probe):
         figures["sent_bytes"] = sum(size * n for size, n in self._sizes.items())
         figures["causes_over_12"] = sum(n for causes, n in self._causes.items() if causes > 12)
         received = sum(count for count, _ in self._receptions.values())
-        took = sum(total for _, total in self._receptions.values())
-        figures["reception_mean_ns"] = took / max(1, received)
+        latency = sum(total for _, total in self._receptions.values())
+        figures["reception_mean_ns"] = latency / max(1, received)
         figures["reception_max_ns"] = self._slowest
         figures["held_mean_ns"] = self._held / max(1, self._deliveries)
         for part, (count, total) in sorted(self._receptions.items()):

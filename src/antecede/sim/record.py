@@ -68,9 +68,9 @@ class Recorder:
     def flush(self) -> None:
         """Write the events that were observed one by one."""
         if self._pending:
-            seen = np.array(self._pending, np.int64)
+            rows = np.array(self._pending, np.int64)
             self._pending = []
-            self._write(seen[:, :-1], seen[:, -1])
+            self._write(rows[:, :-1], rows[:, -1])
 
     def take_rows(self, rows: np.ndarray) -> None:
         """Write many events at once, as compiled engines produce them; all are in one group."""
@@ -78,9 +78,9 @@ class Recorder:
 
     def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
         if not self._receives or self._sample > 1:
-            kept = (rows[:, 0] != _RECEIVE) | self._receives
-            kept &= (rows[:, 3] - 1) % self._sample == 0
-            rows, group = rows[kept], group[kept]
+            wanted = (rows[:, 0] != _RECEIVE) | self._receives
+            wanted &= (rows[:, 3] - 1) % self._sample == 0
+            rows, group = rows[wanted], group[wanted]
         kind, process, origin, seq, time, link, control = np.ascontiguousarray(rows.T)
         sends = kind == _SEND
         columns = {

@@ -37,9 +37,9 @@ def cells(summary: pa.Table) -> list[list[str]]:
 
 
 def _measures(row: dict[str, Any]) -> list[str]:
-    found = f"{faults([row]):,}" if row["audited_runs"] else "not audited"
+    outcome = f"{faults([row]):,}" if row["audited_runs"] else "not audited"
     if 0 < row["audited_runs"] < row["runs"]:
-        found += f" in {row['audited_runs']:,}"
+        outcome += f" in {row['audited_runs']:,}"
     return [
         f"{row['runs']:,}",
         f"{row['deliveries']:,}",
@@ -47,7 +47,7 @@ def _measures(row: dict[str, Any]) -> list[str]:
         f"{row['paper_bytes_mean']:.1f}",
         f"{row['held'] / row['deliveries']:.1%}" if row["deliveries"] else "–",
         f"{row['hold_mean_ns'] / 1e6:.0f} ms",
-        found,
+        outcome,
     ]
 
 
@@ -68,13 +68,13 @@ def lead(summary: pa.Table, failed: int = 0) -> str:
     rows = summary.to_pylist()
     runs = sum(row["runs"] for row in rows)
     audited = sum(row["audited"] or 0 for row in rows)
-    made = f"{runs:,} run{'' if runs == 1 else 's'}" + (f" ({failed:,} more failed)" if failed else "")
+    counted = f"{runs:,} run{'' if runs == 1 else 's'}" + (f" ({failed:,} more failed)" if failed else "")
     if not audited:
-        return f"{made}; nothing was audited."
-    found = f"{faults(rows):,} violations" if faults(rows) else "every one after its causes"
+        return f"{counted}; nothing was audited."
+    outcome = f"{faults(rows):,} violations" if faults(rows) else "every one after its causes"
     others = runs - sum(row["audited_runs"] for row in rows)
     untraced = f" {others:,} runs left figures only and were not audited." if others else ""
-    return f"{made}, {audited:,} deliveries audited on Spark: {found}.{untraced}"
+    return f"{counted}, {audited:,} deliveries audited on Spark: {outcome}.{untraced}"
 
 
 def sweep_page(

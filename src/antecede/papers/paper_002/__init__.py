@@ -33,7 +33,7 @@ _LINES = {"Overlay": "Overlay", "Timestamp": "Timestamp", "unicast": "Timestamp,
 
 def figures(runs: Runs) -> list[Figure]:
     """The paper's Figures 3 to 17, which have no printed numbers."""
-    results = []
+    charts = []
     for first, parts in _FIGURES:
         for place, data in enumerate(DATA):
             for part, figure, title, unit, scale in parts:
@@ -42,12 +42,12 @@ def figures(runs: Runs) -> list[Figure]:
                     for name, shown in _LINES.items()
                 }
                 title = f"{title}, {data} bytes of data"
-                results.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
+                charts.append(Figure(f"{first + place}{part}", title, "nodes", unit, lines))
     both = {}
     for name in ("Overlay", "Timestamp"):
         there = select(runs, name, 0)
         both[name] = there.line("paper_bytes_mean"), there.line("control_bytes_mean")
-    return results + wire_figure(both, "nodes")
+    return charts + wire_figure(both, "nodes")
 
 
 READINGS = [

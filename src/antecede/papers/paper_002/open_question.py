@@ -100,7 +100,7 @@ def _rises(values: Sequence[float]) -> bool:
 
 
 def open_figures(runs: Runs) -> list[Figure]:
-    results = []
+    charts = []
     for place, (figure, title, unit, scale) in enumerate(
         (("latency_mean_ns", "Mean delay", "ms", MS), ("packets", "Packets a delivery", "packets", 0.0),
          ("link_bytes", "Control bytes a delivery", "bytes", 0.0)), 1,
@@ -114,5 +114,5 @@ def open_figures(runs: Runs) -> list[Figure]:
                     for churn, each in by_churn.items()
                 ]
                 lines[f"{name}, {peers} nodes"] = points
-        results.append(Figure(f"beyond {place}", title, "link changes per second", unit, lines))
-    return results
+        charts.append(Figure(f"beyond {place}", title, "link changes per second", unit, lines))
+    return charts

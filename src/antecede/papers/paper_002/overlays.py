@@ -26,15 +26,15 @@ PRINTED = "antecede.papers.paper_002.flooding_variants"
 
 def _reached(overlay: Sequence[Sequence[int]], start: int, lost: frozenset[int] = frozenset()) -> list[int]:
     """The distances of all reachable nodes, in ascending order."""
-    found = {start: 0}
+    distance = {start: 0}
     todo = deque([start])
     while todo:
         peer = todo.popleft()
         for other in overlay[peer]:
-            if other not in found and other not in lost:
-                found[other] = found[peer] + 1
+            if other not in distance and other not in lost:
+                distance[other] = distance[peer] + 1
                 todo.append(other)
-    return list(found.values())
+    return list(distance.values())
 
 
 @cache

@@ -208,7 +208,7 @@ def _total_rows(means: MeanFigures) -> list[ScoreRow]:
     """Table 1's orders of growth: how measured over expected changes from smallest to largest size."""
     rows = []
     for name, order in (("Overlay", "n·log n·d"), ("Timestamp", "n² + n·d")):
-        kept = []
+        factors = []
         for data in DATA:
             each = [
                 means.mean("sent_bytes", name, data, n) / means.mean("messages", name, data, n) / expected
@@ -219,12 +219,12 @@ def _total_rows(means: MeanFigures) -> list[ScoreRow]:
                     else n * (NUMBER * n + HEADER + data)
                 ]
             ]
-            kept.append(_ratio(each))
-        shown = ", ".join(f"{value:.2f} at {data} bytes" for value, data in zip(kept, DATA, strict=True))
+            factors.append(_ratio(each))
+        shown = ", ".join(f"{value:.2f} at {data} bytes" for value, data in zip(factors, DATA, strict=True))
         shown = f"bytes over that change by a factor {shown}, n = {', '.join(map(str, means.growth))}"
         statement = f"{name} sends O({order}) bytes for a message"
         rows.append(
-            _claim(means, statement, all(0.5 <= k <= 2 for k in kept), shown, "", len(means.growth) > 1)
+            _claim(means, statement, all(0.5 <= k <= 2 for k in factors), shown, "", len(means.growth) > 1)
         )
     return rows
 
@@ -232,15 +232,15 @@ def _total_rows(means: MeanFigures) -> list[ScoreRow]:
 def _crossovers(means: MeanFigures, size: int) -> list[float]:
     """The data size at which both protocols send the same bytes, for each topology."""
     seeds = {run.scenario.seed for run in means.runs("Overlay", 0, size).finished}
-    results = []
+    crossovers = []
     for seed in sorted(seeds):
         points = []
         for data in DATA:
             sent = [means.runs(name, data, size).where(seed=seed).values("sent_bytes") for name in PROTOCOLS]
             points += [(float(data), one - other) for one, other in zip(*sent[:2], strict=False)]
         if len(points) == len(DATA):
-            results.append(crossing(points))
-    return results
+            crossovers.append(crossing(points))
+    return crossovers
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:

@@ -59,7 +59,7 @@ def _figure_8(runs: Runs) -> list[Figure]:
 
     def line(protocol: str) -> Points:
         points = ((delay, ordered_shares(runs, protocol, FIGURE_8_LAMBDA, delay)) for delay in delays)
-        return [(delay, fmean(those)) for delay, those in points if those]
+        return [(delay, fmean(samples)) for delay, samples in points if samples]
 
     shares = {
         "HCG": line("hcg"),

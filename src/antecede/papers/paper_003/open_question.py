@@ -49,7 +49,7 @@ def _subgroups(peers: int) -> dict[str, object]:
 def open_score(runs: Runs) -> list[ScoreRow]:
     sizes = sorted(runs.by(lambda setting: setting.peers))
     inside, between, vector = (
-        [fmean(those.values(figure)) for size in sizes if len(those := runs.where(peers=size, protocol=name))]
+        [fmean(sized.values(figure)) for size in sizes if len(sized := runs.where(peers=size, protocol=name))]
         for name, figure in (("hcg", _INSIDE), ("hcg", _BETWEEN), ("timestamp", _VECTOR))
     )
     statements = (
@@ -79,8 +79,8 @@ def open_figures(runs: Runs) -> list[Figure]:
     ) -> dict[str, list[tuple[float, float]]]:
         return {
             name: [
-                (size, fmean(those.values(figure)) / scale)
-                for size, those in sorted(
+                (size, fmean(sized.values(figure)) / scale)
+                for size, sized in sorted(
                     runs.where(protocol=protocol).by(lambda setting: setting.peers).items()
                 )
             ]

@@ -84,14 +84,14 @@ def _invariance(runs: Runs) -> list[ScoreRow]:
         ("HCG over B", {delay: ratios_to_basic(runs, FIGURE_8_LAMBDA, delay) for delay in delays_run(runs)}),
     ):
         statement = f"Figure 8: invariant for δl (ends within 10 % of where it began), read as {what}"
-        means = {delay: fmean(those) for delay, those in values.items() if those}
+        means = {delay: fmean(samples) for delay, samples in values.items() if samples}
         if len(means) < 2:
             rows.append(claim(PAPER, statement, None, "", 0))
             continue
         first, last = min(means), max(means)
         change = means[last] / means[first] - 1 if means[first] else 0.0
         shown = f"{means[first]:.1f} % at {first:g} µs, {means[last]:.1f} % at {last:g} µs: {change:+.1%}"
-        count = sum(len(those) for those in values.values())
+        count = sum(len(samples) for samples in values.values())
         rows.append(
             claim(PAPER, statement, abs(change) <= 0.1, shown, count, "it falls slowly, as (1 − δl/λ)² does")
         )
@@ -105,11 +105,11 @@ def _frequency(runs: Runs) -> list[ScoreRow]:
             f"the more frequently a process sends, the fewer messages are causally ordered, δl = {delay:,} µs"
         )
         values = {lam: ordered_shares(runs, "hcg", lam, delay) for lam in LAMBDAS}
-        means = {lam: fmean(those) for lam, those in values.items() if those}
+        means = {lam: fmean(samples) for lam, samples in values.items() if samples}
         ordered = list(means.values())
         holds = ordered == sorted(ordered) and ordered[0] < ordered[-1] if len(means) > 1 else None
         shown = ", ".join(f"{mean:.1f} % at {lam:,} µs" for lam, mean in means.items())
-        count = sum(len(those) for those in values.values())
+        count = sum(len(samples) for samples in values.values())
         rows.append(claim(PAPER, statement, holds, shown, count, "the share does not rise with λ throughout"))
     return rows
 
@@ -118,7 +118,7 @@ def _fewer(runs: Runs) -> ScoreRow:
     """Section 6 states what section 5 is meant to show."""
     statement = "HCG orders fewer messages than B, at every λ and δl"
     points = sorted({(window_of(done.scenario), delay_of(done.scenario)) for done in runs.finished})
-    ratios = {point: fmean(those) for point in points if (those := ratios_to_basic(runs, *point))}
+    ratios = {point: fmean(samples) for point in points if (samples := ratios_to_basic(runs, *point))}
     if not ratios:
         return claim(PAPER, statement, None, "", 0)
     most, least = min(ratios.values()), max(ratios.values())

@@ -75,8 +75,8 @@ def _over_sizes(runs: Runs) -> list[Figure]:
 
     def in_pairs(held: bool, late: int) -> Points:
         def units(run: FinishedRun) -> float:
-            took = run.value("pair_reception_mean_ns") + held * run.value("pair_held_mean_ns")
-            return (took - late * run.value("pair_late_mean_ns")) / UNIT
+            latency = run.value("pair_reception_mean_ns") + held * run.value("pair_held_mean_ns")
+            return (latency - late * run.value("pair_late_mean_ns")) / UNIT
 
         return line_of(paired, units)
 

@@ -45,14 +45,14 @@ def pair_rows(runs: Runs) -> list[ScoreRow]:
         )
     ]  # fmt: skip
     pairs = {nodes: _with_pairs(runs, nodes) for nodes in sizes_run(runs) if nodes > 8}
-    later = {nodes: [_later(run) for run in those] for nodes, those in pairs.items() if those}
+    later = {nodes: [_later(run) for run in paired] for nodes, paired in pairs.items() if paired}
     most = max(later, key=lambda nodes: fmean(later[nodes]), default=0)
     what = "Figure 8, two messages in a packet: reception latency, % above that of each alone"
     rows.append(number_row(f"{what}, the largest of the sizes run", 13.6, later.get(most, []), _WHY_PAIR))
     for nodes, printed in ((64, 74), (512, 59)):
         what = f"Figure 8, two messages in a packet: time held, % below that of each alone, {nodes} nodes"
-        those = [_sooner(run) for run in pairs.get(nodes, [])]
-        rows.append(number_row(what, printed, those, _WHY_PAIR))
+        samples = [_sooner(run) for run in pairs.get(nodes, [])]
+        rows.append(number_row(what, printed, samples, _WHY_PAIR))
     return rows
 
 
@@ -135,8 +135,8 @@ def node_rows(runs: Runs) -> list[ScoreRow]:
 
 def _packing(run: FinishedRun, low: int, high: int) -> float:
     """% of nodes whose fullest packet has so many messages."""
-    those = sum(run.value(f"nodes_packing_to_{messages}") for messages in range(low, high + 1))
-    return 100 * those / run.scenario.peers
+    count = sum(run.value(f"nodes_packing_to_{messages}") for messages in range(low, high + 1))
+    return 100 * count / run.scenario.peers
 
 
 def _mean_packing(run: FinishedRun) -> float:

@@ -51,8 +51,8 @@ def open_score(runs: Runs) -> list[ScoreRow]:
     rows = []
     odd = [nodes for nodes in sizes_run(runs) if not _is_power(nodes)]
     plain = {nodes: set(select(runs, NONE, nodes).values("packets")) for nodes in odd}
-    one_each = all(found == {nodes * (nodes - 1)} for nodes, found in plain.items()) if odd else None
-    shown = ", ".join(f"{nodes}: {max(found, default=0):,.0f}" for nodes, found in plain.items())
+    one_each = all(counts == {nodes * (nodes - 1)} for nodes, counts in plain.items()) if odd else None
+    shown = ", ".join(f"{nodes}: {max(counts, default=0):,.0f}" for nodes, counts in plain.items())
     rows.append(
         claim_row("beyond: any number of nodes gets each message by N − 1 packets", one_each, shown, runs)
     )

@@ -110,7 +110,7 @@ def per_run(runs: Runs, figure: Figured) -> list[float]:
 def line_of(runs: Runs, figure: Figured) -> list[tuple[float, float]]:
     """The mean of a figure at each size: points to draw."""
     by_size = runs.by(lambda setting: setting.peers)
-    return [(float(nodes), fmean(per_run(those, figure))) for nodes, those in by_size.items()]
+    return [(float(nodes), fmean(per_run(sized, figure))) for nodes, sized in by_size.items()]
 
 
 def mean_of(values: Sequence[float]) -> float:
