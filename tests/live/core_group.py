@@ -129,8 +129,8 @@ class Peer:
         if not ready.deliveries:
             return False
         (delivery,) = ready.deliveries
-        acked, in_flight = ready.cursor
-        assert in_flight
+        acked = ready.cursor.acked
+        assert ready.cursor.in_flight
         if len(self.seen) == acked:
             self.seen.append(delivery.message)
         assert self.seen[acked:] == [delivery.message]
@@ -184,7 +184,7 @@ class Peer:
 
     def revive(self) -> None:
         self._start()
-        acked, in_flight = self.journal.cursor
+        acked, in_flight = self.journal.cursor.acked, self.journal.cursor.in_flight
         core, before = self.core, self.actions
         assert core.delivered >= acked + in_flight
         self.actions = [

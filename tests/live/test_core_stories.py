@@ -10,7 +10,7 @@ from core_group import Group, roster
 
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
-from antecede.live.events import PacketReceived
+from antecede.live.events import Cursor, PacketReceived
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
@@ -139,7 +139,7 @@ def test_a_member_that_leaves_before_it_asks_still_marks_the_message_as_redelive
         bo.kill()
         bo.revive()
         bo.ack()
-        assert bo.journal.cursor == (0, True)
+        assert bo.journal.cursor == Cursor(0, True)
     assert bo.take(2)
     assert bo.core.yielded == bo.core.redelivered
 

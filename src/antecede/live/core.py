@@ -177,10 +177,10 @@ class Core:
         With `deliveries_only` records and packets stay for the next call: an application takes messages
         that are durable already while a group commit is under way.
         """
-        deliveries, self._is_requested = self._deliverable(), False
-        cursor = Cursor(self.acked, True) if deliveries else self.cursor
+        deliveries = self._take_deliverable() if self._is_requested else ()
+        cursor = Cursor(self.yielded, True) if deliveries else self.cursor
         if deliveries_only:
-            return Ready(deliveries=deliveries, cursor=cursor)
+            return Ready(0, deliveries, cursor)
         self._flush()
         ready = Ready(
             number=self._next_number,
@@ -209,8 +209,9 @@ class Core:
         if ready.number:
             self.durably_received = ready.received
             self._persisted = ready.number
-        # Not before: after a crash the next message under this number would be taken for this one.
-        self.stability.record_delivered(self.me, self.me, ready.broadcasts)
+        if ready.broadcasts:
+            # Not before: after a crash the next message under this number would be taken for this one.
+            self.stability.record_delivered(self.me, self.me, ready.broadcasts)
 
     @property
     def acked(self) -> int:
@@ -345,9 +346,10 @@ class Core:
     # Delivering
 
     def _on_request(self, event: DeliveryRequested) -> None:
-        if self.yielded > self.delivered - len(self.unacked):
-            self.unacked.popleft()
-        if self.yielded == self.delivered:
+        unacked, yielded = self.unacked, self.yielded
+        if yielded > self.delivered - len(unacked):
+            unacked.popleft()
+        if yielded == self.delivered:
             self.deliver_next(event.time)
         self._is_requested = True
 
@@ -364,8 +366,10 @@ class Core:
             return False
         self.delivered += 1
         origin, seq = delivery.message
-        causes = self.causes
-        for peer, count in named_causes(delivery, self.size).items():
+        causes, named = self.causes, delivery.causes
+        if named is None:
+            named = named_causes(delivery, self.size)
+        for peer, count in named.items():
             if causes.get(peer) == count:
                 del causes[peer]
         causes[origin] = seq
@@ -374,12 +378,12 @@ class Core:
         self.unacked.append(delivery)
         return True
 
-    def _deliverable(self) -> tuple[Delivery, ...]:
+    def _take_deliverable(self) -> tuple[Delivery, ...]:
         """The message that was asked for, if it is here and would be delivered again after a crash."""
-        if not self._is_requested or not self.unacked:
-            return ()
-        delivery = self.unacked[0]
-        return (delivery,) if self.is_persisted(delivery.message) else ()
+        self._is_requested = False
+        if self.unacked and self.is_persisted(self.unacked[0].message):
+            return (self.unacked[0],)
+        return ()
 
     def is_persisted(self, message: MessageId) -> bool:
         """Whether a message that was received is durable."""

@@ -7,8 +7,6 @@ that a crash must not undo, or are covered by the cursor.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 
@@ -87,7 +85,7 @@ class DeliveryAcked(msgspec.Struct, frozen=True, gc=False):
 Event = LogRecord | AckReceived | ProgressReceived | DeliveryRequested | DeliveryAcked
 
 
-class Cursor(NamedTuple):
+class Cursor(msgspec.Struct, frozen=True, gc=False):
     """How far the application is among the messages delivered to it."""
 
     acked: int

@@ -18,26 +18,26 @@ from antecede.protocols.base import Delivery
 _EMPTY: Mapping[int, Any] = MappingProxyType({})
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that follows from the events so far, to be carried out in this order. Read-only."""
+class Ready(msgspec.Struct, frozen=True, gc=False):
+    """All that follows from the events so far: to persist, to send and to deliver. Read-only."""
 
     number: int = 0
-    """Of this `Ready` among those that persist something; 0 if it need not be persisted."""
+    """Of this `Ready` among those that persist something; 0 if there is nothing to persist."""
+    deliveries: Sequence[Delivery] = ()
+    """For the application. They depend on nothing that is not durable already."""
+    cursor: Cursor = Cursor(0, False)
+    """To persist with the deliveries."""
     records: Sequence[LogRecord] = ()
     """To append to the log."""
     checkpoint: Checkpoint | None = None
     """To take the place of the log. Then there are no records: it includes them."""
-    cursor: Cursor = Cursor(0, False)
     packets: Mapping[int, Packets] = _EMPTY
     """To send to each partner, once the records are durable."""
     received: Mapping[int, int] = _EMPTY
     """The last packet of each partner that is durable with the records: it may be acknowledged."""
     broadcasts: int = 0
     """How many messages of this member are durable with the records."""
-    deliveries: Sequence[Delivery] = ()
-    """For the application. They depend on nothing that is not durable already."""
     repaired: Sequence[tuple[MessageId, int]] = ()
     """Messages that were missing, and the partner that supplied them."""
     trace: tuple[int, list[TraceRow]] | None = None
-    """Without a journal, rows of the trace and the index of the first; with one they are in the
-    checkpoint."""
+    """Without a journal, rows of the trace and the index of the first; else they are in the checkpoint."""
