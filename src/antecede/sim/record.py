@@ -7,24 +7,21 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from antecede.causality import MessageId
 from antecede.sim import engines
 from antecede.sim.engines import Engine, Progress, Result
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
-from antecede.trace.schema import KINDS, Meta
+from antecede.trace.event_tables import DELIVER, RECEIVE, SEND, EventTables
+from antecede.trace.schema import Meta
 from antecede.trace.writer import PART_ROWS, TraceWriter
 
 _COLUMNS = (
     "run", "group", "process", "index", "kind", "origin", "seq", "time",
     "control_bytes", "payload_bytes", "link",
 )  # fmt: skip
-_SEND, _RECEIVE, _DELIVER = range(len(KINDS))
 _BATCH = 65_536
-_MAX_NAMES = 65_536
-"""With more names than this, columns are not dictionary-encoded: every batch would repeat the dictionary."""
 
 
 class Recorder:
@@ -33,10 +30,8 @@ class Recorder:
     def __init__(
         self, scenario: Scenario, writer: TraceWriter, receives: bool, sample: int, batch: int = _BATCH
     ) -> None:
-        self._run = pa.array([scenario.key()])
-        self._names = pa.array(scenario.peer_names())
-        self._groups = {group: place for place, group in enumerate(scenario.audiences())}
-        self._group_names = pa.array(self._groups)
+        self._groups = {group: code for code, group in enumerate(scenario.audiences())}
+        self._tables = EventTables(scenario.key(), self._groups, scenario.peer_names())
         self._group_of: dict[MessageId, int] = {}
         self._payload = scenario.payload
         self._index = np.zeros(scenario.peers, np.int64)
@@ -49,13 +44,13 @@ class Recorder:
     ) -> None:
         if group is not None and len(self._groups) > 1:
             self._group_of[message] = self._groups[group]
-        self._row(_SEND, process, message, time, control=control)
+        self._row(SEND, process, message, time, control=control)
 
     def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
-        self._row(_RECEIVE, process, message, time, link)
+        self._row(RECEIVE, process, message, time, link)
 
     def deliver(self, process: int, message: MessageId, time: int) -> None:
-        self._row(_DELIVER, process, message, time)
+        self._row(DELIVER, process, message, time)
 
     def _row(
         self, kind: int, process: int, message: MessageId, time: int, link: int = 0, control: int = 0
@@ -78,28 +73,14 @@ class Recorder:
 
     def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
         if not self._receives or self._sample > 1:
-            wanted = (rows[:, 0] != _RECEIVE) | self._receives
-            wanted &= (rows[:, 3] - 1) % self._sample == 0
-            rows, group = rows[wanted], group[wanted]
-        kind, process, origin, seq, time, link, control = np.ascontiguousarray(rows.T)
-        sends = kind == _SEND
-        columns = {
-            "run": _named(np.zeros(len(rows)), self._run),
-            "group": _named(group, self._group_names),
-            "process": _named(process, self._names),
-            "index": pa.array(self._indices(process)),
-            "kind": _named(kind, pa.array(KINDS)),
-            "origin": _named(origin, self._names),
-            "seq": pa.array(seq),
-            "time": pa.array(time),
-            "control_bytes": pa.array(control, mask=~sends),
-            "payload_bytes": pa.array(np.full(len(rows), self._payload), mask=~sends),
-            "link": _named(link, self._names, kind != _RECEIVE),
-        }
-        self._writer.extend(pa.table(columns))
+            selected = (rows[:, 0] != RECEIVE) | self._receives
+            selected &= (rows[:, 3] - 1) % self._sample == 0
+            rows, group = rows[selected], group[selected]
+        payload_bytes = np.full(len(rows), self._payload)
+        self._writer.extend(self._tables.build(rows, self._next_indices(rows[:, 1]), payload_bytes, group))
 
-    def _indices(self, process: np.ndarray) -> np.ndarray:
-        """The index of each row in its process's own order."""
+    def _next_indices(self, process: np.ndarray) -> np.ndarray:
+        """The place of each row in its process's own order, after the rows written before."""
         size = len(self._index)
         counts = np.bincount(process, minlength=size)
         narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # a radix sort takes few passes
@@ -108,12 +89,6 @@ class Recorder:
         index[order] = np.arange(len(process)) - np.repeat(np.cumsum(counts) - counts - self._index, counts)
         self._index += counts
         return index
-
-
-def _named(codes: np.ndarray, names: pa.Array, absent: np.ndarray | None = None) -> pa.Array:
-    """Names by number; null where `absent`."""
-    indices = pa.array(codes.astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(indices, names) if len(names) <= _MAX_NAMES else names.take(indices)
 
 
 def simulate_to(

@@ -1,4 +1,7 @@
-"""Writing a trace: rolled Parquet parts in bounded memory, each renamed into place when whole."""
+"""Writing a trace: Parquet parts of bounded size, each renamed into place when it is complete.
+
+Simulations and live members write their traces by the same `TraceWriter`.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,22 @@ _PART = re.compile(r"part-(\d{5,})\.parquet")
 
 
 def part_name(number: int) -> str:
-    """What a trace's part is called; parts are numbered from 0, in the order in which they are there."""
+    """The file name of a part; parts are numbered from 0 in the order of their rows."""
     return f"part-{number:05}.parquet"
 
 
 def part_number(name: str) -> int | None:
-    """Which part of a trace a file of this name is, if it is one."""
-    found = _PART.fullmatch(name)
-    number = int(found[1]) if found else 0
+    """The number of the part with this file name, or None if it is not a part."""
+    match = _PART.fullmatch(name)
+    number = int(match[1]) if match else 0
     return number if name == part_name(number) else None
 
 
 class TraceWriter:
-    """Rows into a trace folder, `part_rows` in each part. Less than `batch_rows` rows stay in memory.
+    """Writes rows into a trace folder, `part_rows` in each part, with fewer than `batch_rows` rows in memory.
 
-    A folder that already holds a trace is written anew; any other folder with something in it is
-    refused. Equal rows leave equal bytes, in however many tables they come.
+    A trace that is there already is replaced, or continued with `resume` if it is of the same run; a folder
+    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class TraceWriter:
         *,
         batch_rows: int = _BATCH_ROWS,
         part_rows: int = PART_ROWS,
+        resume: bool = False,
     ) -> None:
         if part_rows < 1:
             raise InputError(f"a part of a trace has at least one row, not {part_rows}")
@@ -56,14 +60,17 @@ class TraceWriter:
         self._waiting: list[pa.Table] = []
         self._batch_rows = batch_rows
         self._part_rows = part_rows
-        self._parts = 0
         self._part: pq.ParquetWriter | None = None
         self._part_size = 0
-        _make_room(self.folder)
-        write_whole(self.folder / META, meta.encode())
+        if resume and (self.folder / META).exists():
+            self._parts = _count_parts(self.folder, meta)
+        else:
+            self._parts = 0
+            _clear(self.folder)
+            write_whole(self.folder / META, meta.encode())
 
     def extend(self, rows: pa.Table) -> None:
-        """More rows; columns of names may be dictionaries, as long as they are so in every table."""
+        """Add rows. Columns of names may be dictionary-encoded, if they are so in every table."""
         self._waiting.append(rows)
         if sum(table.num_rows for table in self._waiting) >= self._next_rows():
             table, start = pa.concat_tables(self._waiting), 0
@@ -73,40 +80,46 @@ class TraceWriter:
             self._waiting = [table.slice(start)]
 
     def _next_rows(self) -> int:
-        """How many rows are written next: a batch, or what its part still lacks."""
+        """How many rows are written next: a batch, or the rest of the part."""
         return min(self._batch_rows, self._part_rows - self._part_size)
 
     def _write(self, table: pa.Table) -> None:
-        self._opened(table.schema).write_table(table)
+        self._open_part(table.schema).write_table(table)
         self.rows += table.num_rows
         self._part_size += table.num_rows
         if self._part_size >= self._part_rows:
-            self._roll()
+            self._finish_part()
 
-    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+    def _open_part(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._part is None:
-            # Without Arrow's own note of the types, names are text to whoever reads them.
-            self._part = pq.ParquetWriter(self._aside(), schema, compression="zstd", store_schema=False)
+            # Without Arrow's own schema, dictionary-encoded names are read as text.
+            self._part = pq.ParquetWriter(self._unfinished(), schema, compression="zstd", store_schema=False)
         return self._part
 
-    def _roll(self) -> None:
+    def _finish_part(self) -> None:
         if self._part is not None:
             self._part.close()
-            self._aside().rename(self.folder / part_name(self._parts))
+            self._unfinished().rename(self.folder / part_name(self._parts))
             self._part, self._part_size = None, 0
             self._parts += 1
 
-    def _aside(self) -> Path:
+    def _unfinished(self) -> Path:
         return self.folder / f".{part_name(self._parts)}{ASIDE}"
+
+    def end_part(self) -> None:
+        """Complete a part with the rows so far, for readers that follow the trace."""
+        if self._waiting:
+            rest, self._waiting = pa.concat_tables(self._waiting), []
+            if rest.num_rows:
+                self._write(rest)
+        self._finish_part()
 
     def close(self) -> None:
         """Write out what is left. A trace without events still has one (empty) part."""
-        rest = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
-        if rest.num_rows:
-            self._write(rest)
+        self.end_part()
         if self._parts == 0:
-            self._opened(self._schema)
-        self._roll()
+            self._open_part(self._schema)
+            self._finish_part()
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +132,7 @@ class TraceWriter:
 
 
 def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = PART_ROWS) -> None:
-    """Rows that are tables already, as parts in an empty folder."""
+    """Write tables as they are, as parts in an empty folder."""
     rows, part, writer = 0, 0, None
     for table in tables:
         if writer is None or rows >= part_rows:
@@ -133,7 +146,16 @@ def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = PART_
         writer.close()
 
 
-def _make_room(folder: Path) -> None:
+def _count_parts(folder: Path, meta: Meta) -> int:
+    """How many parts there are of a trace that is to be continued."""
+    before = read_meta((folder / META).read_bytes(), str(folder / META))
+    if (before.run, before.groups, before.protocol) != (meta.run, meta.groups, meta.protocol):
+        raise InputError(f"{folder} holds the trace of another run; name another folder")
+    numbers = [part_number(file.name) for file in folder.iterdir()]
+    return 1 + max((number for number in numbers if number is not None), default=-1)
+
+
+def _clear(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a trace goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,13 @@ from antecede.errors import InputError, require
 from antecede.live.store.journal import Journal
 from antecede.live.trace_rows import TraceRow
 
+if TYPE_CHECKING:
+    import pyarrow
+
+_COLUMNS = (
+    "run", "group", "process", "index", "kind", "origin", "seq", "time",
+    "deps", "control_bytes", "payload_bytes", "link",
+)  # fmt: skip
 _PART_ROWS = 50_000
 _PART_SECONDS = 5.0
 _decoder = msgspec.msgpack.Decoder(list[TraceRow])
@@ -29,39 +36,25 @@ class NodeTrace:
     def __init__(
         self, folder: str | Path, run: str, group: str, protocol: str, names: list[str], me: str
     ) -> None:
-        writer: Any = require("antecede.trace.writer", "sim")
-        schema: Any = require("antecede.trace.schema", "sim")
-        self._writer, self._schema = writer, schema
+        require("pyarrow", "sim")
+        from antecede.trace.event_tables import EventTables
+        from antecede.trace.schema import Meta
+        from antecede.trace.writer import TraceWriter
+
         self.folder = Path(folder) / me
-        self._run, self._group, self._names, self._me = run, group, names, me
+        self._names, self._me = names, names.index(me)
+        self._tables = EventTables(run, [group], names)
+        try:
+            self._writer = TraceWriter(
+                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True
+            )
+        except InputError as error:
+            raise InputError(f"trace: {error}") from error
+        self.rows = _count_rows(self.folder)
+        """How many rows are in complete parts."""
         self._written_at = time.monotonic()
         self._pending: list[tuple[int, list[TraceRow]]] = []
         self._pending_rows = 0
-        meta = schema.Meta(run, {group: names}, protocol)
-        self._open(meta)
-
-    def _open(self, meta: Any) -> None:
-        """Find where the last part ends, or make a new folder."""
-        place = self.folder / self._writer.META
-        if place.exists():
-            found = self._schema.read_meta(place.read_bytes(), str(place))
-            if (found.run, found.groups, found.protocol) != (meta.run, meta.groups, meta.protocol):
-                raise InputError(f"trace: {self.folder} holds the trace of another run; name another folder")
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise InputError(f"trace: {self.folder} has something else in it; name another folder")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._writer.write_whole(place, meta.encode())
-        numbers = [self._writer.part_number(file.name) for file in self.folder.iterdir()]
-        self._parts = 1 + max((number for number in numbers if number is not None), default=-1)
-        self.rows = 0
-        """How many rows are in the parts."""
-        if self._parts:
-            parquet: Any = require("pyarrow.parquet", "sim")
-            last = parquet.read_table(
-                self.folder / self._writer.part_name(self._parts - 1), columns=["index"]
-            )
-            self.rows = 1 + int(last.column("index")[-1].as_py()) if last.num_rows else 0
 
     def add(self, first: int, rows: list[TraceRow]) -> None:
         """Rows of a member without a journal, and the index of the first."""
@@ -69,8 +62,7 @@ class NodeTrace:
         self._pending_rows += len(rows)
 
     async def keep_up(self, journal: Journal | None, length: int) -> None:
-        """Write a part if there are many rows, or some have waited for long; `length` is of the whole
-        trace."""
+        """Write a part if there are many rows, or some have waited for long; the trace has `length` rows."""
         waiting = self._pending_rows if journal is None else length - self.rows
         if waiting >= _PART_ROWS or time.monotonic() - self._written_at > _PART_SECONDS:
             await self.finish(journal)
@@ -92,36 +84,34 @@ class NodeTrace:
         rows: list[TraceRow] = []
         for first, batch in batches:
             rows += batch[max(0, self.rows + len(rows) - first) :]
-        if not rows:
-            return
-        arrow: Any = require("pyarrow", "sim")
-        parquet: Any = require("pyarrow.parquet", "sim")
-        names = self._names
-        sends = [row.kind == "send" for row in rows]
-        columns = {
-            "run": [self._run] * len(rows),
-            "group": [self._group] * len(rows),
-            "process": [self._me] * len(rows),
-            "index": list(range(self.rows, self.rows + len(rows))),
-            "kind": [row.kind for row in rows],
-            "origin": [names[row.origin] for row in rows],
-            "seq": [row.seq for row in rows],
-            "time": [row.time for row in rows],
-            "deps": [_named(row.causes, names) for row in rows],
-            "control_bytes": [row.control if send else None for row, send in zip(rows, sends, strict=True)],
-            "payload_bytes": [row.payload if send else None for row, send in zip(rows, sends, strict=True)],
-            "link": [names[row.link] if row.link >= 0 else None for row in rows],
-        }
-        schema = arrow.schema([(name, self._schema.FIELDS[name][0]) for name in columns])
-        name = self._writer.part_name(self._parts)
-        aside = self.folder / f".{name}{self._writer.ASIDE}"
-        parquet.write_table(
-            arrow.table(columns, schema=schema), aside, compression="zstd", store_schema=False
-        )
-        aside.rename(self.folder / name)
-        self._parts += 1
-        self.rows += len(rows)
+        if rows:
+            self._writer.extend(self._table(rows))
+            self._writer.end_part()
+            self.rows += len(rows)
+
+    def _table(self, rows: list[TraceRow]) -> pyarrow.Table:
+        import numpy as np
+
+        from antecede.trace.schema import KINDS
+
+        events = [
+            (KINDS.index(row.kind), self._me, row.origin, row.seq, row.time, row.link, row.control)
+            for row in rows
+        ]
+        index = np.arange(self.rows, self.rows + len(rows))
+        payload_bytes = np.array([row.payload for row in rows])
+        deps = [None if row.causes is None else self._dependencies(row.causes) for row in rows]
+        return self._tables.build(np.array(events, np.int64), index, payload_bytes, deps=deps)
+
+    def _dependencies(self, causes: list[tuple[int, int]]) -> list[str]:
+        return [f"{self._names[peer]}:{seq}" for peer, seq in causes]
 
 
-def _named(causes: list[tuple[int, int]] | None, names: list[str]) -> list[str] | None:
-    return None if causes is None else [f"{names[peer]}:{seq}" for peer, seq in causes]
+def _count_rows(folder: Path) -> int:
+    """The trace of one process has as many rows as its last index says."""
+    parquet: Any = require("pyarrow.parquet", "sim")
+    parts = sorted(folder.glob("part-*.parquet"), key=lambda file: (len(file.name), file.name))
+    if not parts:
+        return 0
+    last = parquet.read_table(parts[-1], columns=["index"])
+    return 1 + int(last.column("index")[-1].as_py()) if last.num_rows else 0
