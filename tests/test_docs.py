@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shlex
@@ -68,6 +69,15 @@ def test_source_files_named_by_a_page_exist(page: Path) -> None:
     names = re.findall(r"`([\w-]+(?:/[\w-]+)*/[\w-]+\.(?:py|c|h))`", page.read_text())
     folders = (ROOT, ROOT / "src" / "antecede", page.parent)
     assert [name for name in names if not any((folder / name).exists() for folder in folders)] == []
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_imports_shown_by_a_page_work(page: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    for node in (node for block in blocks for node in ast.walk(ast.parse(block))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("antecede"):
+            module = importlib.import_module(node.module or "")
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
 
 
 @pytest.mark.parametrize("page", IN_PAGES, ids=lambda page: page.stem)

@@ -6,6 +6,7 @@ package; it parses options, calls the package that does the work, and prints the
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import traceback
@@ -84,9 +85,15 @@ def _without_command(
         raise typer.Exit()
 
 
+def _help_text(command: Callable[..., None]) -> str:
+    """The docstring with one line per paragraph, so that it wraps at the terminal's width."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(expand_options(_command))
+        app.command(_name, help=_help_text(_command), rich_help_panel=_panel)(expand_options(_command))
 
 # Typer bundles its own copy of Click, so take the base class of usage errors from there.
 _USAGE_ERROR: type[typer.BadParameter] = next(
