@@ -29,7 +29,7 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_every_public_error_is_in_the_facade() -> None:
-    """Errors that a caller may catch: direct subclasses of AntecedeError. Narrower ones are caught by these."""
+    """Errors that a caller may catch: direct subclasses of AntecedeError."""
     defined = {
         node.name
         for file in FACADE.parent.rglob("*.py")
