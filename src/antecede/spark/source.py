@@ -1,12 +1,11 @@
-"""Traces as a source of Spark's: what is there now, or a stream of the rows while somebody writes them.
+"""Traces as a Spark data source: the rows that are there now, or a stream of rows while they are written.
 
     spark.readStream.format("antecede").load("trace/")
 
-A writer numbers the parts of a trace and renames each into place when it is whole. A stream has read the
-first few parts of each trace, and its offset says how many: an entry a trace, however many parts there are.
-It also says what the last of them looked like. If that is still there, unchanged, the parts before it are
-what they were, because whoever writes a trace anew removes all the old parts first. So a pair of offsets
-stands for the same rows for ever, or for an error.
+A writer numbers the parts of a trace and renames each into place when it is complete. The offset of a stream
+has one entry per trace, however many parts it has: how many parts were read, and a fingerprint of the last of
+them. As long as that part is unchanged, so are all parts before it, because a writer that replaces a trace
+removes its old parts first. So a pair of offsets always stands for the same rows, or for an error.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from antecede.trace.validate import first_line
 from antecede.trace.writer import part_name, part_number
 
 _MAX_PARTS = 1000
-"""How many parts a micro-batch has at most, unless `maxPartsPerBatch` says so."""
+"""The default of the option `maxPartsPerBatch`."""
 _OPTIONS = ("path", "maxPartsPerBatch")
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
-_MARKED = 1 << 16
+_FINGERPRINT_BYTES = 1 << 16
 _PARTITION_BYTES = 8 << 20
-_OPENING = 256 << 10
-"""What opening a file costs, as bytes to read: many small parts go into one task, but not all of them."""
+_OPEN_COST = 256 << 10
+"""The cost of opening a file, as bytes to read: many small parts share a task, but not all of them."""
 
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
-"""Spark grumbles if it is told twice."""
+"""Spark warns if a source is registered twice."""
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session read `format("antecede")`, one of `connect` too.
+    """Let a session read `format("antecede")`, also a session of `connect`.
 
-    `connect` does not do so itself: Spark looks for sources in a Python of its own then, which takes a second
-    that those who only audit need not wait.
+    `connect` does not do this itself: Spark then looks for sources in another Python process, which takes a
+    second.
     """
     if spark not in _REGISTERED:
         spark.dataSource.register(TraceSource)
@@ -62,40 +61,40 @@ def register(spark: SparkSession) -> None:
 
 
 class TraceSource(DataSource):
-    """The rows of all traces in a folder, in the columns of the schema of traces."""
+    """The rows of all traces in a folder, in the columns of a trace."""
 
-    _there: Sequence[Path] = ()
+    _files: Sequence[Path] = ()
 
     @classmethod
     def name(cls) -> str:
         return "antecede"
 
     def schema(self) -> StructType:
-        with _plainly():
+        with _one_line_errors():
             self.max_parts()
             folder = self.folder()
-            # A DataFrame has the same rows whenever it is asked, though the trace grows.
-            self._there = trace_files(folder) if folder.is_file() or any(_listed(folder)) else []
+            # A DataFrame always has the same rows, even if the trace grows.
+            self._files = trace_files(folder) if folder.is_file() or any(_list_folders(folder)) else []
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> TraceReader:
-        with _plainly():
+        with _one_line_errors():
             _refuse_other(schema)
-            return TraceReader(self.folder(), self._there)
+            return TraceReader(self.folder(), self._files)
 
     def streamReader(self, schema: StructType) -> TraceStream:  # noqa: N802
-        # Spark loses what is raised here; the first question to the stream raises it.
+        # Spark loses errors that are raised here, so the first method of the stream raises them.
         return TraceStream(self, schema)
 
     def folder(self) -> Path:
         unknown = [name for name in self.options if name not in map(str.lower, _OPTIONS)]
         if "paths" in unknown:
-            raise InputError("one folder is read at a time; it may hold many traces, at any depth")
+            raise InputError("load one folder at a time; it may hold many traces, at any depth")
         if unknown:
-            raise InputError(f"there is no option {brief(unknown[0])}; there is maxPartsPerBatch")
+            raise InputError(f"there is no option {brief(unknown[0])}; the only one is maxPartsPerBatch")
         path = self.options.get("path")
         if not path:
-            raise InputError('say which trace: .format("antecede").load("trace/")')
+            raise InputError('name the trace: .format("antecede").load("trace/")')
         if re.match(r"[A-Za-z][\w+.-]*:/", path):
             raise InputError(f"{path} is a URL; give the path of a folder that every machine sees")
         folder = Path(path).absolute()
@@ -104,77 +103,77 @@ class TraceSource(DataSource):
         return folder
 
     def max_parts(self) -> int:
-        given = self.options.get("maxPartsPerBatch", str(_MAX_PARTS))
-        if not re.fullmatch(r"0*[1-9][0-9]{0,8}", given):
-            raise InputError(f"maxPartsPerBatch is a number from 1, not {brief(given)}")
-        return int(given)
+        text = self.options.get("maxPartsPerBatch", str(_MAX_PARTS))
+        if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):
+            raise InputError(f"maxPartsPerBatch must be a number from 1, not {brief(text)}")
+        return int(text)
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A file to read; of a stream, with the part by which its trace is known to be the same as before."""
+class TracePart(msgspec.Struct, frozen=True):
+    """A file to read. In a stream, also the last part of its trace, which must still have its fingerprint."""
 
     file: str
     last: str = ""
-    mark: str = ""
+    fingerprint: str = ""
 
 
 class TraceReader(DataSourceReader):
-    """What was in the folder when it was loaded."""
+    """The rows that were in the folder when it was loaded."""
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
         self._path, self._files = folder, files
 
     def partitions(self) -> Sequence[InputPartition]:
-        with _plainly():
+        with _one_line_errors():
             read_metas(self._path)
-            return _dealt(Piece(str(file)) for file in self._files or trace_files(self._path))
+            return _assign_to_tasks(TracePart(str(file)) for file in self._files or trace_files(self._path))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
 
 
-class Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReadPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far one trace has been read."""
 
     parts: int
     mark: str
-    """What the last of these parts looked like."""
+    """The fingerprint of the last of these parts. The name is part of checkpoints."""
 
 
-class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far every trace has been read, by its folder in the folder of the stream."""
+class StreamOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far every trace has been read, by its folder below that of the stream."""
 
-    traces: dict[str, Read] = {}
+    traces: dict[str, ReadPosition] = {}
     version: int = 1
 
     def encode(self) -> dict[str, Any]:
         # Spark compares offsets as text.
-        ordered: dict[str, Any] = msgspec.to_builtins(Offset(dict(sorted(self.traces.items()))))
+        ordered: dict[str, Any] = msgspec.to_builtins(StreamOffset(dict(sorted(self.traces.items()))))
         return ordered
 
     @classmethod
-    def decode(cls, found: dict[str, Any]) -> Offset:
+    def decode(cls, data: dict[str, Any]) -> StreamOffset:
         try:
-            offset = msgspec.convert(found, cls)
+            offset = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
             raise InputError(
-                f"the checkpoint is not one of a stream of traces ({error}); give each stream its own"
+                f"the checkpoint is not that of a stream of traces ({error}); each stream needs its own"
             ) from error
         if offset.version > 1:
             raise InputError(
-                f"the checkpoint has version {offset.version}, this Antecede reads up to 1; upgrade it"
+                f"the checkpoint has version {offset.version}, this Antecede reads up to 1; upgrade Antecede"
             )
         return offset
 
 
 class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The parts of the traces in a folder, as they come."""
+    """The parts of the traces in a folder, as they appear."""
 
     def __init__(self, source: TraceSource, schema: StructType) -> None:
         self._source, self._schema = source, schema
         self._target: dict[str, int] | None = None
         self._checked: set[str] = set()
-        self._marks: dict[str, tuple[int, tuple[int, ...], str]] = {}
+        self._fingerprints: dict[str, tuple[int, tuple[int, ...], str]] = {}
 
     @cached_property
     def _folder(self) -> Path:
@@ -185,19 +184,19 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return folder
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return Offset().encode()
+        return StreamOffset().encode()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        with _plainly():
+        with _one_line_errors():
             return ReadMaxFiles(self._source.max_parts())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with _plainly():
+        with _one_line_errors():
             self._target = self._parts()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        with _plainly():
-            before = Offset.decode(start).traces
+        with _one_line_errors():
+            before = StreamOffset.decode(start).traces
             there = self._parts()
             if self._target is not None:
                 there = {trace: min(parts, self._target.get(trace, 0)) for trace, parts in there.items()}
@@ -207,44 +206,50 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if parts > (had := before[trace].parts if trace in before else 0)
             }
             end = {
-                trace: Read(parts, self._mark(trace, parts))
-                for trace, parts in _fairly(new, limit.max_files if isinstance(limit, ReadMaxFiles) else None)
+                trace: ReadPosition(parts, self._fingerprint(trace, parts))
+                for trace, parts in _share_fairly(
+                    new, limit.max_files if isinstance(limit, ReadMaxFiles) else None
+                )
             }
-            # In this order: if the old parts are still there now, the new ones are of the same trace.
+            # In this order: if the old parts are unchanged now, the new ones belong to the same trace.
             for trace, read in before.items():
                 self._refuse_other(trace, read)
-            return Offset({**before, **end}).encode()
+            return StreamOffset({**before, **end}).encode()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with _plainly():
-            return _dealt(self._pieces(Offset.decode(start).traces, Offset.decode(end).traces))
+        with _one_line_errors():
+            return _assign_to_tasks(
+                self._parts_between(StreamOffset.decode(start).traces, StreamOffset.decode(end).traces)
+            )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
 
-    def _pieces(self, before: dict[str, Read], after: dict[str, Read]) -> Iterator[Piece]:
+    def _parts_between(
+        self, before: dict[str, ReadPosition], after: dict[str, ReadPosition]
+    ) -> Iterator[TracePart]:
         for trace, read in after.items():
             first = before[trace].parts if trace in before else 0
             if first < read.parts:
                 self._refuse_other(trace, read)
             last = str(self._part(trace, read.parts))
             for number in range(first, read.parts):
-                yield Piece(str(self._part(trace, number + 1)), last, read.mark)
+                yield TracePart(str(self._part(trace, number + 1)), last, read.mark)
 
     def _part(self, trace: str, count: int) -> Path:
         """The last of so many parts."""
         return self._folder / trace / part_name(count - 1)
 
     def _parts(self) -> dict[str, int]:
-        """How many parts each trace has."""
-        found = {}
-        for folder, names in _listed(self._folder):
+        """The number of parts of each trace."""
+        counts = {}
+        for folder, names in _list_folders(self._folder):
             trace = folder.relative_to(self._folder).as_posix()
             if trace not in self._checked:
                 _check_meta(folder)
                 self._checked.add(trace)
-            found[trace] = self._without_gaps(trace, {_number(folder, name) for name in names})
-        return found
+            counts[trace] = self._without_gaps(trace, {_number(folder, name) for name in names})
+        return counts
 
     def _without_gaps(self, trace: str, numbers: set[int]) -> int:
         if len(numbers) == max(numbers) + 1:
@@ -253,36 +258,36 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A folder that changes while it is listed may show a part and not the one before.
         missing = self._part(trace, count + 1)
         if not missing.exists():
-            raise InputError(f"{missing} is not there, but later parts are: {_ANEW}")
+            raise InputError(f"{missing} is not there, but later parts are: {_REPLACED}")
         return count
 
-    def _mark(self, trace: str, count: int) -> str:
-        """What the last of so many parts looks like; worked out anew only if the file was touched."""
+    def _fingerprint(self, trace: str, count: int) -> str:
+        """The fingerprint of the last of so many parts; computed again only if the file was touched."""
         part = self._part(trace, count)
         try:
             now = part.stat()
             touched = (now.st_ino, now.st_size, now.st_mtime_ns)
-            known = self._marks.get(trace)
-            if known is None or known[:2] != (count, touched):
+            cached = self._fingerprints.get(trace)
+            if cached is None or cached[:2] != (count, touched):
                 open_parquet(part)
-                known = self._marks[trace] = (count, touched, _mark(part))
+                cached = self._fingerprints[trace] = (count, touched, _fingerprint(part))
         except FileNotFoundError as error:
-            raise InputError(f"{part} is gone: {_ANEW}") from error
-        return known[2]
+            raise InputError(f"{part} is gone: {_REPLACED}") from error
+        return cached[2]
 
-    def _refuse_other(self, trace: str, read: Read) -> None:
-        if self._mark(trace, read.parts) != read.mark:
-            raise InputError(f"{self._part(trace, read.parts)} is not what it was: {_ANEW}")
+    def _refuse_other(self, trace: str, read: ReadPosition) -> None:
+        if self._fingerprint(trace, read.parts) != read.mark:
+            raise InputError(f"{self._part(trace, read.parts)} has changed: {_REPLACED}")
 
 
-_ANEW = (
-    "the trace was written anew, or a part of it was removed, while a stream was reading it; start the "
-    "stream again with a new checkpoint"
+_REPLACED = (
+    "the trace was replaced, or a part of it was removed, while a stream was reading it; start the stream "
+    "again with a new checkpoint"
 )
 
 
-def _listed(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """What `trace_files` finds, by folder and without a look at each file: a stream asks again and again."""
+def _list_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The files of `trace_files` by folder, without a look at each: a stream asks again and again."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError) or error.filename == str(folder):
@@ -299,7 +304,7 @@ def _number(folder: Path, name: str) -> int:
     number = part_number(name)
     if number is None:
         raise InputError(
-            f"{folder / name} is not called {part_name(0)} or so, and a stream cannot know when it is whole; "
+            f"{folder / name} is not named like {part_name(0)}, so a stream cannot know when it is complete; "
             "spark.read reads it"
         )
     return number
@@ -311,71 +316,73 @@ def _check_meta(folder: Path) -> None:
         read_meta(about.read_bytes(), str(about))
 
 
-def _mark(part: Path) -> str:
-    """What tells a part from another: its size, and its end, where Parquet has what it knows of the rest."""
+def _fingerprint(part: Path) -> str:
+    """Identifies the contents of a part: its size, and a hash of its end, where Parquet keeps the
+    metadata."""
     with part.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - _MARKED))
-        return f"{size}-{blake2b(stream.read(_MARKED), digest_size=12).hexdigest()}"
+        stream.seek(max(0, size - _FINGERPRINT_BYTES))
+        return f"{size}-{blake2b(stream.read(_FINGERPRINT_BYTES), digest_size=12).hexdigest()}"
 
 
-def _fairly(new: dict[str, tuple[int, int]], most: int | None) -> Iterator[tuple[str, int]]:
-    """How far to read each trace, given how far it was read and could be: those that lag behind go first."""
-    if most is None or sum(there - read for read, there in new.values()) <= most:
+def _share_fairly(new: dict[str, tuple[int, int]], max_parts: int | None) -> Iterator[tuple[str, int]]:
+    """How far to read each trace, by how far it was read and could be: those that lag behind go first."""
+    if max_parts is None or sum(there - read for read, there in new.values()) <= max_parts:
         yield from ((trace, there) for trace, (_, there) in new.items())
         return
     waiting = [(read, trace) for trace, (read, _) in new.items()]
     heapq.heapify(waiting)
-    taken: dict[str, int] = {}
-    for _ in range(most):
+    end: dict[str, int] = {}
+    for _ in range(max_parts):
         read, trace = waiting[0]
-        taken[trace] = read + 1
+        end[trace] = read + 1
         if read + 1 < new[trace][1]:
             heapq.heapreplace(waiting, (read + 1, trace))
         else:
             heapq.heappop(waiting)
-    yield from taken.items()
+    yield from end.items()
 
 
-def _dealt(pieces: Iterable[Piece]) -> list[InputPartition]:
-    """A large file a task, small ones together."""
-    dealt: list[InputPartition] = []
-    room = 0
-    for piece in pieces:
+def _assign_to_tasks(parts: Iterable[TracePart]) -> list[InputPartition]:
+    """One task for a large file, or for several small ones."""
+    tasks: list[InputPartition] = []
+    remaining = 0
+    for part in parts:
         try:
-            cost = _OPENING + Path(piece.file).stat().st_size
+            cost = _OPEN_COST + Path(part.file).stat().st_size
         except FileNotFoundError as error:
-            raise InputError(f"{piece.file} is gone: {_ANEW}") from error
-        if cost > room:
-            dealt.append(InputPartition([]))
-            room = _PARTITION_BYTES
-        dealt[-1].value.append(piece)
-        room -= cost
-    return dealt
+            raise InputError(f"{part.file} is gone: {_REPLACED}") from error
+        if cost > remaining:
+            tasks.append(InputPartition([]))
+            remaining = _PARTITION_BYTES
+        tasks[-1].value.append(part)
+        remaining -= cost
+    return tasks
 
 
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    pieces: list[Piece] = partition.value
-    with _plainly():
-        for piece in pieces:
+    parts: list[TracePart] = partition.value
+    with _one_line_errors():
+        for part in parts:
             try:
-                tables = read_batches(Path(piece.file))
+                tables = read_batches(Path(part.file))
                 first = next(tables, None)
-                # Looked at once the file is open: if the last part is the old one now, so is the opened one.
-                if piece.last and _mark(Path(piece.last)) != piece.mark:
-                    raise InputError(f"{piece.last} is not what it was: {_ANEW}")
+                # Checked once the file is open: if the last part is unchanged now, the opened file is the old
+                # one.
+                if part.last and _fingerprint(Path(part.last)) != part.fingerprint:
+                    raise InputError(f"{part.last} has changed: {_REPLACED}")
             except FileNotFoundError as error:
                 raise InputError(
-                    f"{error.filename or piece.file} is gone: the trace was written anew, or a machine does "
-                    "not see its folder"
+                    f"{error.filename or part.file} is gone: the trace was replaced, or a machine does not "
+                    "see its folder"
                 ) from error
             while first is not None:
-                yield from _whole(first).to_batches()
+                yield from _with_all_columns(first).to_batches()
                 first = next(tables, None)
 
 
-def _whole(table: pa.Table) -> pa.Table:
-    """With all the columns of a trace; those it lacks are empty."""
+def _with_all_columns(table: pa.Table) -> pa.Table:
+    """Add the columns of a trace that the table lacks, as nulls."""
     columns = [
         table.column(field.name) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in SCHEMA
@@ -385,12 +392,13 @@ def _whole(table: pa.Table) -> pa.Table:
 
 def _refuse_other(schema: StructType) -> None:
     if schema != from_arrow_schema(SCHEMA):
-        raise InputError("the columns of a trace are given; leave .schema(…) out, and .select some")
+        raise InputError("the columns of a trace are fixed; leave out .schema(…), and .select some")
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
-    """Errors that a person can mend, as one line: Spark shows whatever a worker says, with its stack."""
+def _one_line_errors() -> Iterator[None]:
+    """Let errors that a user can correct be one line: Spark shows all that a worker prints, with its
+    stack."""
     try:
         yield
     except (InputError, OSError) as error:
@@ -398,5 +406,5 @@ def _plainly() -> Iterator[None]:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # this worker ends with the error
         if isinstance(error, InputError):
             raise
-        told = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
-        raise InputError(told) from error
+        message = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
+        raise InputError(message) from error
