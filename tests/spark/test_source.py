@@ -88,7 +88,7 @@ def test_every_row_comes_once_from_traces_that_grow_at_once(tmp_path: Path, seed
         if rng.random() < 0.3:
             reader = stream(tmp_path)
         max_parts = rng.choice([None, 1, 2, 5])
-        end = latest(reader, offset, ALL if max_parts is None else ReadMaxFiles(most))
+        end = latest(reader, offset, ALL if max_parts is None else ReadMaxFiles(max_parts))
         got = between(reader, offset, end)
         if max_parts is not None:
             assert sum(got.values()) <= 3 * max_parts
