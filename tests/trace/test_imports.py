@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from importing import imported, wrote
 
 from antecede.errors import InputError
-from antecede.trace.foreign.dependency_writer import ABOUT, TABLE, DependencyWriter
+from antecede.trace.foreign.dependency_writer import TABLE, TABLE_INFO, DependencyWriter
 from antecede.trace.foreign.import_formats import import_path
 
 
@@ -241,15 +241,17 @@ def test_a_table_replaces_a_table_and_nothing_else(tmp_path: Path) -> None:
     for text, says in {"{}": "does not describe", '{"schema_version": 99}': "does not describe"}.items():
         folder = tmp_path / f"with {len(text)}"
         folder.mkdir()
-        (folder / ABOUT).write_text(text)
+        (folder / TABLE_INFO).write_text(text)
         with pytest.raises(InputError, match=says):
             import_path("dependencies", file, folder)
     with pytest.raises(InputError, match="is a file"):
         import_path("dependencies", file, file)
     newer = (
-        (tmp_path / "it.imported" / ABOUT).read_text().replace('"schema_version": 1', '"schema_version": 99')
+        (tmp_path / "it.imported" / TABLE_INFO)
+        .read_text()
+        .replace('"schema_version": 1', '"schema_version": 99')
     )
-    (tmp_path / "it.imported" / ABOUT).write_text(newer)
+    (tmp_path / "it.imported" / TABLE_INFO).write_text(newer)
     with pytest.raises(InputError, match="schema version 99"):
         imported("dependencies", file)
 

@@ -268,7 +268,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (good(), "colour=red", "no column 'colour' of ours"),
         (good(), "process=host,process=n", "process is there twice"),
         (good(), "kind.sned=PUB", "no kind 'sned'"),
-        (good(), "kind.send=PUB,kind.deliver=PUB", "PUB is said to be both send and deliver"),
+        (good(), "kind.send=PUB,kind.deliver=PUB", "PUB is mapped to both send and deliver"),
         (good(), "message=id,seq=n", "not both"),
         (good(), "seq.first=7", "seq.first is 0 or 1"),
         (good(), "process=who", "t.parquet has no column who, which --map says is process; it has"),

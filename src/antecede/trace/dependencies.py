@@ -1,7 +1,7 @@
-"""Tables of dependencies without deliveries: `node`, `process`, `parents`, a row a message.
+"""Reads tables of dependencies without deliveries: `node`, `process`, `parents`, a row a message.
 
-As CSV (parents separated by spaces), as Parquet (parents are lists) or as a folder with a
-`dependencies.parquet`; other columns are not looked at. Rows may come in any order.
+A table is CSV (parents separated by spaces), Parquet (parents are lists) or a folder with a
+`dependencies.parquet`; other columns are ignored. Rows may come in any order.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ from antecede.trace.validate import first_line, refuse_duplicate_columns
 
 DEPENDENCIES = "dependencies.parquet"
 COLUMNS = ("node", "process", "parents")
-_MARK = "parents"
-"""The column that tells such a table from a trace."""
+_DISTINCTIVE = "parents"
+"""The column that distinguishes such a table from a trace."""
 _BLOCK = 1 << 24
-_SHOWN = 8
+_MAX_CYCLE_SHOWN = 8
 
 
 class Dependencies(NamedTuple):
-    """A table in numbers: a message is its row."""
+    """A table in numbers; a message is its row."""
 
     run: str
     names: pa.Array
     """Of each message."""
     process: np.ndarray
-    """A number for who sent each."""
+    """The number of each message's sender."""
     start: np.ndarray
     """Where each message's causes begin; one more at the end."""
     cause: np.ndarray
     order: np.ndarray
     """All messages, causes first."""
     senders: Sequence[str] = ()
-    """What the numbers in `process` stand for."""
+    """The names that the numbers in `process` stand for."""
 
 
 def dependency_file(path: Path) -> Path | None:
-    """The table of dependencies at `path`, if that is what lies there."""
+    """The table of dependencies at `path`; None if there is something else."""
     if path.is_dir():
         return path / DEPENDENCIES if (path / DEPENDENCIES).is_file() else None
     if not path.is_file():
         return None
     if path.suffix == ".parquet":
-        return path if _MARK in open_any_parquet(path).schema_arrow.names else None
-    return path if path.suffix == ".csv" and _MARK in _header(path) else None
+        return path if _DISTINCTIVE in open_any_parquet(path).schema_arrow.names else None
+    return path if path.suffix == ".csv" and _DISTINCTIVE in _header(path) else None
 
 
 def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
     """The table at `path`: a .csv or .parquet file, or a folder with a dependencies.parquet.
 
-    What is wrong in it raises an error, unless `bad` counts it. A cycle always does.
+    Bad rows raise an error, unless `bad` counts them. A cycle always does.
     """
     file = path / DEPENDENCIES if path.is_dir() else path
     if not file.exists():
@@ -81,20 +81,22 @@ def dependencies(
     bad: BadRows | None = None,
     numbers: np.ndarray | None = None,
 ) -> Dependencies:
-    """A table with the columns node, process and parents, in numbers; `where` is what errors call it.
+    """Encode a table with the columns node, process and parents; `where` is what errors call it.
 
-    `bad` counts what is wrong instead of raising it, `numbers` are the rows' own if some were left out.
+    `bad` counts bad rows instead of raising an error; `numbers` are the rows' numbers if some were left out.
     """
     _check_columns(table.column_names, where)
     bad = bad or BadRows(where)
     numbers = np.arange(1, table.num_rows + 1) if numbers is None else numbers
-    table = columns_of_texts(table.select(COLUMNS), where)
+    table = text_columns(table.select(COLUMNS), where)
     for name in ("node", "process"):
         empty = pc.fill_null(pc.equal(table.column(name), ""), True).to_numpy()
-        _wrong(bad, f"rows without a {name}, left out", where, empty, numbers, f"field {name}: it is empty")
+        _count_bad(
+            bad, f"rows without a {name}, left out", where, empty, numbers, f"field {name}: it is empty"
+        )
         table, numbers = table.filter(pa.array(~empty)), numbers[~empty]
     codes = table.column("node").combine_chunks().dictionary_encode().indices.to_numpy()
-    # Codes are given in the order of first sight.
+    # Dictionary codes are in the order of first occurrence.
     firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     again = np.ones(len(codes), np.bool_)
     again[firsts] = False
@@ -108,14 +110,14 @@ def dependencies(
         table, numbers = table.filter(pa.array(~again)), numbers[~again]
     nodes, processes, parents = (table.column(name).combine_chunks() for name in COLUMNS)
     start, cause = _causes(nodes, parents, where, bad, numbers)
-    order = _in_order(nodes, start, cause, where)
-    coded = processes.dictionary_encode()
-    process, senders = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+    order = _topological_order(nodes, start, cause, where)
+    encoded = processes.dictionary_encode()
+    process, senders = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
     return Dependencies(run, nodes, process, start, cause, order, senders)
 
 
-def columns_of_texts(table: pa.Table, where: str) -> pa.Table:
-    """The table's columns as texts; its parents as lists of them."""
+def text_columns(table: pa.Table, where: str) -> pa.Table:
+    """The table's columns as text, and its parents as lists of text."""
     columns = {}
     for name in table.column_names:
         column = table.column(name)
@@ -129,8 +131,8 @@ def columns_of_texts(table: pa.Table, where: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _wrong(bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: np.ndarray, said: str) -> None:
-    examples = (f"row {number}, {said}" for number in numbers[rows])
+def _count_bad(bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: np.ndarray, why: str) -> None:
+    examples = (f"row {number}, {why}" for number in numbers[rows])
     bad.add_all(what, examples, int(rows.sum()), where)
 
 
@@ -146,15 +148,15 @@ def _read_csv(file: Path, bad: BadRows) -> tuple[pa.Table, np.ndarray]:
         # The header is the first row.
         left_out.append(row.number - 1)
         what = "rows that do not have the header's fields, left out"
-        said = f"row {row.number - 1}: Expected {row.expected_columns} columns, got {row.actual_columns}"
-        wrong.append((what, said))
+        example = f"row {row.number - 1}: Expected {row.expected_columns} columns, got {row.actual_columns}"
+        skipped.append((what, example))
         return "skip"
 
-    wrong: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     try:
         table = pa.csv.read_csv(
             file,
-            # One thread: only then errors say which row it is.
+            # Only with one thread do errors name the row.
             read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
             parse_options=pa.csv.ParseOptions(invalid_row_handler=leave_out),
             convert_options=pa.csv.ConvertOptions(
@@ -163,14 +165,14 @@ def _read_csv(file: Path, bad: BadRows) -> tuple[pa.Table, np.ndarray]:
         )
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: {first_line(error)}") from error
-    for what, said in wrong:
-        bad.add(what, said, str(file))
+    for what, example in skipped:
+        bad.add(what, example, str(file))
     numbers = np.arange(1, table.num_rows + len(left_out) + 1)
     return table, np.delete(numbers, np.array(left_out, np.int64) - 1)
 
 
 def _refuse_open_quote(file: Path) -> None:
-    """A file that ends within quotes was cut off; Arrow takes it as it is."""
+    """Refuse a file that ends within quotes: it was cut off, and Arrow does not notice."""
     quotes = 0
     with file.open("rb") as stream:
         while block := stream.read(_BLOCK):
@@ -217,7 +219,7 @@ def _check_columns(found: list[str], where: str) -> None:
 
 
 def _run(file: Path) -> str:
-    """What the table is called: as its folder's meta.json says, or as its folder or file is named."""
+    """The run's name: from the folder's meta.json, or the name of the folder or file."""
     if file.name != DEPENDENCIES:
         return file.stem
     meta = file.parent / META
@@ -227,15 +229,15 @@ def _run(file: Path) -> str:
 def _causes(
     nodes: pa.Array, parents: pa.Array, where: str, bad: BadRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row's causes begin, and which rows they are."""
+    """Where each row's causes begin, and the rows that they are."""
     effect, named = pc.list_parent_indices(parents), pc.list_flatten(parents)
     rows = effect.to_numpy()
     if named.null_count:
         empty = named.is_null().to_numpy(zero_copy_only=False)
-        said = "field parents: there is an empty one among them"
-        _wrong(bad, "empty names of parents, left out", where, empty, numbers[rows], said)
-    given = pc.fill_null(pc.not_equal(named, ""), False).to_numpy(zero_copy_only=False)
-    rows, named = rows[given], named.filter(pa.array(given))
+        why = "field parents: there is an empty one among them"
+        _count_bad(bad, "empty names of parents, left out", where, empty, numbers[rows], why)
+    nonempty = pc.fill_null(pc.not_equal(named, ""), False).to_numpy(zero_copy_only=False)
+    rows, named = rows[nonempty], named.filter(pa.array(nonempty))
     found = pc.index_in(named, nodes)
     if found.null_count:
         unknown = found.is_null().to_numpy(zero_copy_only=False)
@@ -251,8 +253,8 @@ def _causes(
     return start, found.to_numpy().astype(np.int64)
 
 
-def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str) -> np.ndarray:
-    """The rows, causes first: as they come, if that is such an order."""
+def _topological_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str) -> np.ndarray:
+    """The rows, causes first: in their own order if that is possible."""
     size = len(nodes)
     effect = np.repeat(np.arange(size), np.diff(start))
     if (cause < effect).all():
@@ -263,11 +265,11 @@ def _in_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, where: str)
     if placed == size:
         ordered: np.ndarray = order
         return ordered
-    raise InputError(f"{where}: {_cycle(nodes, start, cause, order[:placed])}")
+    raise InputError(f"{where}: {_describe_cycle(nodes, start, cause, order[:placed])}")
 
 
-def _cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray) -> str:
-    """One cycle in words. Whatever could not be placed has a cause that could not be either."""
+def _describe_cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray) -> str:
+    """One cycle in words. A row that could not be placed has a cause that could not be placed either."""
     stuck = np.ones(len(nodes), np.bool_)
     stuck[placed] = False
     seen: dict[int, int] = {}
@@ -278,5 +280,5 @@ def _cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.nda
     cycle = [brief(str(nodes[each])) for each in list(seen)[seen[at] :]]
     if len(cycle) == 1:
         return f"node {cycle[0]} is its own parent"
-    shown = cycle[:_SHOWN] + (["…"] if len(cycle) > _SHOWN else []) + cycle[:1]
+    shown = cycle[:_MAX_CYCLE_SHOWN] + (["…"] if len(cycle) > _MAX_CYCLE_SHOWN else []) + cycle[:1]
     return f"a cycle of {len(cycle):,} nodes, each with the next as a parent: {', '.join(shown)}"

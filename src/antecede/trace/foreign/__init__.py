@@ -1,1 +1,1 @@
-"""What other programs leave: their tables under our names, their logs and graphs as dependency tables."""
+"""Logs of other programs: their tables under our column names, their logs and graphs as dependency tables."""

@@ -1,4 +1,4 @@
-"""What our columns are called in somebody else's table."""
+"""The option --map: what our columns are called in another program's table."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _EXAMPLE = "--map process=host,index=idx,message=msg,kind.send=SEND"
 
 
 class ColumnMap(msgspec.Struct, frozen=True):
-    """Theirs for ours: columns, and the words for kinds of events."""
+    """Their names for our columns, and their words for kinds of events."""
 
     columns: dict[str, str]
-    """By our name; empty for one that they do not have, even if there is one of that name."""
+    """Their name by ours; empty to ignore a column of theirs that has our name."""
     kinds: dict[str, str]
-    """Our kind by their word; `skip` for events that are none of ours."""
+    """Our kind by their word; `skip` for rows to leave out."""
     first_seq: int = 1
-    """The number of their senders' first messages."""
+    """The sequence number of a sender's first message: 0 or 1."""
 
 
 def parse_column_map(texts: Sequence[str]) -> ColumnMap:
-    """What people write after --map: pairs of our name and theirs, separated by commas.
+    """Parse --map: pairs of our name and theirs, separated by commas.
 
     >>> parse_column_map(["process=host,message=msg", "kind.send=SEND,kind.send=PUBLISH"]).kinds
     {'SEND': 'send', 'PUBLISH': 'send'}
@@ -49,7 +49,7 @@ def parse_column_map(texts: Sequence[str]) -> ColumnMap:
                     f"--map: no kind '{kind}'; there are {', '.join(KINDS)}, and {SKIP} for others"
                 )
             if kinds.setdefault(theirs, kind) != kind:
-                raise InputError(f"--map: {theirs} is said to be both {kinds[theirs]} and {kind}")
+                raise InputError(f"--map: {theirs} is mapped to both {kinds[theirs]} and {kind}")
         elif name not in COLUMNS:
             raise InputError(f"--map: no column '{name}' of ours; there are {', '.join(COLUMNS)}")
         elif name in columns:

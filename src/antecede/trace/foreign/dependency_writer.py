@@ -1,8 +1,8 @@
-"""Dependency tables: what depends on what, without who delivered it when.
+"""Writes dependency tables: what depends on what, without who delivered it when.
 
-A folder with `dependencies.parquet` (`node`, `process`, `seq`, `parents`; parents come before their children)
-and `dependencies.json`, which says where it is from and what was wrong with it. Rows that cannot be taken as
-they are get counted, the first of each kind with its place; a strict import refuses them.
+A folder holds `dependencies.parquet` (`node`, `process`, `seq`, `parents`; parents before their children)
+and `dependencies.json`, which describes its source and its bad rows. Bad rows are counted, with examples; a
+strict import refuses them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from antecede.trace.schema import META
 from antecede.trace.writer import ASIDE, write_whole
 
 VERSION = 1
-TABLE, ABOUT = "dependencies.parquet", "dependencies.json"
+TABLE, TABLE_INFO = "dependencies.parquet", "dependencies.json"
 SCHEMA = pa.schema(
     [
         ("node", pa.string()),
@@ -37,7 +37,7 @@ _MAX_ON_CYCLE = 6
 
 
 class DependencyTableInfo(msgspec.Struct, frozen=True):
-    """What a dependency folder says of itself."""
+    """The contents of `dependencies.json`."""
 
     source: str
     format: str
@@ -46,7 +46,7 @@ class DependencyTableInfo(msgspec.Struct, frozen=True):
     parents: int
     """How many in all."""
     parents_of_others: int
-    """Of those, how many belong to another process than their child: messages, in a log of events."""
+    """How many of them belong to another process than their child: in a log of events, messages."""
     parents_mean: float
     parents_most: int
     bad_rows: int
@@ -55,7 +55,7 @@ class DependencyTableInfo(msgspec.Struct, frozen=True):
 
 
 class DependencyWriter:
-    """Gathers rows in whatever order, then writes them with parents first. It holds them all in memory."""
+    """Collects rows in any order, then writes them with parents first. It holds them all in memory."""
 
     def __init__(self, source: str, form: str, strict: bool = False) -> None:
         self.source, self.form = source, form
@@ -68,7 +68,7 @@ class DependencyWriter:
         self._names: dict[str, int] = {}
 
     def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
-        """A row, found `where` in the source. Its parents may come later."""
+        """Add a row, which is at `where` in the source. Its parents may be added later."""
         if not node or not process:
             self.bad(f"rows without a {'process' if node else 'node'}, left out", where)
             return
@@ -85,15 +85,15 @@ class DependencyWriter:
         self._named_end.append(len(self._named))
 
     def bad(self, what: str, example: str) -> None:
-        """Count something that is wrong; a strict import ends here."""
+        """Count a bad row; a strict import ends here."""
         self._bad_rows.add(what, example)
 
     def write(self, folder: Path) -> DependencyTableInfo:
-        """Leave the table in a folder of its own; an older one in it is written over."""
+        """Write the table to a folder of its own; an older table there is replaced."""
         if not self._seq:
             raise InputError(f"{self.source} has no row that could be taken{self._bad_rows.first_example()}")
         nodes = list(self._place)
-        parents, ends = self._resolved(nodes)
+        parents, ends = self._resolve_parents(nodes)
         order = _parents_first(parents, ends, nodes, self.source)
         counts = np.diff(ends)
         process = np.frombuffer(self._process, np.int64)
@@ -110,7 +110,7 @@ class DependencyWriter:
             bad_rows=self._bad_rows.rows,
             bad=self._bad_rows.kinds,
         )
-        _make_room(folder)
+        _prepare_folder(folder)
         aside = folder / f".{TABLE}{ASIDE}"
         names, processes = pa.array(nodes, pa.string()), pa.array(list(self._processes), pa.string())
         seq = np.frombuffer(self._seq, np.int64)
@@ -126,12 +126,12 @@ class DependencyWriter:
                     pa.ListArray.from_arrays(offsets, names.take(np.concatenate(flat))),
                 ]
                 writer.write_table(pa.table(columns, schema=SCHEMA))
-        write_whole(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+        write_whole(folder / TABLE_INFO, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
         aside.rename(folder / TABLE)
         return about
 
-    def _resolved(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's parents by place, one row after the other, and where each row's end."""
+    def _resolve_parents(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The parents of all rows by their places, and where each row's end."""
         named = np.frombuffer(self._named, np.int64) if self._named else np.empty(0, np.int64)
         ends = np.frombuffer(self._named_end, np.int64)
         place = np.array([self._place.get(name, -1) for name in self._names], np.int64)
@@ -152,36 +152,38 @@ class DependencyWriter:
 
 
 def _parents_first(parents: np.ndarray, ends: np.ndarray, nodes: Sequence[str], source: str) -> np.ndarray:
-    """An order of the rows in which parents come first: as they are, but for those that come too early."""
+    """A topological order of the rows that keeps their own where it can: Kahn's algorithm with a heap."""
     size = len(ends) - 1
     child = np.repeat(np.arange(size), np.diff(ends))
     if (parents < child).all():
         return np.arange(size)
     by_parent = np.argsort(parents, kind="stable")
     children, starts = child[by_parent].tolist(), np.searchsorted(parents[by_parent], np.arange(size + 1))
-    waits = np.diff(ends).tolist()
-    ready = [row for row, count in enumerate(waits) if not count]
+    unplaced = np.diff(ends).tolist()
+    ready = [row for row, count in enumerate(unplaced) if not count]
     order = []
     while ready:
         row = heapq.heappop(ready)
         order.append(row)
         for place in range(starts[row], starts[row + 1]):
             other = children[place]
-            waits[other] -= 1
-            if not waits[other]:
+            unplaced[other] -= 1
+            if not unplaced[other]:
                 heapq.heappush(ready, other)
     if len(order) < size:
-        raise InputError(f"{source}: {_cycle(parents, ends, waits, nodes)}; no order can be made of that")
+        raise InputError(
+            f"{source}: {_describe_cycle(parents, ends, unplaced, nodes)}; no order can be made of that"
+        )
     return np.array(order)
 
 
-def _cycle(parents: np.ndarray, ends: np.ndarray, waits: list[int], nodes: Sequence[str]) -> str:
-    """Some nodes that depend on themselves, in words. Whoever waits for ever has a parent that does."""
-    at = next(row for row, count in enumerate(waits) if count)
+def _describe_cycle(parents: np.ndarray, ends: np.ndarray, unplaced: list[int], nodes: Sequence[str]) -> str:
+    """One cycle in words. A row that could not be placed has a parent that could not be placed either."""
+    at = next(row for row, count in enumerate(unplaced) if count)
     seen: dict[int, None] = {}
     while at not in seen:
         seen[at] = None
-        at = next(int(one) for one in parents[ends[at] : ends[at + 1]] if waits[one])
+        at = next(int(one) for one in parents[ends[at] : ends[at + 1]] if unplaced[one])
     path = list(seen)
     around = [brief(nodes[row]) for row in path[path.index(at) :]]
     shown = [*around[:_MAX_ON_CYCLE], "…"] if len(around) > _MAX_ON_CYCLE else [*around, around[0]]
@@ -190,24 +192,24 @@ def _cycle(parents: np.ndarray, ends: np.ndarray, waits: list[int], nodes: Seque
     )  # fmt: skip
 
 
-def _make_room(folder: Path) -> None:
+def _prepare_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a dependency table goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    there = [file for file in folder.iterdir() if file.suffix != ASIDE]
-    if not there:
+    others = [file for file in folder.iterdir() if file.suffix != ASIDE]
+    if not others:
         return
-    if not (folder / ABOUT).exists():
+    if not (folder / TABLE_INFO).exists():
         what = "holds a trace" if (folder / META).exists() else "has something else in it"
         raise InputError(f"{folder} {what}; a dependency table goes into a folder of its own")
     read_table_info(folder)
-    # The note is replaced first and in one step: as long as it is there, the folder is known to be ours.
+    # dependencies.json is replaced atomically: as long as it is there, the folder is known to be ours.
     (folder / TABLE).unlink(missing_ok=True)
 
 
 def read_table_info(folder: Path) -> DependencyTableInfo:
-    """What a dependency folder says of itself."""
-    file = folder / ABOUT
+    """Read the `dependencies.json` of a folder."""
+    file = folder / TABLE_INFO
     try:
         about = msgspec.json.decode(file.read_bytes(), type=DependencyTableInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

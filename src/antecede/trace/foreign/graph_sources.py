@@ -1,4 +1,4 @@
-"""Graphs that say their parents themselves: plain tables, editing traces, and the commits of a repository."""
+"""Reads graphs whose nodes name their parents: tables, editing traces, and the commits of a repository."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import msgspec
 import pyarrow as pa
 
 from antecede.errors import InputError
-from antecede.trace.dependencies import columns_of_texts
+from antecede.trace.dependencies import text_columns
 from antecede.trace.foreign.dependency_writer import DependencyWriter
-from antecede.trace.foreign.open_files import opened_text, read_whole
+from antecede.trace.foreign.open_files import open_text, read_whole
 from antecede.trace.reader import csv_dict_reader, damaged_parquet, open_any_parquet
 from antecede.trace.validate import parse_integer, refuse_duplicate_columns
 
 _COLUMNS = ("node", "process", "seq", "parents")
 _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
-"""Names between spaces; a space of another script is part of a name."""
+"""Names between ASCII white space; other white space is part of a name."""
 
 
 def read_table(path: Path, into: DependencyWriter) -> None:
@@ -33,7 +33,7 @@ def read_table(path: Path, into: DependencyWriter) -> None:
     if path.suffix == ".parquet":
         _read_parquet(path, into)
         return
-    with opened_text(path) as stream:
+    with open_text(path) as stream:
         reader = csv_dict_reader(stream)
         try:
             if reader.fieldnames is None:
@@ -66,7 +66,7 @@ def _read_parquet(path: Path, into: DependencyWriter) -> None:
     number = 0
     try:
         for batch in opened.iter_batches(columns=list(_COLUMNS)):
-            table = columns_of_texts(pa.Table.from_batches([batch]), str(path))
+            table = text_columns(pa.Table.from_batches([batch]), str(path))
             for row in table.to_pylist():
                 number += 1
                 where = f"row {number}"
@@ -120,9 +120,9 @@ def read_editing(path: Path, into: DependencyWriter) -> None:
         into.add(str(place), process, counts[process], known, f"txns[{place}]")
 
 
-_COMMIT = "%P%n%aN <%aE>%x00"
-# Whatever a repository's own configuration asks for, nothing is run, fetched or changed.
-_QUIET = {
+_COMMIT_FORMAT = "%P%n%aN <%aE>%x00"
+# Whatever the repository's configuration says, nothing is run, fetched or changed.
+_GIT_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -138,10 +138,10 @@ def read_git(path: Path, into: DependencyWriter) -> None:
         raise InputError(f"{path} is not a folder; name a repository")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     # The folder itself is the repository, not one that it happens to lie in.
-    environment |= _QUIET | {"GIT_CEILING_DIRECTORIES": str(path.resolve().parent)}
+    environment |= _GIT_ENVIRONMENT | {"GIT_CEILING_DIRECTORIES": str(path.resolve().parent)}
     words = ["git", "-C", str(path), "-c", "core.fsmonitor=false", "rev-list", "--topo-order", "--reverse"]
     words += [
-        f"--format={_COMMIT}",
+        f"--format={_COMMIT_FORMAT}",
         "--encoding=UTF-8",
         "--exclude=refs/stash",
         "--exclude=refs/notes/*",
@@ -166,15 +166,15 @@ def read_git(path: Path, into: DependencyWriter) -> None:
                     into.bad("commits whose parents a shallow clone does not have", f"commit {node}")
                 into.add(node, author, counts[author], parents.split(), f"commit {node}")
         complaints.seek(0)
-        said = complaints.read().decode(errors="replace").strip()
+        message = complaints.read().decode(errors="replace").strip()
     if git.returncode:
-        raise InputError(f"git cannot read {path}: {said.splitlines()[0] if said else git.returncode}")
+        raise InputError(f"git cannot read {path}: {message.splitlines()[0] if message else git.returncode}")
     if not counts:
         raise InputError(f"{path} has no commit that a branch or a tag reaches")
 
 
 def _cut_off(git: list[str], environment: dict[str, str]) -> set[str]:
-    """The commits at which a shallow clone ends; git shows them as if they had no parents."""
+    """The commits at which a shallow clone ends, which git shows without parents."""
     try:
         asked = subprocess.run(  # noqa: S603
             [*git, "rev-parse", "--path-format=absolute", "--git-path", "shallow"],
@@ -186,7 +186,7 @@ def _cut_off(git: list[str], environment: dict[str, str]) -> set[str]:
 
 
 def _records(stream: IO[bytes]) -> Iterator[bytes]:
-    """What lies between zero bytes and the line ends after them."""
+    """The records that end in a zero byte and a line end."""
     rest = b""
     while chunk := stream.read(1 << 20):
         *whole, rest = (rest + chunk).split(b"\0\n")

@@ -1,4 +1,4 @@
-"""From a format's name to its reader."""
+"""Imports a log or graph of another program by the name of its format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("shiviz", "editing", "dependencies", "git")
 def import_path(
     form: str, path: Path, folder: Path, regex: str | None = None, strict: bool = False
 ) -> DependencyTableInfo:
-    """Read what another program left at `path`; leave a dependency table in `folder`."""
+    """Read another program's file at `path`, and write a dependency table to `folder`."""
     if form not in FORMATS:
         raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")
     if regex is not None and form != "shiviz":

@@ -1,8 +1,8 @@
-"""Logs of events with vector clocks, as GoVector writes them and ShiViz draws them.
+"""Reads logs of events with vector clocks, as GoVector writes them and ShiViz draws them.
 
-An event is the n-th of its host, n being the host's own entry in the clock. It comes after the host's event
-before, and after those that its clock newly tells of. Of these, one that another of them tells of already
-is no parent: what is left are the messages' sends.
+An event is the n-th of its host, where n is the host's own entry in the clock. Its parents are the host's
+previous event, and the events of other hosts whose entries the clock has gained since. An event that another
+of these already covers is no parent: what is left are the sends of messages.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ LOG_FORMATS = {
     "akka": r"^(?:\[[^\]\n]*\] )*\[akka://[^\]\n]*/(?<host>[^\]/\s]+)\] (?<clock>\{[^}\n]*\})(?<event>.*)",
     "one line": r"^(?<host>\S*) (?<clock>\{[^}\n]*\}) (?<event>.*)",
 }
-"""Known forms of logs, as regular expressions; they are tried on a log for which none is given."""
+"""Known formats as regular expressions; without --regex, the one that fits a log best is used."""
 
-_GUESSED_FROM = 1 << 20
-_LARGEST = 2**63
+_SAMPLE_CHARACTERS = 1 << 20
+_MAX_ENTRY = 2**63
 _clock = msgspec.json.Decoder(dict[str, int])
 
 
-_PATIENCE = 20.0
-"""Seconds to look for the next event; regular expressions that backtrack look for ever."""
+_DEADLINE_SECONDS = 20.0
+"""For the search for one event; a regular expression that backtracks may search for ever."""
 
 
-class _Event(NamedTuple):
+class _LoggedEvent(NamedTuple):
     line: int
     host: str
     clock: dict[str, int]
@@ -61,11 +61,11 @@ def compile_pattern(form: str) -> re.Pattern[str]:
 
 
 def find_with_deadline(
-    pattern: re.Pattern[str], text: str, patience: float = _PATIENCE
+    pattern: re.Pattern[str], text: str, seconds: float = _DEADLINE_SECONDS
 ) -> Iterator[re.Match[str]]:
-    """All matches, as long as none takes longer than that to find.
+    """All matches; an error if one takes longer than that to find.
 
-    Only a signal can stop Python while it looks, and only in the main thread; elsewhere nothing does.
+    Only a signal can interrupt a search, and only in the main thread; elsewhere there is no deadline.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield from pattern.finditer(text)
@@ -74,7 +74,7 @@ def find_with_deadline(
 
     def stop(*_: object) -> None:
         raise InputError(
-            f"--regex takes more than {patience:g} s to find an event from line {line} on; write it so that "
+            f"--regex takes more than {seconds:g} s to find an event from line {line} on; write it so that "
             r"there is one way to match a line, as in '^(?<host>\S+) (?<clock>{[^}]*})'"
         )
 
@@ -82,7 +82,7 @@ def find_with_deadline(
     before = signal.signal(signal.SIGALRM, stop)
     try:
         while True:
-            signal.setitimer(signal.ITIMER_REAL, patience)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
             match = next(matches, None)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if match is None:
@@ -100,23 +100,23 @@ def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) ->
     data = read_whole(path)
     if b"\0" in data[:4096]:
         raise InputError(f"{path} is not text in UTF-8")
-    # What an event says is not kept, so a strange letter in it does no harm.
+    # The text of an event is not used, so undecodable letters in it do no harm.
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     del data
-    pattern = compile_pattern(regex) if regex else _guessed(text, path)
+    pattern = compile_pattern(regex) if regex else _best_pattern(text, path)
     events = list(_events(pattern, text, into))
     if not events:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
-    _relate(events, into)
+    _add_events(events, into)
 
 
-def _guessed(text: str, path: Path) -> re.Pattern[str]:
-    head = text[: _end_of_lines(text, _GUESSED_FROM, 2)]
+def _best_pattern(text: str, path: Path) -> re.Pattern[str]:
+    head = text[: _end_of_lines(text, _SAMPLE_CHARACTERS, 2)]
     best, most = None, (0, 0)
     for form in LOG_FORMATS.values():
         pattern, events, covered = compile_pattern(form), 0, 0
         for match in find_with_deadline(pattern, head):
-            if _decoded(match["host"], match["clock"]):
+            if _decode_clock(match["host"], match["clock"]):
                 events += 1
                 covered += match.end() - match.start()
         if (events, covered) > most:
@@ -130,7 +130,7 @@ def _guessed(text: str, path: Path) -> re.Pattern[str]:
 
 
 def _end_of_lines(text: str, place: int, lines: int) -> int:
-    """Where so many lines end after a place, or the text."""
+    """Where the next `lines` lines after a place end, or the text does."""
     for _ in range(lines):
         place = text.find("\n", place) + 1
         if not place:
@@ -138,46 +138,46 @@ def _end_of_lines(text: str, place: int, lines: int) -> int:
     return place
 
 
-def _decoded(host: str | None, text: str | None) -> dict[str, int] | None:
-    """A host's clock, if it is one."""
+def _decode_clock(host: str | None, text: str | None) -> dict[str, int] | None:
+    """A host's clock; None if it is none."""
     if host is None or text is None:
         return None
     try:
         clock = _clock.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-    if any(not 0 <= entry < _LARGEST for entry in clock.values()) or not clock.get(host):
+    if any(not 0 <= entry < _MAX_ENTRY for entry in clock.values()) or not clock.get(host):
         return None
     return clock
 
 
-def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_Event]:
+def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_LoggedEvent]:
     done, line = 0, 1
     for match in find_with_deadline(pattern, text):
-        _skipped(text[done : match.start()], line, into)
+        _count_unmatched(text[done : match.start()], line, into)
         line += text.count("\n", done, match.start())
         here = line + text.count("\n", match.start(), match.start("clock"))
-        host, clock = match["host"], _decoded(match["host"], match["clock"])
+        host, clock = match["host"], _decode_clock(match["host"], match["clock"])
         if clock is None:
             into.bad(
                 "events whose clock cannot be read or lacks its host, left out",
                 f"line {here}: {host} {match['clock']}",
             )
         else:
-            yield _Event(here, host, clock)
+            yield _LoggedEvent(here, host, clock)
         line += text.count("\n", match.start(), match.end())
         done = match.end()
-    _skipped(text[done:], line, into)
+    _count_unmatched(text[done:], line, into)
 
 
-def _skipped(text: str, line: int, into: DependencyWriter) -> None:
+def _count_unmatched(text: str, line: int, into: DependencyWriter) -> None:
     for number, each in enumerate(text.split("\n"), start=line):
         if each.strip():
             into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
 
 
-def _relate(events: list[_Event], into: DependencyWriter) -> None:
-    hosts: dict[str, dict[int, _Event]] = {}
+def _add_events(events: list[_LoggedEvent], into: DependencyWriter) -> None:
+    hosts: dict[str, dict[int, _LoggedEvent]] = {}
     last: dict[str, int] = {}
     for each in events:
         own = each.clock[each.host]
@@ -201,25 +201,25 @@ def _relate(events: list[_Event], into: DependencyWriter) -> None:
                 what = "places where a host's own clock skips, taken as they are"
                 into.bad(what, f"line {each.line}: {host} {own} after {before}")
             parents = [f"{host}:{before}"] if before else []
-            parents += _learned(each, known, logged, hosts, into)
+            parents += _gained_parents(each, known, logged, hosts, into)
             into.add(f"{host}:{own}", host, own, parents, f"line {each.line}")
             before = own
 
 
-def _learned(
-    event: _Event,
+def _gained_parents(
+    event: _LoggedEvent,
     known: dict[str, int],
     logged: dict[str, list[int]],
-    hosts: dict[str, dict[int, _Event]],
+    hosts: dict[str, dict[int, _LoggedEvent]],
     into: DependencyWriter,
 ) -> list[str]:
-    """The events of other hosts that this one tells of and the host's earlier ones did not."""
+    """The events of other hosts that this clock covers and the host's earlier clocks did not."""
     for host, entry in known.items():
         if event.clock.get(host, 0) < entry:
             where = f"line {event.line}: {event.host} {event.clock[event.host]} on {brief(host)}"
             into.bad("clocks that forget what the host knew before", where)
             break
-    news: dict[str, int] = {}
+    gained: dict[str, int] = {}
     for host, entry in event.clock.items():
         if host == event.host or entry <= known.get(host, 0):
             continue
@@ -229,12 +229,12 @@ def _learned(
             where = f"line {event.line}: {brief(host)} {entry}"
             into.bad("entries of events that are not in the log, taken as the last one before", where)
         if place >= 0 and numbers[place] > known.get(host, 0):
-            news[host] = numbers[place]
+            gained[host] = numbers[place]
         known[host] = entry
-    told: set[str] = set()
-    for host, number in news.items():
+    covered_by_others: set[str] = set()
+    for host, number in gained.items():
         clock = hosts[host][number].clock
-        fewer, more = (clock, news) if len(clock) < len(news) else (news, clock)
+        fewer, more = (clock, gained) if len(clock) < len(gained) else (gained, clock)
         both = (other for other in fewer if other != host and other in more)
-        told.update(other for other in both if clock[other] >= news[other])
-    return [f"{host}:{number}" for host, number in news.items() if host not in told]
+        covered_by_others.update(other for other in both if clock[other] >= gained[other])
+    return [f"{host}:{number}" for host, number in gained.items() if host not in covered_by_others]

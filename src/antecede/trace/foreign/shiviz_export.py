@@ -1,4 +1,4 @@
-"""A run of a trace as a log that ShiViz draws and `shiviz.read_shiviz` reads."""
+"""Exports a run of a trace as a log that ShiViz draws and `shiviz.read_shiviz` reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 
 
 class ShivizExport(msgspec.Struct, frozen=True):
-    """What was written."""
+    """Describes the file that was written."""
 
     file: str
     processes: int
@@ -28,7 +28,7 @@ class ShivizExport(msgspec.Struct, frozen=True):
 
 
 def export_shiviz(trace: Path, file: Path, run: str | None = None) -> ShivizExport:
-    """Every send and delivery of a run, each with its vector clock; what only arrived is left out."""
+    """Write every send and delivery of a run with its vector clock; receives are left out."""
     rows = [row for row in read_run(trace, run) if row["kind"] != "receive"]
     if not rows:
         raise InputError(f"{trace} has no send and no delivery")
@@ -42,7 +42,7 @@ def export_shiviz(trace: Path, file: Path, run: str | None = None) -> ShivizExpo
 
 
 def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Each process's name without spaces, which end a host's name in such logs."""
+    """Each process's name without spaces, which would end a host's name in such a log."""
     names = sorted({row["process"] for row in rows})
     hosts = {name: "_".join(name.split()) or "_" for name in names}
     if len(set(hosts.values())) < len(names):
@@ -53,7 +53,7 @@ def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> Iterator[str]:
-    """In an order that could have happened: a delivery waits for its send."""
+    """The log's entries in a possible order: a delivery waits for its send."""
     own: dict[str, list[dict[str, Any]]] = {name: [] for name in hosts}
     for row in sorted(rows, key=lambda row: row["index"]):
         own[row["process"]].append(row)
@@ -80,9 +80,9 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
             if row["kind"] == "send":
                 carried[message] = dict(clock)
                 ready += waiting.pop(message, [])
-            said = "" if message in sent else ", which nobody sent"
+            note = "" if message in sent else ", which nobody sent"
             shown = " ".join(message.split())
-            yield f"{hosts[name]} {json.dumps(clock, sort_keys=True)}\n{row['kind']} {shown}{said}\n"
+            yield f"{hosts[name]} {json.dumps(clock, sort_keys=True)}\n{row['kind']} {shown}{note}\n"
     for message, names in waiting.items():
         raise InputError(
             f"{trace}: {names[0]} delivers {message} before it was sent, for which there is no clock; "
