@@ -1,12 +1,12 @@
-"""A chat: lines of standard input go to everybody, and nobody sees an answer before what it answers.
+"""A chat: lines of standard input go to everybody, and nobody sees an answer before its question.
 
-In two terminals, or on two machines; each names all the others and where to look for them:
+In two terminals, or on two machines; each member names all others and their addresses:
 
     python examples/chat.py ana --listen :7000 bo@127.0.0.1:7001
     python examples/chat.py bo --listen :7001 ana@127.0.0.1:7000
 
-With `--store ana.db` what was said survives this process: kill it, start it again, and it goes on where it
-was. Without any arguments three members talk in this process, one of whom leaves and comes back.
+With `--store ana.db` messages survive this process: kill it, restart it, and it resumes. Without arguments,
+three members talk in this process; one of them leaves and comes back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import antecede
 
 
 async def show(group: antecede.Group) -> None:
-    """Print what others say, with what each of them had seen or said last."""
+    """Print messages of others, each with its immediate causes."""
     async for message in group:
         after = f"   (after {', '.join(map(str, message.causes))})" if message.causes else ""
         print(f"{group.me} hears {message.id}: {message.body}{after}", flush=True)
@@ -29,26 +29,26 @@ async def show(group: antecede.Group) -> None:
 
 async def chat(me: str, listen: str | None, peers: list[str], store: str | None) -> None:
     async with antecede.join("chat", me=me, listen=listen, peers=peers, store=store) as group:
-        hearing = asyncio.create_task(show(group))
+        printing = asyncio.create_task(show(group))
         while line := await asyncio.to_thread(sys.stdin.readline):
             await group.broadcast(line.rstrip("\n"))
-        # Without a store, what the others do not have yet would be gone.
-        print("waiting until everybody has heard it; Ctrl-C leaves at once", file=sys.stderr)
+        # Without a store, messages that the others lack would be lost.
+        print("waiting until everybody has received it; Ctrl-C leaves at once", file=sys.stderr)
         await group.drain()
-        hearing.cancel()
+        printing.cancel()
 
 
-async def heard(*groups: antecede.Group) -> None:
-    """Until these members have delivered the same."""
+async def wait_until_equal(*groups: antecede.Group) -> None:
+    """Wait until these members have delivered the same messages."""
     while len({tuple(group.delivered().values()) for group in groups}) > 1:
         await asyncio.sleep(0.01)
 
 
 async def demonstration(folder: Path) -> None:
-    """Cleo misses a conversation and gets it in an order that makes sense.
+    """Cleo misses a conversation and receives it later, in causal order.
 
-    Who knows another's address calls; who joins first here knows none and is called. So the system can
-    choose the ports.
+    A member that knows another's address connects to it; the first to join knows none and is connected to. So
+    the operating system can choose the ports.
     """
     async with (
         antecede.join("chat", me="cleo", listen=":0", peers=["ana", "bo"], store=folder / "cleo.db") as cleo,
@@ -57,29 +57,29 @@ async def demonstration(folder: Path) -> None:
             "chat", me="ana", peers=[f"bo@{bo.address}", f"cleo@{cleo.address}"], store=folder / "ana.db"
         ) as ana,
     ):
-        hearing = [asyncio.create_task(show(group)) for group in (ana, bo, cleo)]
+        printing = [asyncio.create_task(show(group)) for group in (ana, bo, cleo)]
         await ana.broadcast("is anybody here?")
-        await heard(ana, bo, cleo)
+        await wait_until_equal(ana, bo, cleo)
         await cleo.broadcast("I am, but my train leaves")
-        await heard(ana, bo, cleo)
+        await wait_until_equal(ana, bo, cleo)
 
         print("-- cleo leaves")
-        where = cleo.address
+        address = cleo.address
         await cleo.aclose()
         await ana.broadcast("shall we meet at eight?")
-        await heard(ana, bo)
+        await wait_until_equal(ana, bo)
         await bo.broadcast("yes!")
-        await heard(ana, bo)
+        await wait_until_equal(ana, bo)
 
         print("-- cleo comes back with her store")
         async with antecede.join(
-            "chat", me="cleo", listen=where, peers=["ana", "bo"], store=folder / "cleo.db"
+            "chat", me="cleo", listen=address, peers=["ana", "bo"], store=folder / "cleo.db"
         ) as cleo_again:
-            hearing.append(asyncio.create_task(show(cleo_again)))
+            printing.append(asyncio.create_task(show(cleo_again)))
             await cleo_again.broadcast("what did I miss?")
-            await heard(ana, bo, cleo_again)
-            print("-- everybody has heard everything")
-            for task in hearing:
+            await wait_until_equal(ana, bo, cleo_again)
+            print("-- everybody has received everything")
+            for task in printing:
                 task.cancel()
 
 
@@ -91,11 +91,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A chat over causal broadcast.")
     parser.add_argument("me", help="your name")
     parser.add_argument("peers", nargs="+", help="every other member, as name@host:port")
-    parser.add_argument("--listen", help="host:port, or :port for this machine alone")
-    parser.add_argument("--store", help="a file that keeps what was said")
-    given = parser.parse_args()
+    parser.add_argument("--listen", help="host:port, or :port for this machine only")
+    parser.add_argument("--store", help="a file that keeps messages")
+    options = parser.parse_args()
     try:
-        asyncio.run(chat(given.me, given.listen, given.peers, given.store))
+        asyncio.run(chat(options.me, options.listen, options.peers, options.store))
     except KeyboardInterrupt:
         print("left", file=sys.stderr)
 

@@ -1,14 +1,13 @@
-"""A counter that many members add to and may set back to nothing, with no server and no locks.
+"""A counter that any member may increase or reset, without a server or locks.
 
     python examples/counter.py
 
-Each member adds whenever it likes, connected or not; all come to the same number. A reset takes back what its
-sender had seen and nothing else: an addition that was made elsewhere at the same time survives it.
+Members add whenever they like, connected or not, and all converge to the same number. A reset cancels what
+its sender had seen and nothing else: a concurrent addition survives it.
 
-Causal order is what keeps this small. A reset says how many messages of each member its sender had seen, and
-all of these are here before the reset is. So it is carried out once, on what there is, and forgotten; without
-that order every member would have to remember every reset for ever, in case an addition that it covers is
-still to come.
+Causal order keeps this small. A reset says how many messages of each member its sender had seen, and all of
+these are delivered before the reset. So it is applied once and forgotten; without causal order every member
+would have to remember every reset for ever, in case an addition that it covers arrives later.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import antecede
 
 
 class Counter:
-    """One member's copy. Its whole state is what was added and not taken back, by who said so in what."""
+    """One member's copy. Its state is the additions that were not reset, by origin and sequence number."""
 
     def __init__(self, group: antecede.Group) -> None:
         self.group = group
@@ -29,16 +28,16 @@ class Counter:
 
     @property
     def value(self) -> int:
-        return sum(sum(those.values()) for those in self.added.values())
+        return sum(sum(amounts.values()) for amounts in self.added.values())
 
     async def add(self, amount: int) -> None:
-        await self._say({"add": amount})
+        await self._broadcast({"add": amount})
 
     async def reset(self) -> None:
-        await self._say({"reset": self.group.delivered()})
+        await self._broadcast({"reset": self.group.delivered()})
 
-    async def _say(self, body: dict[str, Any]) -> None:
-        # One's own messages do not come back: they count from the moment that they are accepted.
+    async def _broadcast(self, body: dict[str, Any]) -> None:
+        # A member's own messages are not delivered to it: apply them once they are accepted.
         message = await self.group.broadcast(body)
         self._apply(message.origin, message.seq, body)
 
@@ -54,8 +53,8 @@ class Counter:
                 self.added[name] = {seq: n for seq, n in self.added[name].items() if seq > seen}
 
 
-async def agreed(*counters: Counter) -> None:
-    """Until all have delivered the same."""
+async def wait_until_equal(*counters: Counter) -> None:
+    """Wait until all have delivered the same messages."""
     while len({tuple(each.group.delivered().values()) for each in counters}) > 1:
         await asyncio.sleep(0.01)
 
@@ -75,14 +74,14 @@ async def demonstration() -> None:
                 await asyncio.sleep(random.random() / 200)
 
         await asyncio.gather(like(ana, 20), like(bo, 30), like(cleo, 50))
-        await agreed(ana, bo, cleo)
+        await wait_until_equal(ana, bo, cleo)
         print(f"after 20 + 30 + 50 likes: ana {ana.value}, bo {bo.value}, cleo {cleo.value}")
 
         third.go_offline(0.5)
         await ana.reset()
         await cleo.add(7)
         print(f"ana resets, cleo is offline and adds 7: ana {ana.value}, cleo {cleo.value}")
-        await agreed(ana, bo, cleo)
+        await wait_until_equal(ana, bo, cleo)
         print(f"cleo is back: ana {ana.value}, bo {bo.value}, cleo {cleo.value}")
         for task in listening:
             task.cancel()

@@ -1,17 +1,16 @@
-"""A to-do list that several people edit at once, connected or not; in the end all have the same list.
+"""A to-do list that several people edit concurrently, connected or not; all copies converge.
 
     python examples/todo.py
 
-An entry is a set of versions, each known by the message that wrote it. There is one operation: "these
-versions, which I have seen, give way to that one", or to none, which removes the entry. If two people change
-an entry at the same time, neither has seen the other's version, so both stay, and whoever edits it next
-replaces both. If one removes what another is just editing, the edit stays. This is known as an
-observed-remove set.
+An entry is a set of versions, each identified by the message that wrote it. There is one operation: replace
+these versions, which I have seen, by that one, or by none, which removes the entry. If two people change an
+entry concurrently, neither has seen the other's version, so both stay, and the next edit replaces both.
+If one removes what another is editing, the edit stays. This is an observed-remove set.
 
-It is right only because of causal order, and short because of it. An operation names versions that its author
-had seen, so they are already here, or were here and gave way to something. Without causal order an operation
-could overtake the version that it replaces: that version would come back from the dead, unless everybody kept
-a list of all that was ever replaced, for ever. Here nothing is kept but the list itself.
+It is correct, and short, because of causal order. An operation names versions that its author had seen, so
+they are already here, or were here and were replaced. Without causal order an operation could overtake the version
+that it replaces, and that version would reappear, unless everybody kept a list of everything ever replaced
+(tombstones). Here only the list itself is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import antecede
 
 class Version(NamedTuple):
     entry: str
-    """Which entry it is of: the message that added it."""
+    """The message that added the entry."""
     text: str
     done: bool
 
@@ -36,10 +35,10 @@ class Todo:
         self.group = group
         self.versions: dict[str, Version] = {}
 
-    # What a person does
+    # Operations of the user
 
     async def add(self, text: str) -> str:
-        return await self._say({"text": text, "done": False, "replaces": []})
+        return await self._broadcast({"text": text, "done": False, "replaces": []})
 
     async def edit(self, entry: str, text: str) -> None:
         await self._change(entry, text=text)
@@ -49,17 +48,17 @@ class Todo:
 
     async def remove(self, entry: str) -> None:
         if seen := self.entry(entry):
-            await self._say({"entry": entry, "replaces": list(seen)})
+            await self._broadcast({"entry": entry, "replaces": list(seen)})
 
     async def _change(self, entry: str, **change: Any) -> None:
-        if seen := self.entry(entry):  # else somebody has removed it
+        if seen := self.entry(entry):  # otherwise somebody has removed it
             last = seen[max(seen)]
             new = {"text": last.text, "done": last.done} | change
-            await self._say({"entry": entry, "replaces": list(seen)} | new)
+            await self._broadcast({"entry": entry, "replaces": list(seen)} | new)
 
-    # What happens to the list
+    # Broadcast and delivery
 
-    async def _say(self, operation: dict[str, Any]) -> str:
+    async def _broadcast(self, operation: dict[str, Any]) -> str:
         message = str(await self.group.broadcast(operation))
         self._apply(message, operation)
         return message
@@ -75,22 +74,24 @@ class Todo:
             entry = operation.get("entry", message)
             self.versions[message] = Version(entry, operation["text"], operation["done"])
 
-    # How it looks
+    # Views
 
     def entry(self, entry: str) -> dict[str, Version]:
-        """Its versions: one, or several that were written at the same time, or none."""
+        """Its versions: one, several that were written concurrently, or none."""
         return {message: each for message, each in self.versions.items() if each.entry == entry}
 
     def lines(self) -> list[str]:
         entries = sorted({each.entry for each in self.versions.values()})
         return [
-            "  or  ".join(f"[{'x' if each.done else ' '}] {each.text}" for _, each in sorted(those.items()))
-            for those in map(self.entry, entries)
+            "  or  ".join(
+                f"[{'x' if each.done else ' '}] {each.text}" for _, each in sorted(versions.items())
+            )
+            for versions in map(self.entry, entries)
         ]
 
 
-async def agreed(*lists: Todo) -> None:
-    """Until all have delivered the same."""
+async def wait_until_equal(*lists: Todo) -> None:
+    """Wait until all have delivered the same messages."""
     while len({tuple(each.group.delivered().values()) for each in lists}) > 1:
         await asyncio.sleep(0.01)
 
@@ -111,9 +112,9 @@ async def demonstration() -> None:
         listening = [asyncio.create_task(each.listen()) for each in everybody]
 
         milk, bread = await ana.add("milk"), await ana.add("bread")
-        await agreed(*everybody)
+        await wait_until_equal(*everybody)
         tea = await cleo.add("tea")
-        await agreed(*everybody)
+        await wait_until_equal(*everybody)
         show("Ana and Cleo write a list:", *everybody)
 
         second.go_offline(0.5)
@@ -125,12 +126,12 @@ async def demonstration() -> None:
         await cleo.remove(tea)
         show("Bo is in the cellar without a connection; meanwhile:", *everybody)
 
-        await agreed(*everybody)
+        await wait_until_equal(*everybody)
         show("Bo is back. What was changed is not lost, even if somebody removed it:", *everybody)
 
         await cleo.edit(bread, "two loaves of rye bread")
         await bo.remove(tea)
-        await agreed(*everybody)
+        await wait_until_equal(*everybody)
         show("Cleo settles the bread, Bo drops the tea:", *everybody)
         for task in listening:
             task.cancel()

@@ -40,7 +40,7 @@ def shown(*words: str, given: str | None = None) -> list[str]:
 
 def test_chat() -> None:
     lines = shown("examples/chat.py")
-    assert lines[-1] == "-- everybody has heard everything"
+    assert lines[-1] == "-- everybody has received everything"
     at_cleo = [line for line in lines if line.startswith("cleo hears")]
     assert at_cleo == [
         "cleo hears ana:1: is anybody here?",
