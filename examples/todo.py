@@ -8,9 +8,9 @@ entry concurrently, neither has seen the other's version, so both stay, and the 
 If one removes what another is editing, the edit stays. This is an observed-remove set.
 
 It is correct, and short, because of causal order. An operation names versions that its author had seen, so
-they are already here, or were here and were replaced. Without causal order an operation could overtake the version
-that it replaces, and that version would reappear, unless everybody kept a list of everything ever replaced
-(tombstones). Here only the list itself is kept.
+they are already here, or were here and were replaced. Without causal order an operation could overtake the
+version that it replaces, and that version would reappear, unless everybody kept a list of everything ever
+replaced (tombstones). Here only the list itself is kept.
 """
 
 from __future__ import annotations
