@@ -16,25 +16,25 @@ from antecede.sim.scenario import Scenario, scenario
 
 
 def done(*scenarios: Scenario) -> Runs:
-    return Runs([FinishedRun(made, simulate(made).metrics) for made in scenarios])
+    return Runs([FinishedRun(setting, simulate(setting).metrics) for setting in scenarios])
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Runs:
     """Every point of the quick grid, few messages each, two seeds."""
-    random = [made for made in paper_001.grid("quick") if made.workload == "poisson"]
-    points = dict.fromkeys((made.peers, paper_001.load_of(made), made.delay) for made in random)
+    random = [setting for setting in paper_001.grid("quick") if setting.workload == "poisson"]
+    points = dict.fromkeys((setting.peers, paper_001.load_of(setting), setting.delay) for setting in random)
     runs = [run(size, load, 150, seed, delay) for size, load, delay in points for seed in (1, 2)]
     return done(*runs, figure_5(), serial())
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
+def test_grids_have_every_run_once(scale: Scale) -> None:
     runs = paper_001.grid(scale)
-    assert len({made.key() for made in runs}) == len(runs)
-    random = [made for made in runs if made.workload == "poisson"]
-    assert {paper_001.load_of(made) for made in random} == set(paper_001.LOADS)
-    assert {made.peers for made in random} == set(paper_001.SIZES)
+    assert len({setting.key() for setting in runs}) == len(runs)
+    random = [setting for setting in runs if setting.workload == "poisson"]
+    assert {paper_001.load_of(setting) for setting in random} == set(paper_001.LOADS)
+    assert {setting.peers for setting in random} == set(paper_001.SIZES)
 
 
 class Histories:
@@ -55,7 +55,7 @@ class Histories:
         self._past[process] |= self.before[message] | {message}
 
     def immediate(self) -> list[tuple[MessageId, set[MessageId]]]:
-        """By the definition: those with nothing between."""
+        """By the definition: the causes with nothing between."""
         return [
             (message, {one for one in past if not any(one in self.before[other] for other in past)})
             for message, past in self.before.items()
@@ -64,16 +64,16 @@ class Histories:
 
 @pytest.mark.parametrize("load", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("delay", [paper_001.DELAY, paper_001.VARIED])
-def test_immediate_predecessors_are_those_of_the_definition(load: float, delay: str) -> None:
-    made = scenario(
+def test_the_probe_counts_immediate_predecessors_as_defined(load: float, delay: str) -> None:
+    setting = scenario(
         protocol="mbcp", peers=3, workload="poisson", rate=100 * load, delay=delay, seconds=0.5 / load,
         probes=("immediate",),
     )  # fmt: skip
     histories = Histories(3)
-    figures = simulate(made, [histories]).metrics.measured
-    found = histories.immediate()
-    counts = [len(those) for _, those in found]
-    named = [sum(one.origin != message.origin for one in those) for message, those in found]
+    figures = simulate(setting, [histories]).metrics.measured
+    predecessors = histories.immediate()
+    counts = [len(causes) for _, causes in predecessors]
+    named = [sum(one.origin != message.origin for one in causes) for message, causes in predecessors]
     assert figures["immediate_mean"] == sum(counts) / len(counts)
     assert figures["immediate_most"] == max(counts)
     assert figures["named_mean"] == sum(named) / len(named)
@@ -85,17 +85,17 @@ def _share(counts: Sequence[int], wanted: int) -> float:
     return sum(count == wanted for count in counts) / len(counts)
 
 
-def test_the_paper_s_own_example_is_the_worst_case_every_time() -> None:
+def test_the_papers_example_is_always_the_worst_case() -> None:
     assert done(figure_5()).values("worst_share") == [1.0]
 
 
-def test_one_at_a_time_is_the_best_case_every_time() -> None:
+def test_serial_messages_are_always_the_best_case() -> None:
     runs = done(serial())
     assert runs.values("immediate_mean") == runs.values("immediate_most") == [1.0]
     assert runs.values("worst_share") == [0.0]
 
 
-def test_two_that_send_at_random() -> None:
+def test_two_participants_that_send_at_random() -> None:
     """Under a high load the worst case is that the other sent since: one time in two."""
     _, low, high = interval(done(*(run(2, 8.0, 600, seed) for seed in range(1, 6))).values("worst_share"))
     assert low <= 0.5 <= high
@@ -110,7 +110,7 @@ def test_the_load_decides_and_not_the_rate() -> None:
         )
         for rate, delay, seconds in ((10, "100ms", 30), (1000, "1ms", 0.3))
     )  # fmt: skip
-    shares = [simulate(made).metrics.measured["worst_share"] for made in (slow, fast)]
+    shares = [simulate(setting).metrics.measured["worst_share"] for setting in (slow, fast)]
     assert shares[0] == pytest.approx(shares[1], abs=0.01)
 
 
@@ -136,13 +136,13 @@ def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: 
     assert all(not any(figure.lines.values()) for figure in paper_001.figures(Runs([])))
 
 
-def test_where_a_line_passes_a_value() -> None:
+def test_where_a_line_reaches_a_value() -> None:
     line = [(1.0, 0.0), (2.0, 4.0), (3.0, 4.0), (4.0, 2.0)]
     assert (reached(line, 1.0), reached(line, 3.0), reached(line[1:], 3.0)) == (1.25, 1.75, 3.5)
     assert reached(line, 5.0) is None
     assert reached([], 1.0) is None
 
 
-def test_each_once_is_the_poisson_law_for_one_and_bernoulli_s_for_all() -> None:
+def test_each_once_is_poissons_law_for_one_and_bernoullis_for_all() -> None:
     assert f"{each_once(3):.4f}" == "0.0498"
     assert each_once(3, 0.5) < each_once(3) > each_once(3, 2.0)

@@ -23,7 +23,7 @@ PER_SIZE = len(paper_runs.PROTOCOLS) * len(paper_runs.DATA)
 
 
 def done(scenarios: list[Scenario]) -> Runs:
-    return Runs([FinishedRun(made, simulate(made).metrics) for made in scenarios])
+    return Runs([FinishedRun(setting, simulate(setting).metrics) for setting in scenarios])
 
 
 @pytest.fixture
@@ -42,33 +42,33 @@ def tiny() -> Runs:
 
 
 def row(rows: list[ScoreRow], start: str) -> ScoreRow:
-    (found,) = (each for each in rows if each.quantity.startswith(start))
-    return found
+    (row,) = (each for each in rows if each.quantity.startswith(start))
+    return row
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_every_run_of_the_grids_is_there_once(scale: Scale) -> None:
+def test_grids_have_every_run_once(scale: Scale) -> None:
     runs = [*paper_runs.grid(scale), *open_question.open_grid(scale)]
-    assert len({made.key() for made in runs}) == len(runs)
+    assert len({setting.key() for setting in runs}) == len(runs)
     main = paper_runs.grid(scale)
-    assert {made.payload for made in main} == {0, 100, 1000}
-    assert {made.peers for made in main} == {
+    assert {setting.payload for setting in main} == {0, 100, 1000}
+    assert {setting.peers for setting in main} == {
         size for size in paper_runs.SIZES[scale] if size <= paper_runs.LARGEST
     }
-    assert {(made.senders, made.burst, made.count) for made in main} == {(10, 10, "paper")}
-    assert {round(made.seconds * made.rate) for made in main if made.rate == 1000} == {10}
-    assert len(main) == len({made.peers for made in main}) * PER_SIZE * len(paper_runs.SEEDS[scale]) + 3
+    assert {(setting.senders, setting.burst, setting.count) for setting in main} == {(10, 10, "paper")}
+    assert {round(setting.seconds * setting.rate) for setting in main if setting.rate == 1000} == {10}
+    assert len(main) == len({setting.peers for setting in main}) * PER_SIZE * len(paper_runs.SEEDS[scale]) + 3
 
 
 def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
     assert len(tiny) == len(SIZES["quick"]) * PER_SIZE + 3
     for run in tiny.finished:
-        made, metrics = run.scenario, run.metrics
-        assert metrics.messages == (made.senders or 0) * 10 * 3
-        assert (metrics.deliveries, metrics.stuck) == (metrics.messages * (made.peers - 1), 0)
+        setting, metrics = run.scenario, run.metrics
+        assert metrics.messages == (setting.senders or 0) * 10 * 3
+        assert (metrics.deliveries, metrics.stuck) == (metrics.messages * (setting.peers - 1), 0)
 
 
-def test_bytes_and_messages_are_as_worked_out(tiny: Runs) -> None:
+def test_bytes_and_messages_are_as_calculated(tiny: Runs) -> None:
     """16 nodes have 4 neighbours each: 64 ways, and 15 nodes do not send back, so 49 copies of 36 bytes and
     the data; 15 copies of 32 + 64 bytes and the data."""
     for data in paper_runs.DATA:
@@ -125,7 +125,7 @@ def test_the_crossover_follows_the_header(tiny: Runs, monkeypatch: pytest.Monkey
     assert scores.crossover(8) == pytest.approx(15.6)
 
 
-def test_the_crossovers_of_the_paper_s_sizes() -> None:
+def test_crossovers_at_the_papers_sizes() -> None:
     assert [round(scores.crossover(size)) for size in (100, 200, 300, 600)] == [40, 93, 141, 274]
     assert scores.crossover(213) < 100 < scores.crossover(220)
 
@@ -154,7 +154,7 @@ def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
     assert not any(y for x, y in next(f for f in drawn if f.number == "12b").lines["Overlay"])
 
 
-def test_queues_are_counted_while_they_stand() -> None:
+def test_hold_back_queues_are_averaged_over_time() -> None:
     """Two members for 10 ns. At member 1 the second of member 0's messages waits from 2 to 6, the third,
     which comes at 5, until 6: 5 ns of waiting. Its own message comes back and does not wait, nor do
     copies."""
@@ -174,7 +174,7 @@ def test_queues_are_counted_while_they_stand() -> None:
     assert probe.figures() == {"delivery_queue_mean": 5 / 20, "delivery_queue_most": 2}
 
 
-def test_what_came_before_the_warm_up_counts_from_its_end() -> None:
+def test_messages_held_since_before_the_warm_up_count_from_its_end() -> None:
     probe = HoldBackQueues(since=4)
     probe.receive(1, 0, MessageId(0, 2), 1)
     probe.receive(1, 0, MessageId(0, 1), 6)
@@ -182,7 +182,7 @@ def test_what_came_before_the_warm_up_counts_from_its_end() -> None:
     assert probe.figures() == {"delivery_queue_mean": 1.0, "delivery_queue_most": 1}
 
 
-def test_waiting_is_what_the_meter_has_too(tiny: Runs) -> None:
+def test_queue_lengths_agree_with_the_metrics(tiny: Runs) -> None:
     waited = 0
     for run in tiny.where(rate=paper_runs.RATE).finished:
         metrics, peers = run.metrics, run.scenario.peers
@@ -193,7 +193,7 @@ def test_waiting_is_what_the_meter_has_too(tiny: Runs) -> None:
     assert waited > 0
 
 
-def test_hypercubes_endure_one_failure_less_than_the_paper_says() -> None:
+def test_hypercubes_tolerate_one_failure_less_than_the_paper_says() -> None:
     assert [overlays.endured(size) for size in (4, 8, 16)] == [1, 2, 3]
     assert overlays.survives(8, 2)
     assert not overlays.survives(8, 3)
@@ -202,7 +202,7 @@ def test_hypercubes_endure_one_failure_less_than_the_paper_says() -> None:
     assert row(rows, "a hypercube overcomes log n failures").verdict == "differs"
 
 
-def test_what_the_oracle_says_of_flooding_as_printed_and_of_links_that_change() -> None:
+def test_printed_flooding_and_changing_links_break_causal_order() -> None:
     late, lost = overlays.broken("antecede.papers.paper_002.flooding_variants:FloodingThatDeliversFirst")
     assert late > 0
     assert lost == 0
@@ -222,7 +222,7 @@ def test_what_the_oracle_says_of_flooding_as_printed_and_of_links_that_change() 
     assert overlays.broken("pc", churn=50.0) == (0, 0)
 
 
-def test_links_that_change_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_links_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_question, "OPEN_SIZES", {"quick": [8], "full": [8]})
     runs = done(open_question.open_grid("quick"))
     rows = open_question.open_score(runs)
@@ -236,7 +236,7 @@ def test_links_that_change_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
         assert figure.lines["flooding, 8 nodes"][0] == figure.lines["pc, 8 nodes"][0]
 
 
-def test_lines_cross_where_they_cross() -> None:
+def test_where_a_polyline_crosses_zero() -> None:
     assert scores.crossing([(0, -10), (100, -5), (1000, 4)]) == pytest.approx(600)
     assert scores.crossing([(0, -10), (100, -5)]) == pytest.approx(200)
     assert math.isnan(scores._ratio([]))

@@ -49,7 +49,7 @@ def tiny() -> Runs:
     )
 
 
-def test_windows_hold_one_send_of_every_peer() -> None:
+def test_every_peer_sends_once_in_every_window() -> None:
     load = OncePerWindow(seed=3, interval=1000, spread=100)
     times = [[load.next_send(peer, number, 0) for number in range(200)] for peer in (0, 1)]
     assert all(0 <= time - 1000 * number <= 100 for sent in times for number, time in enumerate(sent))
@@ -63,7 +63,7 @@ def test_windows_hold_one_send_of_every_peer() -> None:
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
+def test_grids_have_every_run_once(scale: Scale) -> None:
     runs = paper_runs.grid(scale)
     assert len({setting.key() for setting in runs}) == len(runs)
     assert {paper_runs.window_of(setting) for setting in runs} == set(paper_runs.LAMBDAS)
@@ -71,13 +71,13 @@ def test_every_run_of_the_grid_is_there_once(scale: Scale) -> None:
     assert {setting.protocol for setting in runs} == {"hcg", "basic"}
 
 
-def test_windows_do_not_meet() -> None:
+def test_windows_do_not_overlap() -> None:
     """A window is over, forwarded and delivered, before the next begins."""
     for setting in paper_runs.grid("full"):
         assert 1e6 / setting.rate > paper_runs.window_of(setting) + 2 * paper_runs.delay_of(setting) + 1
 
 
-def test_shares_are_those_of_the_closed_form() -> None:
+def test_shares_agree_with_the_closed_form() -> None:
     point = (10_000, 1000)
     for protocol, expected in (("hcg", closed_form(*point)), ("basic", closed_form_basic(*point))):
         values = done(*(run(protocol, *point, 200, seed) for seed in range(1, 9))).values(SHARE)
@@ -109,7 +109,7 @@ def test_a_longer_delay_leaves_hcg_less_to_order_and_basic_more() -> None:
     assert basic[0] < basic[1] < basic[2] < 1
 
 
-def test_what_comes_within_the_delay_is_never_ordered_by_hcg_and_always_by_basic() -> None:
+def test_pairs_within_the_delay_are_never_ordered_by_hcg_and_always_by_basic() -> None:
     assert share("hcg", 100, 1000, 50) == 0
     assert share("basic", 100, 1000, 50) == 1
 
@@ -131,7 +131,7 @@ def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
     assert meet.verdict == "differs"
 
 
-def test_numbers_of_rows_are_those_of_runs(tiny: Runs) -> None:
+def test_rows_have_the_values_of_their_runs(tiny: Runs) -> None:
     rows = {row.quantity: row for row in scores.score(tiny)}
     at = "at λ = 30,000 µs, δl = 1,000 µs, %"
     here = tiny.where(

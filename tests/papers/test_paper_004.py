@@ -27,9 +27,9 @@ MS = 1_000_000
 @cache
 def tiny() -> Runs:
     """The quick study's runs with 8 and 16 nodes, and 16 nodes with small messages."""
-    made = [each for each in paper_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
-    made += [paper_runs.run(paper_runs.AGG, 16, 1, paper_runs.SMALL_MESSAGE)]
-    return done(made)
+    settings = [each for each in paper_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
+    settings += [paper_runs.run(paper_runs.AGG, 16, 1, paper_runs.SMALL_MESSAGE)]
+    return done(settings)
 
 
 def done(scenarios: list[Scenario]) -> Runs:
@@ -37,22 +37,22 @@ def done(scenarios: list[Scenario]) -> Runs:
 
 
 def row(rows: list[ScoreRow], quantity: str) -> ScoreRow:
-    (found,) = (each for each in rows if each.quantity == quantity)
-    return found
+    (row,) = (each for each in rows if each.quantity == quantity)
+    return row
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_every_run_of_both_grids_is_another_one(scale: Scale) -> None:
+def test_grids_have_every_run_once(scale: Scale) -> None:
     for grid in (paper_runs.grid, open_question.open_grid):
-        made = grid(scale)
-        assert made
-        assert len({each.key() for each in made}) == len(made)
-        assert {each.protocol for each in made} <= set(paper_runs.NAMES)
+        settings = grid(scale)
+        assert settings
+        assert len({each.key() for each in settings}) == len(settings)
+        assert {each.protocol for each in settings} <= set(paper_runs.NAMES)
     assert {each.peers for each in paper_runs.grid(scale)} == set(paper_runs.SIZES[scale])
     assert set(open_question.ODD_SIZES[scale]) < {each.peers for each in open_question.open_grid(scale)}
 
 
-def test_what_was_run_has_a_verdict_and_what_was_not_is_pending() -> None:
+def test_rows_have_a_verdict_where_runs_exist_and_are_pending_elsewhere() -> None:
     rows = scores.score(tiny())
     assert len({each.quantity for each in rows}) == len(rows) > 80
     pending = {each.quantity for each in rows if each.verdict == "pending"}
@@ -97,15 +97,15 @@ def test_every_figure_is_drawn_from_what_was_run() -> None:
 
 
 def test_any_number_of_nodes() -> None:
-    made = [each for each in open_question.open_grid("quick") if each.peers <= 16 and each.seed == 1]
-    runs = done(made)
+    settings = [each for each in open_question.open_grid("quick") if each.peers <= 16 and each.seed == 1]
+    runs = done(settings)
     rows = open_question.open_score(runs)
     assert "pending" not in {each.verdict for each in rows}
     assert row(rows, "beyond: any number of nodes gets each message by N − 1 packets").measured == "12: 132"
     assert [figure.number for figure in open_question.open_figures(runs)] == ["open a", "open b", "open c"]
 
 
-def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
+def test_the_probe_on_a_case_worked_out_by_hand() -> None:
     """Node 4 gets m0 at 100, which has 13 causes; keeps it for 5 until m2 comes at 130; then sends both, and
     another packet because the first is full. Node 5 gets both at 230, and delivers m2 first, at once."""
     probe = Bundles()
@@ -126,7 +126,7 @@ def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
     probe.deliver(5, first, 230 * MS)
     probe.deliver(5, second, 250 * MS)
     probe.receive(5, 4, first, 260 * MS)  # once more, which nobody counts
-    found = probe.figures()
+    figures = probe.figures()
     expected = {
         "packets_of_to_1": 1, "packets_of_to_2": 1, "packets_of_to_3": 0, "packets_of_max": 2,
         "packets_sized": 2, "packets_cut": 1, "packet_bytes_max": 20 + 54 + 50 + 56,
@@ -137,10 +137,10 @@ def test_the_probe_counts_a_case_worked_out_by_hand() -> None:
         "held_mean_ns": (30 + 20) * MS / 4, "reception_ns_sent_in_0": 180 * MS,
         "reception_ns_sent_in_1": 105 * MS, "pair_messages": 2,
     }  # fmt: skip
-    assert {name: found[name] for name in expected} == expected
+    assert {name: figures[name] for name in expected} == expected
 
 
-def test_the_probe_knows_how_late_messages_that_travel_together_are() -> None:
+def test_the_probe_measures_the_delay_by_aggregation() -> None:
     """As above, without the second packet: m0 was 30 late, m2 not at all."""
     probe = Bundles()
     node = VcubeAgg.group(8)[4]
@@ -154,22 +154,22 @@ def test_the_probe_knows_how_late_messages_that_travel_together_are() -> None:
     for message, time in ((first, 230), (second, 250)):
         probe.receive(5, 4, message, 230 * MS)
         probe.deliver(5, message, time * MS)
-    found = probe.figures()
-    assert found["pair_messages"] == 2
-    assert found["pair_reception_mean_ns"] == (230 + 170) * MS / 2
-    assert found["pair_held_mean_ns"] == 20 * MS / 2
-    assert found["pair_late_mean_ns"] == 30 * MS / 2
+    figures = probe.figures()
+    assert figures["pair_messages"] == 2
+    assert figures["pair_reception_mean_ns"] == (230 + 170) * MS / 2
+    assert figures["pair_held_mean_ns"] == 20 * MS / 2
+    assert figures["pair_late_mean_ns"] == 30 * MS / 2
 
 
-def test_the_probe_measures_nothing_before_its_time() -> None:
+def test_the_probe_measures_nothing_before_the_warm_up() -> None:
     probe = Bundles(since=10)
     node = Vcube.group(2)[0]
     probe.send(0, MessageId(0, 1), 9, 0, 4, None)
     probe.transmit(node, (1,), DependencyPacket(b"", 0, 1, {}), 9)
     probe.receive(1, 0, MessageId(0, 1), 12)
     probe.deliver(1, MessageId(0, 1), 12)
-    found = probe.figures()
-    assert (found["packets_sized"], found["causes_to_0"], found["reception_max_ns"]) == (0, 0, 0)
+    figures = probe.figures()
+    assert (figures["packets_sized"], figures["causes_to_0"], figures["reception_max_ns"]) == (0, 0, 0)
 
 
 def test_packets_are_cut_as_the_paper_counts() -> None:

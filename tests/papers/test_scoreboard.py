@@ -12,7 +12,7 @@ from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
 from antecede.sim.engines import simulate
 
 
-def test_what_matches_what_has_the_same_shape_and_what_differs() -> None:
+def test_verdicts() -> None:
     assert number("p", "q", 10.0, [9.0, 11.0, 12.0]).verdict == "matches"  # inside the interval
     assert number("p", "q", 10.0, [10.9, 10.9, 10.9]).verdict == "matches"  # within 10 %
     assert number("p", "q", 10.0, [11.2, 11.2, 11.2]).verdict == "same shape"
@@ -24,7 +24,7 @@ def test_what_matches_what_has_the_same_shape_and_what_differs() -> None:
     assert judge(0.0, 1.0, 0.9, 1.1) == "differs"
 
 
-def test_a_reason_stands_only_where_it_differs_and_nothing_is_made_up() -> None:
+def test_a_reason_appears_only_where_a_number_does_not_match() -> None:
     assert number("p", "q", 10.0, [10.0], "because").why == ""
     assert number("p", "q", 10.0, [30.0], "because").why == "because"
     pending = number("p", "q", 10.0, [])
@@ -34,7 +34,7 @@ def test_a_reason_stands_only_where_it_differs_and_nothing_is_made_up() -> None:
     assert claim("p", "says", None, "shown", 0).measured is None
 
 
-def test_intervals_are_students() -> None:
+def test_intervals_are_students_t() -> None:
     mean, low, high = interval([1.0, 2.0, 3.0, 4.0])
     assert mean == 2.5
     assert high - mean == pytest.approx(3.182 * 1.2909944487 / 2)
@@ -55,8 +55,8 @@ def small(**changes: object) -> Runs:
         for delay in paper_000.DELAYS
         for seed in (1, 2)
     ]
-    made = [msgspec.structs.replace(run, seconds=run.warmup + 0.4, **changes) for run in runs]
-    return Runs([FinishedRun(run, simulate(run).metrics) for run in made])
+    setting = [msgspec.structs.replace(run, seconds=run.warmup + 0.4, **changes) for run in runs]
+    return Runs([FinishedRun(run, simulate(run).metrics) for run in setting])
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +92,10 @@ def test_what_has_not_been_run_is_pending() -> None:
     assert all(not any(figure.lines.values()) for figure in paper_000.figures(Runs([])))
 
 
-def test_grids_are_sound_and_every_run_in_them_is_different() -> None:
+def test_grids_are_valid_and_have_every_run_once() -> None:
     for scale in ("quick", "full"):
-        made = [*paper_000.grid(scale), *paper_000.open_grid(scale), *contest.grid(scale)]
-        assert len({each.key() for each in made}) == len(made)
+        setting = [*paper_000.grid(scale), *paper_000.open_grid(scale), *contest.grid(scale)]
+        assert len({each.key() for each in setting}) == len(setting)
         assert max(paper_000.size(each) for each in paper_000.grid(scale)) == (
             40 if scale == "quick" else 900
         )
@@ -107,7 +107,7 @@ def test_figures_have_a_line_for_everything_that_was_run(runs: Runs) -> None:
     assert [len(points) for points in drawn["4a"].lines.values()] == [2, 2, 2, 2]
 
 
-def test_the_scoreboard_reads_well() -> None:
+def test_the_scoreboard_as_markdown() -> None:
     rows = [
         ScoreRow("000", "a | b", 1234.5, 1300.0, 1200.0, 1400.0, 5, 1.053, "matches", ""),
         ScoreRow("000", "c", 0.0612, None, None, None, 0, None, "pending", "not run"),
@@ -122,7 +122,7 @@ def test_the_scoreboard_reads_well() -> None:
     assert "| n | mbcp |" in text
 
 
-def test_bytes_on_the_wire_stand_beside_bytes_as_the_paper_counts_them() -> None:
+def test_bytes_on_the_wire_are_drawn_with_bytes_as_the_paper_counts() -> None:
     (figure,) = wire_figure(
         {"one": ([(10, 100.0), (20, 200.0)], [(10, 90.0), (20, 150.0)]), "other": ([], [])}, "nodes"
     )

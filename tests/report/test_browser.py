@@ -33,15 +33,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("report")
     rows = []
-    for given in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
-        metrics = simulate_to(folder / given.key(), given).metrics
+    for setting in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
+        metrics = simulate_to(folder / setting.key(), setting).metrics
         verdict = dict.fromkeys(
             ["causal_violations", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
              "fifo_violations", "missing", "duplicates", "orphans", "impossible", *Verdict.DEPRECATED], 0
         )  # fmt: skip
         verdict["audited"] = metrics.deliveries
         rows.append(
-            {"run": given.key(), **msgspec.to_builtins(given), **msgspec.to_builtins(metrics), **verdict}
+            {"run": setting.key(), **msgspec.to_builtins(setting), **msgspec.to_builtins(metrics), **verdict}
         )
     story = scenario(
         protocol="mbcp", peers=4, seconds=0.6, workload="poisson", rate=2.0, delay="30-500ms", seed=225,
@@ -57,9 +57,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a reproduction, from small real runs of one paper."""
-    small = [made for made in paper_000.grid("quick") if paper_000.size(made) == 10 and made.seed == 1]
+    small = [
+        setting for setting in paper_000.grid("quick") if paper_000.size(setting) == 10 and setting.seed == 1
+    ]
     main, beyond, compared = (
-        Runs([FinishedRun(made, simulate(made).metrics) for made in those])
+        Runs([FinishedRun(setting, simulate(setting).metrics) for setting in those])
         for those in (small, paper_000.open_grid("quick")[:2], contest.grid("quick")[:3])
     )
     part = PaperResult.score(paper_000.STUDY, main, beyond)
@@ -69,7 +71,7 @@ def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def test_both_pictures_are_drawn(browser: Chrome, report: Path) -> None:
+def test_both_charts_are_drawn(browser: Chrome, report: Path) -> None:
     browser.get(report.as_uri())
     for selector in ("svg.chart", "svg.spacetime"):
         width, height = size(browser, selector)

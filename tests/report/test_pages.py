@@ -26,7 +26,7 @@ def parse(svg: str) -> ET.Element:
     return ET.fromstring(svg)  # noqa: S314 (our own text)
 
 
-def test_a_chart_has_a_line_a_series_and_a_dot_a_point() -> None:
+def test_a_chart_has_a_line_for_each_series_and_a_dot_for_each_point() -> None:
     series = [Series("a", [(1, 2.0), (2, 4.0)]), Series("b <i>", [(1, 3.0), (2, 3.5), (5, 9.25)])]
     svg = parse(line_chart(series, "peers", "bytes", "what it shows"))
     assert svg.get("aria-label") == "what it shows"
@@ -74,12 +74,12 @@ STORY = [
 ]
 
 
-def test_a_wait_is_found_with_what_released_it() -> None:
+def test_a_wait_is_explained_by_the_message_that_ended_it() -> None:
     assert RunEvents(STORY).waits() == [Wait("c", "b:1", "a:1", 40 * 10**6, 90 * 10**6)]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_a_wait_is_said_to_be_for_is_a_cause(tmp_path: Path, seed: int) -> None:
+def test_a_held_message_waits_for_one_of_its_causes(tmp_path: Path, seed: int) -> None:
     simulate_to(tmp_path, scenario(protocol="mbcp", peers=5, seconds=1, delay="1-400ms", seed=seed))
     events = example_events(tmp_path)
     whole = execution(pq.read_table(tmp_path / "part-00000.parquet"), {})
@@ -104,7 +104,7 @@ def test_the_diagram_draws_every_packet_and_the_wait() -> None:
     assert {group.get("class") for group in packets} == {"packet cause", "packet effect"}
 
 
-def test_a_page_fetches_nothing_and_escapes_everything() -> None:
+def test_a_page_loads_nothing_and_escapes_everything() -> None:
     html = page("<title>", "a & b", [Section("<s>", "t", table(["<h>"], [["<c>"]]))], "f")
     assert "<h1>&lt;title&gt;</h1>" in html
     assert "<td>&lt;c&gt;</td>" in html

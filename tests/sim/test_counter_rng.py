@@ -14,7 +14,7 @@ from antecede.sim import counter_rng
 bits64 = st.integers(0, 2**64 - 1)
 
 
-def test_the_values_are_fixed_for_ever() -> None:
+def test_values_never_change_between_versions() -> None:
     """A change here changes every trace that was ever replayed from a seed."""
     assert counter_rng.mix(0) == 0
     assert counter_rng.mix(1) == 0x5692161D100B05E5

@@ -1,18 +1,14 @@
-"""Delays, links, faults and workloads, by hand-computed cases."""
+"""Delays, direct links and faults, on cases worked out by hand."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antecede.causality import MessageId
 from antecede.errors import InputError
-from antecede.sim.network import ClippedNormal, DirectNetwork, Fixed, LogUniform, Uniform, parse_delay
+from antecede.sim.network import ClippedNormal, DirectNetwork, Fixed, LogUniform, Normal, Uniform, parse_delay
 from antecede.sim.network.faults import Duplicate, Loss, Reorder, Spike, parse_fault
-from antecede.sim.workload import Periodic, Poisson
 from antecede.units import SECOND, parse_duration, parse_range
 
 MS = 1_000_000
@@ -62,7 +58,7 @@ def test_a_delay_belongs_to_its_link_and_number_whoever_asks_first() -> None:
     assert one.transmit(1, [0], 10, 0) != together[:1]
 
 
-def test_faults_strike_as_written() -> None:
+def test_faults_change_arrival_times_as_written() -> None:
     always = 0
     assert Spike(10, 20, 5).apply([100], 10, always) == [105]
     assert Spike(10, 20, 5).apply([100], 20, always) == [100]
@@ -82,44 +78,16 @@ def test_a_fault_changes_nothing_for_the_packets_it_spares() -> None:
     assert set(spared) < set(expected)
 
 
-def test_periodic_sends_come_at_their_interval_and_never_backwards() -> None:
-    steady = Periodic(1, interval=100, jitter=0)
-    times = [steady.next_send(3, n, 0) for n in range(5)]
-    assert {late - early for early, late in itertools.pairwise(times)} == {100}
-    assert 0 <= times[0] < 100
-    wild = Periodic(1, interval=100, jitter=1000)
-    previous = 0
-    for n in range(50):
-        time = wild.next_send(0, n, previous)
-        assert time >= previous
-        previous = time
-
-
-def test_poisson_sends_come_at_their_rate() -> None:
-    workload, time = Poisson(1, interval=1000), 0
-    for n in range(5000):
-        time = workload.next_send(0, n, time)
-    assert time == pytest.approx(5_000_000, rel=0.05)
-
-
-def test_replies_are_decided_by_who_and_what() -> None:
-    half = Poisson(1, 1000, reply=0.5)
-    answers = [half.replies(0, MessageId(1, seq)) for seq in range(200)]
-    assert answers == [half.replies(0, MessageId(1, seq)) for seq in range(200)]
-    assert 60 < sum(answers) < 140
-    assert not any(Poisson(1, 1000).replies(0, MessageId(1, seq)) for seq in range(50))
-
-
 @pytest.mark.parametrize(
     "text", ["", "5", "ms", "-5ms", "1e3ms", "5 parsecs", "normal:5ms", "odd:1-2ms", "9-1ms", "1-", "fixed:"]
 )
-def test_a_delay_that_cannot_be_read_is_said_to_be_one(text: str) -> None:
+def test_an_invalid_delay_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_delay(text)
 
 
 @pytest.mark.parametrize("text", ["", "loss", "loss:2", "loss:x", "spike:1s", "duplicate:1%", "flood:1%"])
-def test_a_fault_that_cannot_be_read_is_said_to_be_one(text: str) -> None:
+def test_an_invalid_fault_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_fault(text)
 
@@ -128,3 +96,19 @@ def test_durations() -> None:
     assert parse_duration("1.5s") == 1_500_000_000
     assert parse_range("1us-1s") == (1_000, SECOND)
     assert parse_range("1-100ms") == (MS, 100 * MS)
+
+
+def test_gaussian_delays_are_whole_units_and_never_negative() -> None:
+    delay = parse_delay("gauss:10ms,20ms,1ms")
+    assert delay == Normal(10 * MS, 20 * MS, MS)
+    drawn = [delay.sample(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(2000)]
+    assert min(drawn) == 0
+    assert {value % MS for value in drawn} == {0}
+    assert max(drawn) <= delay.longest
+    steady = [
+        parse_delay("gauss:100ms,25ms,1ms").sample(bits * 0x9E3779B97F4A7C15 % 2**64) for bits in range(4000)
+    ]
+    assert sum(steady) / 4000 == pytest.approx(99.5 * MS, rel=0.02)
+    for wrong in ("gauss:1ms", "gauss:1ms,1ms,0", "gauss:a,b,c"):
+        with pytest.raises(InputError):
+            parse_delay(wrong)

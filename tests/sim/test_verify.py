@@ -73,19 +73,19 @@ class MbcpThatRepeats(Mbcp):
 
 
 def report(protocol: str, runs: int = 150) -> VerifyReport:
-    found = VerifyReport(protocol)
-    for found in verify(protocol, runs, seed=1):  # noqa: B007
+    outcome = VerifyReport(protocol)
+    for outcome in verify(protocol, runs, seed=1):  # noqa: B007
         pass
-    return found
+    return outcome
 
 
 @pytest.mark.parametrize("protocol", ["timestamp", "timestamp-diff", "mbcp"])
-def test_ours_pass(protocol: str) -> None:
-    found = report(protocol)
-    assert found.passed
-    assert found.failures == []
-    assert found.deliveries > 10_000
-    assert found.largest_group == 12
+def test_built_in_protocols_pass(protocol: str) -> None:
+    outcome = report(protocol)
+    assert outcome.passed
+    assert outcome.failures == []
+    assert outcome.deliveries > 10_000
+    assert outcome.largest_group == 12
 
 
 @pytest.mark.parametrize(
@@ -93,23 +93,23 @@ def test_ours_pass(protocol: str) -> None:
     ["TimestampWithoutDependencies", "MbcpWithoutDependencies", "TimestampWithoutFifo", "MbcpWithoutFifo"],
 )
 def test_a_missing_check_is_caught_and_explained(broken: str) -> None:
-    found = report(f"{__name__}:{broken}")
-    assert found.violations > 0
-    assert not found.passed
-    assert "before its cause" in found.failures[0].reason
+    outcome = report(f"{__name__}:{broken}")
+    assert outcome.violations > 0
+    assert not outcome.passed
+    assert "before its cause" in outcome.failures[0].reason
 
 
-def test_a_protocol_that_sticks_is_caught() -> None:
-    found = report(f"{__name__}:MbcpThatNeverDelivers", runs=20)
-    assert found.stuck > 0
-    assert found.missing > 0
-    assert not found.passed
+def test_a_protocol_with_stuck_messages_is_caught() -> None:
+    outcome = report(f"{__name__}:MbcpThatNeverDelivers", runs=20)
+    assert outcome.stuck > 0
+    assert outcome.missing > 0
+    assert not outcome.passed
 
 
-def test_a_protocol_that_repeats_is_caught() -> None:
-    found = report(f"{__name__}:MbcpThatRepeats", runs=50)
-    assert found.duplicates > 0
-    assert not found.passed
+def test_a_protocol_that_delivers_twice_is_caught() -> None:
+    outcome = report(f"{__name__}:MbcpThatRepeats", runs=50)
+    assert outcome.duplicates > 0
+    assert not outcome.passed
 
 
 def test_without_the_omitted_step_order_holds_and_control_information_grows() -> None:
@@ -119,7 +119,7 @@ def test_without_the_omitted_step_order_holds_and_control_information_grows() ->
     assert printed.control_bytes_mean > ours.control_bytes_mean
 
 
-def test_on_several_processes_it_finds_the_same() -> None:
+def test_several_processes_give_the_same_report() -> None:
     for protocol in ("mbcp", f"{__name__}:MbcpWithoutFifo"):
         together = VerifyReport(protocol)
         for together in verify_parallel(2, protocol, 250, seed=1):  # noqa: B007
@@ -145,11 +145,11 @@ class MbcpThatRaises(Mbcp):
         super().on_delivered(packet)
 
 
-def test_a_protocol_that_raises_fails_and_says_where() -> None:
-    found = report(f"{__name__}:MbcpThatRaises", runs=20)
-    assert found.raised > 0
-    assert not found.passed
-    assert "raised SystemExit: 0 (test_verify.py, line" in found.failures[0].reason
+def test_a_protocol_that_raises_fails_with_the_line() -> None:
+    outcome = report(f"{__name__}:MbcpThatRaises", runs=20)
+    assert outcome.raised > 0
+    assert not outcome.passed
+    assert "raised SystemExit: 0 (test_verify.py, line" in outcome.failures[0].reason
 
 
 class MbcpThatInvents(Mbcp):
@@ -176,7 +176,7 @@ class MbcpThatStopsTime(Mbcp):
         return Effects(effects.sends, now + 1, effects.message)
 
 
-def test_a_protocol_that_stops_time_does_not_stop_us() -> None:
+def test_a_protocol_that_stops_time_is_caught() -> None:
     assert "time would stand still" in report(f"{__name__}:MbcpThatStopsTime", runs=3).failures[0].reason
 
 
@@ -193,7 +193,7 @@ class MbcpWithHeartbeat(Mbcp):
         return Effects(effects.sends, now, effects.message)
 
 
-def test_a_protocol_that_is_never_at_rest_comes_to_an_end() -> None:
+def test_a_run_of_a_protocol_with_a_heartbeat_ends() -> None:
     assert report(f"{__name__}:MbcpWithHeartbeat", runs=5).passed
 
 

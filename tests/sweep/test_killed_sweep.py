@@ -37,7 +37,7 @@ def sweep(folder: Path, grid: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_sigkill_in_mid_sweep_loses_nothing_that_was_finished(spark: SparkSession, tmp_path: Path) -> None:
+def test_sigkill_during_a_sweep_loses_no_finished_run(spark: SparkSession, tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID)
     killed, whole = tmp_path / "killed", tmp_path / "whole"

@@ -90,7 +90,7 @@ def test_a_failed_run_is_reported_while_the_others_finish(spark: SparkSession, t
     assert len(list(sweep.runs())) == 3
 
 
-def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_metrics_only_writes_no_trace_and_a_later_sweep_does(spark: SparkSession, tmp_path: Path) -> None:
     Sweep(tmp_path, grid(), traced=lambda _: False).simulate(spark)
     assert list(tmp_path.rglob("*.parquet")) == []
     traced = Sweep(tmp_path, grid())
@@ -100,7 +100,7 @@ def test_metrics_only_leaves_no_trace_and_a_later_sweep_makes_it(spark: SparkSes
     assert traced.unfinished() == []
 
 
-def test_what_varies_tells_settings_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_settings_differ_by_the_fields_that_vary(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), traced=lambda _: False)
     sweep.simulate(spark)
     summary = write_results(sweep)
@@ -129,12 +129,12 @@ def test_former_names_of_counts_are_written_and_read(spark: SparkSession, tmp_pa
         list(sweep.runs())
 
 
-def test_nothing_finished_is_nothing_to_report(tmp_path: Path) -> None:
+def test_a_sweep_without_finished_runs_has_no_tables(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
         write_results(Sweep(tmp_path, grid()))
 
 
-def test_a_run_without_events_is_judged_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_without_events_is_judged_once(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, expand({"seconds": 0}, {"protocol": ["mbcp"], "peers": [3]}))
     assert sweep.simulate(spark) == {}
     sweep.judge(spark)
@@ -145,7 +145,7 @@ def test_a_run_without_events_is_judged_and_stays_so(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["run.json", "verdict.json"])
-def test_a_damaged_result_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_a_damaged_result_is_refused_by_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     sweep = Sweep(tmp_path, expand({"seconds": 0.1}, {"protocol": ["mbcp"], "peers": [2]}))
     sweep.simulate(spark)
     sweep.judge(spark)
@@ -165,7 +165,7 @@ def test_a_sweep_over_faults_has_its_tables(spark: SparkSession, tmp_path: Path)
     assert summary.num_rows == 12
 
 
-def test_a_run_that_cannot_be_judged_does_not_spoil_the_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_audited_does_not_affect_the_others(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, grid())
     sweep.simulate(spark)
     spoilt = sorted(sweep.scenarios)[0]
@@ -180,13 +180,13 @@ def test_a_run_that_cannot_be_judged_does_not_spoil_the_others(spark: SparkSessi
 
 
 def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
-    (given,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
-    text = msgspec.json.encode(given).decode()
+    (setting,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
+    text = msgspec.json.encode(setting).decode()
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(lambda _: _run(tmp_path, text, True, False), range(8)))
     assert [outcome["error"] for outcome in outcomes] == [None] * 8
-    assert [folder.name for folder in tmp_path.iterdir()] == [given.key()]
-    assert sorted(file.name for file in (tmp_path / given.key()).iterdir()) == [
+    assert [folder.name for folder in tmp_path.iterdir()] == [setting.key()]
+    assert sorted(file.name for file in (tmp_path / setting.key()).iterdir()) == [
         "meta.json",
         "part-00000.parquet",
         "run.json",

@@ -1,0 +1,93 @@
+"""Scenarios: what is refused, and keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from antecede.errors import InputError
+from antecede.sim.engines import simulate
+from antecede.sim.network import NodesModel, RoutedModel
+from antecede.sim.scenario import Scenario, scenario
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"peers": 0}, "peers"),
+        ({"peers": 2.5}, "peers"),
+        ({"seconds": -1}, "seconds"),
+        ({"seconds": float("nan")}, "seconds"),
+        ({"rate": 0}, "rate"),
+        ({"seed": -1}, "seed"),
+        ({"reply": 2}, "reply"),
+        ({"reply": 0.2}, "most_messages"),
+        ({"rate": 1e-300}, "rate"),
+        ({"delay": "9" * 400 + "s"}, "too long"),
+        ({"delay": "-5ms"}, "'-5ms'"),
+        ({"payload": -1}, "payload"),
+        ({"workload": "bursty"}, "workload"),
+        ({"colour": "red"}, "colour"),
+        ({"delay": "soon"}, "soon"),
+        ({"faults": ["plague"]}, "plague"),
+        ({"protocol": "gossip"}, "gossip"),
+    ],
+)
+def test_an_invalid_scenario_is_refused_with_the_field(fields: dict[str, object], names: str) -> None:
+    with pytest.raises(InputError, match=names):
+        scenario(**{"protocol": "mbcp", **fields})
+
+
+def test_different_scenarios_have_different_keys() -> None:
+    base = Scenario(protocol="mbcp")
+    other = msgspec.structs.replace(base, delay="1-101ms")
+    assert base.key() != other.key()
+    assert base.key() == Scenario(protocol="mbcp").key() == Scenario(protocol="mbcp", seconds=2).key()
+    assert base.key().startswith("mbcp-10-")
+
+
+def test_a_changed_protocol_of_the_user_has_another_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "own_protocol.py"
+    module.write_text("from antecede.protocols.mbcp import Mbcp\nclass Own(Mbcp): name = 'own'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    setting = scenario(protocol="own_protocol:Own")
+    before = setting.key()
+    module.write_text(module.read_text() + "# changed\n")
+    assert setting.key() != before
+
+
+def test_a_scenario_can_choose_its_network() -> None:
+    setting = scenario(
+        protocol="timestamp", peers=20, seconds=0.01, workload="rounds", rate=1000, senders=4, burst=2,
+        payload=0, count="paper", network={"model": "routed", "multicast": True},
+    )  # fmt: skip
+    assert isinstance(setting.network, RoutedModel)
+    metrics = simulate(setting).metrics
+    assert (metrics.messages, metrics.deliveries, metrics.stuck) == (80, 80 * 19, 0)
+    assert metrics.measured["fragments"] == 80 * 19
+    assert metrics.measured["sent_bytes"] == 80 * 19 * (32 + 4 * 20)
+    vcube = scenario(protocol="vcube", peers=16, seconds=0.5, workload="once", network={"model": "nodes"})
+    assert vcube.network == NodesModel()
+    assert simulate(vcube).metrics.measured["packets"] == 16 * 15
+    assert msgspec.convert(msgspec.to_builtins(setting), type(setting)) == setting
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        ({"model": "paper"}, "paper"),
+        ({"model": "routed", "mtu": 10}, "header"),
+        ({"model": "routed", "edge": 2.0}, "edge"),
+        ({"model": "routed", "delay": "soon"}, "soon"),
+        ({"model": "nodes", "processing": "1"}, "duration"),
+        ({"model": "nodes", "size": 3}, "size"),
+    ],
+)
+def test_an_invalid_network_is_refused(network: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        scenario(protocol="mbcp", network=network)

@@ -1,0 +1,43 @@
+"""Grids of scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antecede.errors import InputError
+from antecede.sweep.grid import expand, read_grid
+
+
+def test_a_grid_is_every_combination() -> None:
+    runs = expand({"seconds": 1}, {"protocol": ["mbcp", "timestamp"], "peers": [2, 3], "seed": [1, 2, 3]})
+    assert len(runs) == len({run.key() for run in runs}) == 12
+    assert (runs[0].protocol, runs[-1].protocol) == ("mbcp", "timestamp")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[run", "not TOML"),
+        ("[runs]\nseconds = 1", "runs"),
+        ("run = 3", "sections"),
+        ('[grid]\nprotocol = "mbcp"', "protocol"),
+        ('[grid]\nprotocol = ["mbcp"]\npeers = []', "0 runs"),
+        ('[grid]\nprotocol = ["mbcp", "mbcp"]', "twice"),
+        ('[run]\npeers = 3\n[grid]\nprotocol = ["mbcp"]\npeers = [1]', "peers"),
+        ('[run]\ncolour = 1\n[grid]\nprotocol = ["mbcp"]', "colour"),
+        ("[run]\nseconds = 1", "protocol"),
+    ],
+)
+def test_an_invalid_grid_file_is_refused_with_the_reason(tmp_path: Path, text: str, names: str) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=names) as error:
+        read_grid(file)
+    assert str(file) in str(error.value)
+
+
+def test_a_missing_grid_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_grid(tmp_path / "nothing.toml")
