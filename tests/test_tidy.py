@@ -47,6 +47,8 @@ WORDS = {
     "causal_deliveries": "causal_violations",
     "chance": "counter_rng, or random",
     "fifo_deliveries": "fifo_violations",
+    "fresh": "create_state",
+    "given": "scenario, or what it is",
     "hand_on": "repair",
     "handed": "delivered, or repaired",
     "handed_on": "repaired",
@@ -64,6 +66,7 @@ WORDS = {
     "tainted": "quarantined",
     "take_down": "a verb of the segment list",
     "told": "reported, or matrix_clock",
+    "unfit": "unsupported_reason",
 }
 """Names of functions, arguments and attributes that need decoding, and what to say instead."""
 
@@ -74,7 +77,7 @@ ALLOWED_WORDS: dict[tuple[str, str], str] = {
 """Exceptions: (file, name) and the reason."""
 
 # Names that are being mended; nothing may be added.
-PENDING_WORDS = {"Piece", "said", "told"}
+PENDING_WORDS = {"told"}
 
 
 @cache

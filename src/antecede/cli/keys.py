@@ -16,7 +16,7 @@ from antecede.errors import require
 class KeyOptions:
     """Whom keys are made for."""
 
-    where: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the keys of all members.")]
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the keys of all members.")]
     servers: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Members that get a certificate.")
     ] = None
@@ -50,7 +50,7 @@ class KeyOptions:
             raise typer.BadParameter(
                 "name the members that get a certificate, as in: antecede keys keys ana bo"
             )
-        if self.phone and not self.super_ and not list(self.where.glob("*/token.key")):
+        if self.phone and not self.super_ and not list(self.folder.glob("*/token.key")):
             raise typer.BadParameter("--phone: name its super peer with --super")
         if self.days <= 0:
             raise typer.BadParameter(f"--days {self.days:g}: the keys would have expired already")
@@ -83,22 +83,22 @@ def keys(
     A repeated call adds members. It renews tokens and leaves certificates unchanged.
     """
     security = require("antecede.live.security.keys", "live")
-    where = options.where
+    target = options.folder
     if secret:
         if options.certified or options.phone or options.host:
             raise typer.BadParameter("--secret makes one file for all members; it takes no names")
-        security.new_secret(where)
-        show.out.print(f'a shared key is in {where}; give it to every member: secret = "{where}"')
+        security.new_secret(target)
+        show.out.print(f'a shared key is in {target}; give it to every member: secret = "{target}"')
         return
     options.check()
     phones, super_peers = options.phone or [], options.super_ or []
     created = security.make_keys(
-        where, options.group, options.certified, phones, options.days, options.hosts(), super_peers
+        target, options.group, options.certified, phones, options.days, options.hosts(), super_peers
     )
     for folder in created:
         kind = "token" if (folder / "token").exists() else "certificate"
         show.out.print(f'{folder.name}: {kind}; keys = "{folder}"', soft_wrap=True)
     for name in options.certified:
-        if where / name not in created:
-            line = f"{name}: its certificate is unchanged; for a new one, remove {where / name} first"
+        if target / name not in created:
+            line = f"{name}: its certificate is unchanged; for a new one, remove {target / name} first"
             show.out.print(line, soft_wrap=True)

@@ -54,11 +54,11 @@ def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]
     out.print(printed)
 
 
-def bad_rows(found: Sequence[BadRowKind]) -> None:
+def bad_rows(kinds: Sequence[BadRowKind]) -> None:
     """Print the bad rows of a file by kind, with examples."""
-    for bad in found:
-        out.print(f"{bad.what}: {bad.rows:,}", soft_wrap=True, markup=False)
-        for example in bad.examples:
+    for kind in kinds:
+        out.print(f"{kind.what}: {kind.rows:,}", soft_wrap=True, markup=False)
+        for example in kind.examples:
             out.print(f"  {example}", soft_wrap=True, markup=False)
 
 
