@@ -13,20 +13,6 @@ It has the shape of etcd's raft. A driver feeds it events (`step`), takes what f
 The same events in the same order give the same packets under the same numbers, so the log of events brings
 a member back after a crash (`recovery.py`). Time: what the protocol does for an event. Memory: what the
 protocol holds, what is unstable (`stability.py`), and packets that partners have not acknowledged.
-
-A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace:
-
-1. payload         bytes, an encoded `Envelope`
-2. `Broadcast`     the event and log record: payloads broadcast in a row
-3. `Packet`        of the protocol, such as `MessageBatch`; the same class at the receiver
-4. `Packets`       the packet encoded, under its number on a link: in `Ready`, in the outbox and as a frame
-5. `PacketReceived`  the event and log record at the receiver
-6. `Delivery`      from the protocol, in `Ready` and among the unacked
-7. `Message`       what the application sees
-8. `TraceRow`
-
-Beside this path the encoded packet is retained until it is stable (`UnstableMessage`) and, if it outlives the
-log, stored (`StoredPacket`).
 """
 
 from __future__ import annotations
@@ -37,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from antecede.causality import MessageId
+from antecede.live.decoding import decode_packet
 from antecede.live.envelope import Body, named_causes, wrap
 from antecede.live.events import (
     AckReceived,
@@ -56,8 +43,9 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.stability import Stability, UnstableMessage, message_bytes
+from antecede.live.staging import StagedBroadcasts
 from antecede.live.trace_rows import TraceBuffer, TraceRow
-from antecede.live.transport.frames import MAX_BYTES, Packets
+from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import (
     NO_EFFECTS,
@@ -69,13 +57,6 @@ from antecede.protocols.base import (
     RemoteError,
     Span,
 )
-from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
-
-MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
-"""The longest body with its control information: it fits a frame, whoever forwards it."""
-_MAX_BATCH = MAX_BATCH_MESSAGES
-_MAX_BATCH_BYTES = 1 << 15
-"""At most so much of what is broadcast in a row goes into one packet; a longer message goes alone."""
 
 
 class Core:
@@ -107,10 +88,7 @@ class Core:
         """What the next message will depend on immediately."""
         self.broadcasts = 0
         """How many messages the application has broadcast."""
-        self._staged: list[bytes] = []
-        """Broadcast and not seen by the protocol yet: they may go as one packet."""
-        self._staged_bytes = self._staged_at = 0
-        self._staged_causes: dict[int, int] = {}
+        self._staged = StagedBroadcasts()
         self.delivered = 0
         """How many messages the protocol has delivered."""
         self.unacked: deque[Delivery] = deque()
@@ -156,12 +134,9 @@ class Core:
         if not self.protocol.carries_immediate_dependencies:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
-        if len(self._staged) == _MAX_BATCH or self._staged_bytes + len(payload) > _MAX_BATCH_BYTES:
+        if not self._staged.has_room(payload):
             self._flush()
-        if not self._staged:
-            self._staged_at, self._staged_causes = now, causes
-        self._staged.append(payload)
-        self._staged_bytes += len(payload)
+        self._staged.add(payload, causes, now)
         self.broadcasts += 1
         self.causes = {me: self.broadcasts}
         return MessageId(me, self.broadcasts)
@@ -169,7 +144,9 @@ class Core:
     @property
     def has_ready(self) -> bool:
         """Whether there is something to persist or to send."""
-        return bool(self._records or self.packets or self._repaired or (self.is_durable and self._staged))
+        return bool(
+            self._records or self.packets or self._repaired or (self.is_durable and self._staged.payloads)
+        )
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
         """What follows from the events so far; everything is handed out once.
@@ -187,7 +164,10 @@ class Core:
             records=() if checkpoint else self._records,
             checkpoint=take_checkpoint(self) if checkpoint else None,
             cursor=cursor,
-            packets={peer: self._numbered(peer) for peer in self.packets},
+            packets={
+                peer: Packets(self.sent[peer] - len(bodies) + 1, bodies)
+                for peer, bodies in self.packets.items()
+            },
             received=dict(self.received),
             broadcasts=self.stability.received[self.me].base,
             deliveries=deliveries,
@@ -227,17 +207,16 @@ class Core:
     @property
     def pending_bytes(self) -> int:
         """Bytes of messages that this member's application is done with, and others may lack."""
-        return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged_bytes
+        return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged.bytes
 
     # Broadcasting
 
     def _flush(self) -> None:
         """Give the protocol what was staged."""
-        if self._staged:
-            event = Broadcast(self._staged, self._staged_at)
-            self._staged, self._staged_bytes = [], 0
+        if self._staged.payloads:
+            causes, event = self._staged.causes, self._staged.take()
             self._log(event)
-            self._broadcast_batch(event, self._staged_causes)
+            self._broadcast_batch(event, causes)
 
     def _on_broadcast(self, event: Broadcast) -> None:
         self._flush()
@@ -284,7 +263,7 @@ class Core:
         if self.stability.undelivered_bytes > self.max_undelivered:
             waiting = self.stability.undelivered_bytes
             raise RemoteError(f"{waiting} bytes wait here for causes or for the application already")
-        packet, spans = self._decode(data)
+        packet, spans = decode_packet(self.protocol, self.stability.received, data)
         # A control-only packet can unblock held messages: they are durable only when it is, so that replay
         # after a crash matches.
         held = None if spans or not self.is_durable else self.protocol.waiting()
@@ -302,7 +281,7 @@ class Core:
             self._carry_out(effects)
 
     def _on_repair(self, event: RepairReceived) -> None:
-        packet, spans = self._decode(event.data)
+        packet, spans = decode_packet(self.protocol, self.stability.received, event.data)
         missing = [
             MessageId(origin, seq)
             for origin, first, last in spans
@@ -319,18 +298,6 @@ class Core:
                 self._retain(span, event.data, event.data, event.time, link)
             self._carry_out(effects)
         self._repaired += [(message, event.link) for message in missing]
-
-    def _decode(self, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
-        """A packet and the messages in it, which can exist; the protocol validates the rest."""
-        if len(data) > MAX_PACKET:
-            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MAX_PACKET}")
-        packet = self.protocol.decode(data)
-        spans = packet.spans()
-        size, received = self.size, self.stability.received
-        for origin, first, last in spans:
-            if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_AHEAD:
-                raise RemoteError(f"message {first} of member {origin} cannot exist")
-        return packet, spans
 
     def _on_timer(self, event: TimerFired) -> None:
         self._log(event)
@@ -359,8 +326,7 @@ class Core:
 
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
-        if self._staged:
-            self._flush()
+        self._flush()
         delivery = self.protocol.deliver(now)
         if delivery is None:
             return False
@@ -414,10 +380,6 @@ class Core:
         if effects.wake_at is not None:
             self.wake_at = effects.wake_at if self.wake_at is None else min(self.wake_at, effects.wake_at)
         return encoded
-
-    def _numbered(self, peer: int) -> Packets:
-        bodies = self.packets[peer]
-        return Packets(self.sent[peer] - len(bodies) + 1, bodies)
 
     def _retain(self, span: Span, data: bytes, packet: bytes | None, now: int, link: int = -1) -> None:
         origin = span[0]

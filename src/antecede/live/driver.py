@@ -5,6 +5,20 @@
 3. deliver   messages that the application has asked for
 4. advance   tell the core
 
+A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace:
+
+1. payload         bytes, an encoded `Envelope`
+2. `Broadcast`     the event and log record: payloads broadcast in a row
+3. `Packet`        of the protocol, such as `MessageBatch`; the same class at the receiver
+4. `Packets`       the packet encoded, under its number on a link: in `Ready`, in the outbox and as a frame
+5. `PacketReceived`  the event and log record at the receiver
+6. `Delivery`      from the protocol, in `Ready` and among the unacked
+7. `Message`       what the application sees
+8. `TraceRow`
+
+Beside this path the encoded packet is retained until it is stable (`UnstableMessage`) and, if it outlives the
+log, stored (`StoredPacket`).
+
 Two shortcuts leave out what they do not need. A message that is durable already is delivered without
 waiting for the write under way (`next_delivery`). Without a journal there is nothing to wait for (`flush`).
 """
