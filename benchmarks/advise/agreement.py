@@ -1,8 +1,9 @@
-"""What `antecede advise` says of a log, beside what each protocol costs if it is simulated on the same sends.
+"""Compares what `antecede advise` reports on a log with a simulation of each protocol on the same sends.
 
-A log is the trace of one protocol's run. Advice knows its rows only. The simulation has the same sends, but a
-network of its own: the scenario's delays, not those of the log, from another seed, and all messages, not the
-first few. `python benchmarks/advise/agreement.py` prints the table of docs/advise.md; it takes some minutes.
+A log is the trace of one protocol's run, and advice sees only its rows. The simulation has the same sends,
+but its own network: the scenario's delays, not those of the log, from another seed; and all messages, not
+the first few. `python benchmarks/advise/agreement.py` prints the table of docs/advise.md; it takes some
+minutes.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class Row(NamedTuple):
         return self.advised / self.simulated
 
 
-def agreement(name: str, given: Scenario, asked: Request) -> Iterator[Row]:
+def agreement(name: str, given: Scenario, request: Request) -> Iterator[Row]:
     """The control bytes of each protocol, both ways."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder)
         simulate_to(trace, given)
-        ((advice,), _) = advise_path(folder, asked, engine="local")
+        ((advice,), _) = advise_path(folder, request, engine="local")
         sends: dict[str, list[int]] = {peer: [] for peer in given.peer_names()}
         for row in read_run(trace):
             if row["kind"] == "send":
@@ -75,14 +76,14 @@ def _arranged(
     protocol: str, given: Scenario, advice: Advice
 ) -> tuple[list[str], dict[str, list[int]] | None]:
     """Members in the order of their ranks: in freescale, that of their roles."""
-    split = advice.split
-    if protocol != "freescale" or split is None:
+    roles = advice.split
+    if protocol != "freescale" or roles is None:
         return given.peer_names(), None
-    return [split.super_peer, *split.internal, *split.external], {"inside": [len(split.internal)]}
+    return [roles.super_peer, *roles.internal, *roles.external], {"inside": [len(roles.internal)]}
 
 
 def table(rows: list[Row]) -> str:
-    """A line a protocol; for each workload what was advised, what was simulated, and the ratio."""
+    """A line per protocol; for each workload what was advised, what was simulated, and the ratio."""
     workloads = list(dict.fromkeys(row.workload for row in rows))
     lines = ["| | " + " | ".join(workloads) + " |", "|---|" + "---|" * len(workloads)]
     for protocol in dict.fromkeys(row.protocol for row in rows):

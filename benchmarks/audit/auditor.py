@@ -1,9 +1,9 @@
-"""One audit in a process of its own, for `scale.py` to watch: says what it found, as JSON.
+"""Runs one audit in a process of its own, which `scale.py` measures, and prints the result as JSON.
 
     auditor.py WAY TRACE
 
-WAY is spark (what `antecede audit --engine spark` does), local (the same in this process), pass (one pass
-over the rows, which can only say that all is well), plain (the opponent), or warm (compiles what all run).
+WAY is spark (what `antecede audit --engine spark` does), local (the same in this process), pass (the one-pass
+audit of clean traces), plain (the opponent in plain Python), or warm (compiles what all of them run).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def on_spark(trace: Path) -> dict[str, Any]:
     from antecede.spark import connect
 
     with connect() as spark:
-        # The session is active, so that the audit takes it, and what it moved can be asked afterwards.
+        # The audit uses the active session, so its shuffle statistics can be read afterwards.
         found = audit_path(str(trace), "spark", 10, None)
         executor = spark.sparkContext._jsc.sc().statusStore().executorList(True).head()
         return asdict(found.verdict) | {
@@ -33,7 +33,7 @@ def on_spark(trace: Path) -> dict[str, Any]:
         }
 
 
-def here(trace: Path) -> dict[str, Any]:
+def in_this_process(trace: Path) -> dict[str, Any]:
     from antecede.audit.run import audit_path
 
     return asdict(audit_path(str(trace), "local", 10, None).verdict)
@@ -50,7 +50,7 @@ def in_one_pass(trace: Path) -> dict[str, Any]:
     return asdict(found)
 
 
-def plainly(trace: Path) -> dict[str, Any]:
+def in_plain_python(trace: Path) -> dict[str, Any]:
     from plain import check, read_rows
 
     from antecede.trace.reader import read_metas, trace_files
@@ -59,9 +59,9 @@ def plainly(trace: Path) -> dict[str, Any]:
     (names,) = meta.groups.values()
     rows = read_rows(trace_files(trace), names, PLAIN_ROWS)
     gc.disable()
-    began = time.process_time()
-    early = check(rows, len(names))
-    return {"rows": len(rows), "causal_deliveries": early, "cpu_seconds": time.process_time() - began}
+    start = time.process_time()
+    violations = check(rows, len(names))
+    return {"rows": len(rows), "causal_violations": violations, "cpu_seconds": time.process_time() - start}
 
 
 def warm(trace: Path) -> dict[str, Any]:
@@ -70,10 +70,16 @@ def warm(trace: Path) -> dict[str, Any]:
     with connect() as spark:
         for most in (0, 1_000_000):
             audit(read_events(spark, str(trace)), read_members(spark, str(trace)), large_run=most).total()
-    return here(trace) | in_one_pass(trace)
+    return in_this_process(trace) | in_one_pass(trace)
 
 
-WAYS = {"spark": on_spark, "local": here, "pass": in_one_pass, "plain": plainly, "warm": warm}
+WAYS = {
+    "spark": on_spark,
+    "local": in_this_process,
+    "pass": in_one_pass,
+    "plain": in_plain_python,
+    "warm": warm,
+}
 
 if __name__ == "__main__":
     print(json.dumps(WAYS[sys.argv[1]](Path(sys.argv[2]))))

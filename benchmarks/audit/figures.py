@@ -1,4 +1,4 @@
-"""What audits took: how it is kept, compared with the aims, and shown."""
+"""The figures of audits: their types, the aims, and how they are shown."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Point(msgspec.Struct):
     who: str
     processes: int
     size: int
-    """Rows that were asked for; there are a few per cent more or less."""
+    """Rows that were requested; the trace has a few per cent more or less."""
     rows: int
     seconds: float
-    """On the clock, everything included; of plain Python CPU time, scaled from its first rows to all."""
+    """Wall-clock time, everything included; for plain Python CPU time, scaled from its first rows to all."""
     peak_bytes: int | None = None
     shuffle_bytes: int | None = None
     measured_rows: int | None = None
@@ -58,7 +58,7 @@ class Figures(msgspec.Struct):
     machine: dict[str, str]
     cores: int
     start_seconds: list[float]
-    """A trace of a few rows on Spark, all included."""
+    """For a trace of a few rows on Spark, everything included."""
     points: list[Point]
     aims: list[Aim] = []
 
@@ -80,7 +80,7 @@ class Figures(msgspec.Struct):
 
 
 def judged(found: Figures) -> list[Aim]:
-    """The aims that these points can tell of."""
+    """The aims that these points decide."""
     aims = []
     spark = found.of(SPARK)
     many = [one for one in spark if one.processes == MANY and one.size >= MILLION]
@@ -92,8 +92,8 @@ def judged(found: Figures) -> list[Aim]:
         elif one.size >= FROM_ROWS:
             aims.append(Aim(f"{what}, at least 1", f"{times:.2f}", times >= 1))
         if one.rows < SMALL_ROWS:
-            told = f"{_size(one)}, start included: seconds, at most {SMALL_SECONDS:g}"
-            aims.append(Aim(told, f"{one.seconds:.1f}", one.seconds <= SMALL_SECONDS))
+            what = f"{_size(one)}, start included: seconds, at most {SMALL_SECONDS:g}"
+            aims.append(Aim(what, f"{one.seconds:.1f}", one.seconds <= SMALL_SECONDS))
     for less, more in pairwise(many):
         growth = (more.seconds - found.start) / (less.seconds - found.start) / (more.rows / less.rows)
         what = f"{_size(less)} to {_size(more)}: seconds a row without the start, × at most {GROWTH:g}"

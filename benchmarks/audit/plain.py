@@ -15,22 +15,22 @@ Row = tuple[int, bool, int, int]
 
 
 def check(rows: Iterable[Row], processes: int) -> int:
-    """How many deliveries came before something that their sender had."""
-    has = [[0] * processes for _ in range(processes)]
-    had: dict[tuple[int, int], list[int]] = {}
-    early = 0
+    """How many deliveries came before something that their sender had delivered."""
+    delivered = [[0] * processes for _ in range(processes)]
+    clocks: dict[tuple[int, int], list[int]] = {}
+    violations = 0
     for process, sends, origin, seq in rows:
-        mine = has[process]
+        mine = delivered[process]
         if sends:
-            had[origin, seq] = mine.copy()
-        elif not all(map(le, had[origin, seq], mine)):
-            early += 1
+            clocks[origin, seq] = mine.copy()
+        elif not all(map(le, clocks[origin, seq], mine)):
+            violations += 1
         mine[origin] += 1
-    return early
+    return violations
 
 
 def read_rows(files: Iterable[Path], names: list[str], most: int) -> list[Row]:
-    """The first rows of a trace as it was recorded, in the order of time."""
+    """The first rows of a recorded trace, which are in the order of time."""
     ranks = pa.array(names)
     rows: list[Row] = []
     for file in files:

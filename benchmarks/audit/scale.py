@@ -1,7 +1,7 @@
-"""Audits of up to a hundred million rows on Spark, beside plain Python: results.json and chart.svg.
+"""Measures audits of up to a hundred million rows on Spark and in plain Python: results.json and chart.svg.
 
-Traces are simulated into the folder TRACES once, and used again. Each audit is a process of its own, one at a
-time. It takes about ten minutes with the traces made; they take 1 GB.
+Traces are simulated once, into the folder TRACES, and reused. Each audit is a process of its own, one at a
+time. It takes about ten minutes once the traces exist; they take 1 GB.
 """
 
 from __future__ import annotations
@@ -38,38 +38,39 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="for every audit (2)")
     parser.add_argument("--most-here", type=float, default=10, help="million rows in one process (10)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", default=Path(__file__).parent)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sizes = [
-        (int(processes), float(rows)) for processes, _, rows in (each.partition("x") for each in asked.sizes)
+        (int(processes), float(rows))
+        for processes, _, rows in (each.partition("x") for each in options.sizes)
     ]
-    tiny = made(asked.traces, 3, 0.0003)
-    traces = [(processes, rows, made(asked.traces, processes, rows)) for processes, rows in sizes]
-    say("compiling")
-    audited("warm", tiny, asked.cores)
+    tiny = simulate_trace(options.traces, 3, 0.0003)
+    traces = [(processes, rows, simulate_trace(options.traces, processes, rows)) for processes, rows in sizes]
+    report("compiling")
+    audited("warm", tiny, options.cores)
     starts = []
     for _ in range(STARTS):
-        starts.append(audited("spark", tiny, asked.cores)[0].seconds)
-        say(f"{starts[-1]:7.1f} s  Spark's start and a trace of a few rows")
-    found = Figures(machine(), asked.cores, starts, [])
+        starts.append(audited("spark", tiny, options.cores)[0].seconds)
+        report(f"{starts[-1]:7.1f} s  Spark's start and a trace of a few rows")
+    found = Figures(machine(), options.cores, starts, [])
     for processes, rows, trace in traces:
-        measure(found, processes, round(rows * MILLION), trace, asked.most_here * MILLION)
-        # After each, as the last takes long and may fail.
-        keep(found, asked.out)
+        measure(found, processes, round(rows * MILLION), trace, options.most_here * MILLION)
+        # After each size, as the last takes long and may fail.
+        write_results(found, options.out)
     figures.show(found)
 
 
-def keep(found: Figures, out: Path) -> None:
+def write_results(found: Figures, out: Path) -> None:
     found.aims = figures.judged(found)
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     (out / "chart.svg").write_text(figures.chart(found), encoding="utf-8")
 
 
-def made(folder: Path, processes: int, millions: float) -> Path:
-    """A log of sends and deliveries of about so many rows, in the order of time."""
+def simulate_trace(folder: Path, processes: int, millions: float) -> Path:
+    """A log of sends and deliveries of about that many rows, in the order of time."""
     trace = folder / f"{processes}x{millions:g}"
     if not trace.exists():
-        say(f"making {trace}")
+        report(f"making {trace}")
         seconds = millions * MILLION / (RATE * processes**2)
         given = scenario(
             protocol="timestamp",
@@ -86,7 +87,7 @@ def made(folder: Path, processes: int, millions: float) -> Path:
 
 
 def measure(found: Figures, processes: int, size: int, trace: Path, most_here: float) -> None:
-    """Everybody on one trace."""
+    """Measure every way on one trace."""
     rows = estimate_rows(trace_files(trace))
     ways = [("spark", SPARK), ("pass", STREAMED), *([("local", HERE)] if size <= most_here else [])]
     for way, who in ways:
@@ -97,18 +98,18 @@ def measure(found: Figures, processes: int, size: int, trace: Path, most_here: f
         if verdict["processes"] != processes or verdict["messages"] + verdict["deliveries"] != rows:
             raise SystemExit(f"{who} has not judged all rows of {trace}")
         found.points.append(point)
-        say(f"{watched.seconds:7.1f} s  {who}, {rows:,} rows of {processes:,} processes")
+        report(f"{watched.seconds:7.1f} s  {who}, {rows:,} rows of {processes:,} processes")
     _, opponent = audited("plain", trace, 1)
     seconds = opponent["cpu_seconds"] / opponent["rows"] * rows
     found.points.append(Point(PLAIN, processes, size, rows, seconds, measured_rows=opponent["rows"]))
-    say(f"{seconds:7.1f} s  {PLAIN} would take, from {opponent['rows']:,} rows")
+    report(f"{seconds:7.1f} s  {PLAIN} would take, from {opponent['rows']:,} rows")
 
 
 def audited(way: str, trace: Path, cores: int) -> tuple[Watched, dict[str, Any]]:
-    """An audit in a process of its own, watched; the traces here are clean, and it has to say so."""
+    """Run an audit in a process of its own; the traces here are clean, and it has to find that."""
     command = [sys.executable, str(Path(__file__).with_name("auditor.py")), way, str(trace)]
     watched = run(command, cores)
-    verdict: dict[str, Any] = json.loads(watched.said)
+    verdict: dict[str, Any] = json.loads(watched.output)
     if any(verdict.get(fault) for fault in _FAULTS):
         raise SystemExit(f"{way} finds faults in {trace}, which has none")
     if way == "spark" and verdict["cores"] != cores:
@@ -130,7 +131,7 @@ def machine() -> dict[str, str]:
     return facts | {name: version(name) for name in ("pyspark", "pyarrow", "numba", "numpy")}
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Running a process and seeing how much memory it and all its children have."""
+"""Runs a process and samples the memory of it and all its children."""
 
 from __future__ import annotations
 
@@ -11,35 +11,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-EVERY = 0.5
-"""Seconds between two looks."""
+SAMPLE_SECONDS = 0.5
 
 
 class Watched(NamedTuple):
-    """What a process said, took and had."""
+    """A process's output, duration and memory."""
 
-    said: str
+    output: str
     seconds: float
     peak_bytes: int
-    """Of it and all its children together, at the worst of the looks."""
+    """Of it and all its children together, the largest sample."""
 
 
 def run(command: Sequence[str], cores: int) -> Watched:
-    """Run a command on so many of this process's cores; if it fails, so does this."""
+    """Run a command on `cores` of this process's cores; exit if it fails."""
     mine = sorted(os.sched_getaffinity(0))[:cores]
     peak = 0
     with tempfile.TemporaryFile("w+") as out:
-        began = time.perf_counter()
+        start = time.perf_counter()
         process = subprocess.Popen(
             command, stdout=out, text=True, preexec_fn=lambda: os.sched_setaffinity(0, mine)
         )
         while True:
             try:
-                process.wait(EVERY)
+                process.wait(SAMPLE_SECONDS)
                 break
             except subprocess.TimeoutExpired:
                 peak = max(peak, sum(map(proportional_bytes, family(process.pid))))
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         out.seek(0)
         if process.returncode:
             raise SystemExit(f"{' '.join(command)} ends with exit code {process.returncode}")
@@ -47,7 +46,7 @@ def run(command: Sequence[str], cores: int) -> Watched:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     children: list[int] = []
     for threads in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it has just ended

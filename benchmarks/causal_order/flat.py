@@ -29,7 +29,7 @@ from antecede.report.charts import Series, line_chart
 from antecede.report.page import alone
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
-from scale import say
+from scale import report
 from watched import family, proportional_bytes
 
 Line = dict[str, float]
@@ -64,7 +64,7 @@ def main() -> None:
             lines.append(line)
             # After each, as the last is far off.
             keep(lines, asked.out / f"{name}.csv")
-            say(
+            report(
                 f"{line['rows']:>12,.0f} rows  {line['rows_per_second']:>9,.0f} rows/s  "
                 f"{line['state_rows']:>9,.0f} state rows  {line['state_bytes'] / 1e6:>7,.1f} MB of state  "
                 f"{line['jvm_pss'] / 1e6:>6,.0f} MB JVM  {line['workers_pss'] / 1e6:>6,.0f} MB workers"

@@ -23,7 +23,7 @@ from rich.table import Table
 from workload import BLOCK, inverted, make
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
-from scale import machine, say
+from scale import machine, report
 from watched import run
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -45,7 +45,7 @@ def main() -> None:
         print(one(asked.who[0], few, given, folder, asked.cores))
         return
     if "ours" in asked.who and not there_is_ours():
-        say("antecede.spark has no causal_order: Antecede is left out")
+        report("antecede.spark has no causal_order: Antecede is left out")
         asked.who.remove("ours")
     with tempfile.TemporaryDirectory(prefix="antecede-order-") as scratch:
         points = list(measure(asked, Path(scratch)))
@@ -70,9 +70,9 @@ def measured(who: str, rows: int, few: Path, given: Path, folder: Path, cores: i
     shutil.rmtree(folder, ignore_errors=True)
     places = map(str, (few, given, folder))
     watched = run([sys.executable, __file__, "--who", who, "--cores", str(cores), "--one", *places], cores)
-    seconds = float(watched.said)
+    seconds = float(watched.output)
     point = {"who": NAMES[who], "rows": rows, "seconds": seconds, "peak_bytes": watched.peak_bytes}
-    say(f"{seconds:7.2f} s  {NAMES[who]}, {rows:,} rows")
+    report(f"{seconds:7.2f} s  {NAMES[who]}, {rows:,} rows")
     return point | {"inverted": inverted(given, Job(None, given, folder).result())}
 
 

@@ -27,7 +27,7 @@ from rich.table import Table
 from workload import SHUFFLES, inverted, make
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
-from scale import machine, say
+from scale import machine, report
 from watched import family
 
 PHASES = ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets")
@@ -116,7 +116,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
     notes = []
     if ours and not there_is_ours():
         notes.append("antecede.spark has no causal_order: Antecede is left out")
-        say(notes[-1])
+        report(notes[-1])
         wanted = [peer for peer in wanted if peer not in ours]
 
     def given(shuffle: str, peer: Peer, rows: int = asked.rows, groups: int = asked.groups) -> Path:
@@ -134,7 +134,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         settings(spark),
         notes=notes,
     )
-    say("making rows, and a few of them in order by everybody")
+    report("making rows, and a few of them in order by everybody")
     for peer in wanted:
         turn(peer, spark, given("group", peer, 2_000, 20), folder)
         for shuffle in asked.shuffles:
@@ -148,7 +148,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
             point.seconds.append(seconds)
             point.cpu_seconds.append(cpu)
             point.spent.append(spent)
-            say(f"{seconds:7.2f} s  {cpu:7.2f} CPU s  {named(point)}, shuffled by {shuffle}")
+            report(f"{seconds:7.2f} s  {cpu:7.2f} CPU s  {named(point)}, shuffled by {shuffle}")
             # After each, as all together take long.
             keep(found, asked.out)
     return found

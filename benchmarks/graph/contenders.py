@@ -1,4 +1,4 @@
-"""Who reduces a table of dependencies: each takes what it likes best, and gives the edges that are left."""
+"""The contenders: each prepares a table of dependencies as it prefers, then reduces it to immediate edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pairs = np.ndarray
 
 
 def table(messages: int, processes: int, seed: int = 1) -> Dependencies:
-    """Every message names its sender's last one, and up to four that came a while ago."""
+    """A random table: a message names its sender's previous one, and up to four earlier ones."""
     source = np.random.default_rng(seed)
     process = source.integers(processes, size=messages)
     by_process = np.argsort(process, kind="stable")
@@ -26,8 +26,8 @@ def table(messages: int, processes: int, seed: int = 1) -> Dependencies:
     own = np.stack([by_process[:-1][follows], by_process[1:][follows]])
     effect = np.repeat(np.arange(messages), 4)
     age = 1 + source.exponential(3 * processes, len(effect)).astype(np.int64)
-    there = (source.random(len(effect)) < 0.75) & (age <= effect)
-    pairs = np.concatenate([own, np.stack([effect - age, effect])[:, there]], axis=1)
+    present = (source.random(len(effect)) < 0.75) & (age <= effect)
+    pairs = np.concatenate([own, np.stack([effect - age, effect])[:, present]], axis=1)
     return numbered(pairs, process)
 
 
@@ -40,23 +40,25 @@ def numbered(pairs: Pairs, process: np.ndarray) -> Dependencies:
     return Dependencies("made", names, process, start, cause, np.arange(size))
 
 
-def pairs_of(given: Dependencies) -> Pairs:
-    return np.stack([given.cause, np.repeat(np.arange(len(given.order)), np.diff(given.start))])
+def pairs_of(dependencies: Dependencies) -> Pairs:
+    return np.stack(
+        [dependencies.cause, np.repeat(np.arange(len(dependencies.order)), np.diff(dependencies.start))]
+    )
 
 
-def ours(given: Dependencies) -> Callable[[], Pairs]:
+def ours(dependencies: Dependencies) -> Callable[[], Pairs]:
     graph_of_dependencies(table(100, 5))  # loads compiled code
 
     def reduce() -> Pairs:
-        made = graph_of_dependencies(given)
+        made = graph_of_dependencies(dependencies)
         return np.stack([made.cause, np.repeat(np.arange(len(made.order)), np.diff(made.start))])
 
     return reduce
 
 
-def bitset(given: Dependencies) -> Callable[[], Pairs]:
-    parents = [each.tolist() for each in np.split(given.cause, given.start[1:-1])]
-    order = given.order.tolist()
+def bitset(dependencies: Dependencies) -> Callable[[], Pairs]:
+    parents = [each.tolist() for each in np.split(dependencies.cause, dependencies.start[1:-1])]
+    order = dependencies.order.tolist()
 
     def reduce() -> Pairs:
         past, edges = [0] * len(order), []
@@ -72,17 +74,17 @@ def bitset(given: Dependencies) -> Callable[[], Pairs]:
     return reduce
 
 
-def by_networkx(given: Dependencies) -> Callable[[], Pairs]:
+def by_networkx(dependencies: Dependencies) -> Callable[[], Pairs]:
     whole = networkx.DiGraph()
-    whole.add_nodes_from(range(len(given.order)))
-    whole.add_edges_from(pairs_of(given).T.tolist())
+    whole.add_nodes_from(range(len(dependencies.order)))
+    whole.add_edges_from(pairs_of(dependencies).T.tolist())
     return lambda: np.array(networkx.transitive_reduction(whole).edges).reshape(-1, 2).T
 
 
-def by_rustworkx(given: Dependencies) -> Callable[[], Pairs]:
+def by_rustworkx(dependencies: Dependencies) -> Callable[[], Pairs]:
     whole: Any = rustworkx.PyDiGraph()
-    whole.add_nodes_from(range(len(given.order)))
-    whole.add_edges_from_no_data([tuple(pair) for pair in pairs_of(given).T.tolist()])
+    whole.add_nodes_from(range(len(dependencies.order)))
+    whole.add_edges_from_no_data([tuple(pair) for pair in pairs_of(dependencies).T.tolist()])
 
     def reduce() -> Pairs:
         reduced, place = rustworkx.transitive_reduction(whole)
@@ -101,5 +103,5 @@ CONTENDERS: dict[str, Callable[[Dependencies], Callable[[], Pairs]]] = {
 
 
 def needs_bytes(name: str, messages: int) -> int:
-    """What is known of the memory that a contender needs: sets of bits, on average half full."""
+    """A lower bound of the memory that a contender needs: bit sets, on average half full."""
     return messages * messages // 16 if name == "bitset" else 0

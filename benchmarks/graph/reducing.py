@@ -1,8 +1,8 @@
-"""Transitive reduction beside networkx, rustworkx and sets of bits in Python's integers: results.json.
+"""Compares transitive reduction with networkx, rustworkx and bit sets in Python integers: results.json.
 
-Each contender does each table in a process of its own, after its input is ready and its code is
-compiled; all must give the same edges. Who fails, would not fit into memory or takes too long is left
-out from that size on, and it says so.
+Each contender reduces each table in a process of its own, after its input is ready and its code is
+compiled; all must return the same edges. A contender that fails, does not fit into memory or takes too long
+is left out from that size on, and this is reported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 NAMES = ("antecede", "bitset", "rustworkx", "networkx")
 SIZES = ((1_000, 10), (10_000, 10), (10_000, 100), (100_000, 100), (1_000_000, 1_000))
 """Messages, and processes that send them."""
-ENOUGH = 0.5
-"""CPU seconds: what takes less is done again, and the mean counts."""
+MIN_SECONDS = 0.5
+"""CPU seconds: a shorter reduction is repeated, and the mean counts."""
 Point = dict[str, Any]
 
 
@@ -44,11 +44,11 @@ def measure(name: str, which: str) -> Point:
         given = table(int(messages), int(processes))
     reduce = CONTENDERS[name](given)
     ready = peak_bytes()
-    rounds, began = 0, time.process_time()
-    while time.process_time() - began < ENOUGH:
+    rounds, start = 0, time.process_time()
+    while time.process_time() - start < MIN_SECONDS:
         pairs = reduce()
         rounds += 1
-    spent = (time.process_time() - began) / rounds
+    spent = (time.process_time() - start) / rounds
     edges = np.sort(pairs[1].astype(np.int64) * len(given.order) + pairs[0])
     return {
         "who": name, "messages": len(given.order), "processes": len(np.unique(given.process)),
@@ -126,9 +126,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FOLDER", default=Path(__file__).parent)
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--table", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(measure(asked.one, asked.table)))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one, options.table)))
         return
     for name in ("networkx", "rustworkx"):
         if importlib.util.find_spec(name) is None:
@@ -139,17 +139,17 @@ def main() -> None:
     print(HEADER)
     points: list[Point] = []
     left_out: dict[str, str] = {}
-    for file in sorted(asked.real.glob("*.dag.csv")) if asked.real else []:
+    for file in sorted(options.real.glob("*.dag.csv")) if options.real else []:
         rows = sum(1 for _ in file.open()) - 1
-        points += compare(str(file.resolve()), rows, asked.patience, memory, {})
+        points += compare(str(file.resolve()), rows, options.patience, memory, {})
     for messages, processes in SIZES:
-        if messages <= asked.most:
+        if messages <= options.most:
             which = f"{messages}x{processes}"
-            points += compare(which, messages, asked.patience, memory, left_out)
+            points += compare(which, messages, options.patience, memory, left_out)
     machine = {"system": f"{platform.system()} {platform.machine()}", "Python": platform.python_version()}
     machine |= {name: version(name) for name in ("numba", "numpy", "networkx", "rustworkx")}
     document = {"machine": machine, "points": points, "left_out": left_out}
-    (asked.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+    (options.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

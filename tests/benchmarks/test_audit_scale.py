@@ -29,14 +29,14 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 def test_plain_python_finds_made_traces_clean_as_the_audit_does(
     part: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    trace = part("scale").made(tmp_path, 20, 0.01)
+    trace = part("scale").simulate_trace(tmp_path, 20, 0.01)
     (ours,) = judge_files(trace, trace_files(trace))
     assert ours.verdict.clean
     rows = part("plain").read_rows(trace_files(trace), [f"p{number:02}" for number in range(20)], 10**9)
     assert len(rows) == ours.verdict.messages + ours.verdict.deliveries
     assert 9_000 < len(rows) < 11_000
     assert part("plain").check(rows, 20) == 0
-    assert part("scale").made(tmp_path, 20, 0.01) == trace
+    assert part("scale").simulate_trace(tmp_path, 20, 0.01) == trace
 
 
 def test_plain_python_sees_what_came_too_early(part: Callable[[str], Any], tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_memory_of_a_process_and_its_children_is_seen(part: Callable[[str], Any]
     child = "import time; kept = bytes(range(256)) * 400_000; time.sleep(2)"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); print('done')"
     found = part("watched").run([sys.executable, "-c", script], 1)
-    assert found.said == "done\n"
+    assert found.output == "done\n"
     assert found.peak_bytes > 100_000_000
     assert found.seconds > 2
 
