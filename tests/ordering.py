@@ -1,4 +1,4 @@
-"""What ordering means, said once more as plainly as can be; and tables to try it on."""
+"""A direct definition of causal order to compare with, and tables to try it on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 def reference(rows: Sequence[Row], on_missing: str) -> dict[tuple[str | None, int], tuple[int | None, str]]:
-    """The place and the status of each (group, id)."""
+    """The index and the status of each (group, id)."""
     found: dict[tuple[str | None, int], tuple[int | None, str]] = {}
     for group in {row.group for row in rows}:
         mine: dict[int, set[int]] = {}
@@ -57,7 +57,7 @@ def _one_group(causes: dict[int, set[int]], on_missing: str) -> dict[int, tuple[
     ready = [row for row in goes if not causes[row] & goes]
     heapq.heapify(ready)
     waits = {row: causes[row] & goes for row in goes}
-    # With `release`, what follows a circle goes when all that does not has gone.
+    # With `release`, rows that follow a cycle are emitted after all that do not.
     later = set()
     if on_missing == "release":
         later = {effect for row in aside for effect in nx.descendants(graph, row)} & goes
@@ -105,7 +105,7 @@ def table_of(rows: Sequence[Row], form: Form) -> pa.Table:
 
 
 class Memory:
-    """Parts in a dictionary, where a stream has its state."""
+    """A state store in a dictionary."""
 
     def __init__(self) -> None:
         self.parts: dict[tuple[str | None, int], bytes] = {}

@@ -1,4 +1,4 @@
-"""A stream of files in causal order. As a program it runs until it is killed, for `test_order_restart`."""
+"""A stream of files in causal order. As a program it runs until it is killed, for its restart test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = "room string, id string, deps array<string>, note string"
 
 
 def started(spark: SparkSession, files: Path, place: Path, **trigger: Any) -> StreamingQuery:
-    """Files to rows in order, a file a batch; the checkpoint lies beside what comes out."""
+    """Start ordering files, one per batch; the checkpoint is beside the output."""
     coming = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(files))
     writer = causal_order(coming, group="room", id="id", deps="deps").writeStream.trigger(**trigger)
     writer = writer.option("checkpointLocation", str(place / "checkpoint")).format("parquet")

@@ -1,4 +1,4 @@
-"""Rows into causal order: the compiled pass, on whole tables and batch by batch, beside the plain meaning."""
+"""Rows into causal order, whole tables and batch by batch, compared with a direct definition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 12
 
 @st.composite
 def tables(draw: st.DrawFn) -> list[Row]:
-    """Rows of a few groups, with causes that are missing, circles, and rows that come again."""
+    """Rows of a few groups, with missing causes, cycles and duplicates."""
     forward = draw(st.booleans())
     rows = []
     for _ in range(draw(st.integers(0, 24))):
@@ -47,16 +47,16 @@ def in_order(rows: Sequence[Row], form: Form, on_missing: OnMissing) -> pa.Table
 @pytest.mark.parametrize("form", [Form.IDS, Form.NUMBERS])
 @given(rows=tables())
 @settings(max_examples=150, deadline=None)
-def test_a_table_comes_out_as_the_plain_meaning_says(
+def test_a_table_is_ordered_as_the_reference_orders_it(
     rows: list[Row], form: Form, on_missing: OnMissing
 ) -> None:
     found = in_order(rows, form, on_missing).to_pylist()
-    told = {(row["room"], row["number"]): (row["causal_index"], row["status"]) for row in found}
-    assert len(told) == len(found)
-    assert told == reference(rows, on_missing)
+    outcome = {(row["room"], row["number"]): (row["causal_index"], row["status"]) for row in found}
+    assert len(outcome) == len(found)
+    assert outcome == reference(rows, on_missing)
 
 
-def fed(
+def feed(
     rules: OrderRules, memory: Memory, rows: Sequence[Row], now: int, overdue: Sequence[str | None] = ()
 ) -> MicroBatch:
     table = table_of(rows, rules.columns.form)
@@ -72,7 +72,7 @@ def rules_of(form: Form, on_missing: OnMissing, timeout: int = 10, tail_bytes: i
 @pytest.mark.parametrize("form", FORMS)
 @given(rows=tables(), cuts=st.lists(st.integers(0, 24), max_size=6), order=st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
-def test_a_stream_gives_what_the_table_gives_however_it_is_cut(
+def test_a_stream_gives_the_rows_of_the_table_however_it_is_split_into_batches(
     rows: list[Row], cuts: list[int], order: object, form: Form
 ) -> None:
     order.shuffle(rows)  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def test_a_stream_gives_what_the_table_gives_however_it_is_cut(
     for now, (low, high) in enumerate(pairwise(places)):
         if not rows[low:high]:
             continue
-        outcome = fed(rules, memory, rows[low:high], now)
+        outcome = feed(rules, memory, rows[low:high], now)
         for row in outcome.rows.to_pylist():
             key = row["room"], row["number"]
             assert key not in came
@@ -113,7 +113,7 @@ def test_a_stream_gives_what_the_table_gives_however_it_is_cut(
     order=st.randoms(use_true_random=False),
 )
 @settings(max_examples=100, deadline=None)
-def test_with_time_every_row_is_accounted_for_and_causes_that_come_late_are_marked(
+def test_with_a_timeout_every_row_is_counted_and_late_causes_are_marked(
     rows: list[Row], cuts: list[int], steps: list[int], order: object, form: Form, on_missing: OnMissing
 ) -> None:
     order.shuffle(rows)  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def test_with_time_every_row_is_accounted_for_and_causes_that_come_late_are_mark
         overdue = [group for group, when in due.items() if when <= now]
         if not batch and not overdue:
             continue
-        outcome = fed(rules, memory, batch, now, overdue)
+        outcome = feed(rules, memory, batch, now, overdue)
         for group in outcome.groups:
             due.pop(group, None)
         due.update(outcome.due)
@@ -165,15 +165,16 @@ def test_with_time_every_row_is_accounted_for_and_causes_that_come_late_are_mark
     assert len(came) + counts["duplicates"] == len(rows)
 
 
-def test_what_is_written_grows_with_what_comes_not_with_what_waits() -> None:
-    """A thousand batches wait for one row: each row is written about log(1000) times, not a thousand."""
+def test_bytes_written_grow_with_the_new_rows_not_with_the_held_ones() -> None:
+    """A thousand batches wait for one row: each row is written about log(1000) times, not a thousand
+    times."""
     rules, memory = rules_of(Form.NUMBERS, OnMissing.HOLD, tail_bytes=4096), Memory()
     for now in range(1000):
-        fed(rules, memory, [Row("a", 10 * now + place, (99_999,)) for place in range(10)], now)
+        feed(rules, memory, [Row("a", 10 * now + place, (99_999,)) for place in range(10)], now)
     kept = sum(map(len, memory.parts.values()))
     assert memory.written < 40 * kept
     assert len(memory.parts) < 20
-    outcome = fed(rules, memory, [Row("a", 99_999, ())], 1000)
+    outcome = feed(rules, memory, [Row("a", 99_999, ())], 1000)
     assert outcome.counts.ordered == 10_001
     assert list(memory.parts) == [("a", 0)]
     assert len(memory.parts["a", 0]) < 200
@@ -183,13 +184,13 @@ def test_ids_are_forgotten_after_the_horizon_and_numbers_are_not() -> None:
     for form, again in ((Form.IDS, 1), (Form.NUMBERS, 0)):
         rules, memory = rules_of(form, OnMissing.HOLD, tail_bytes=200), Memory()
         for now in range(100):
-            fed(rules, memory, [Row("a", now, (now - 1,) if now else ())], 100 * now)
+            feed(rules, memory, [Row("a", now, (now - 1,) if now else ())], 100 * now)
         assert sum(map(len, memory.parts.values())) < 10_000
-        assert fed(rules, memory, [Row("a", 0, ())], 10_000).counts.ordered == again
-        assert fed(rules, memory, [Row("a", 99, ())], 10_000).counts.duplicates == 1
+        assert feed(rules, memory, [Row("a", 0, ())], 10_000).counts.ordered == again
+        assert feed(rules, memory, [Row("a", 99, ())], 10_000).counts.duplicates == 1
 
 
-def test_clocks_say_what_depends_on_what() -> None:
+def test_clocks_state_dependencies() -> None:
     clock = pa.map_(pa.string(), pa.int64())
     rows: list[tuple[str | None, list[tuple[str, int]] | None]]
     rows = [("y", [("x", 2), ("y", 1)]), ("x", [("x", 2)]), ("x", [("x", 1)]), ("z", [("z", 2), ("x", 1)])]

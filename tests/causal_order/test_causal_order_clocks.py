@@ -1,4 +1,4 @@
-"""Clocks with gaps: an entry stands for all that its origin did until then, even if some of it is missing."""
+"""Clocks with gaps: an entry stands for every row of its origin up to then, even if some are missing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAP = pa.map_(pa.string(), pa.int64())
 Event = tuple[str, dict[str, int]]
 
 
-def happened(chance: random.Random, hosts: str = "abc", many: int = 30) -> list[Event]:
+def happened(rng: random.Random, hosts: str = "abc", many: int = 30) -> list[Event]:
     """Events of a few hosts, each of which may learn what another knew."""
     knows: dict[str, dict[str, int]] = {host: {} for host in hosts}
     events = []
     for _ in range(many):
-        host, other = chance.choice(hosts), chance.choice(hosts)
+        host, other = rng.choice(hosts), rng.choice(hosts)
         for name, entry in knows[other].items():
             knows[host][name] = max(entry, knows[host].get(name, 0))
         knows[host][host] = knows[host].get(host, 0) + 1
@@ -35,9 +35,9 @@ def happened(chance: random.Random, hosts: str = "abc", many: int = 30) -> list[
     return events
 
 
-def table_of(events: Sequence[Event], chance: random.Random) -> pa.Table:
+def table_of(events: Sequence[Event], rng: random.Random) -> pa.Table:
     """Events that would come out in any order, were it not for their clocks."""
-    turns = chance.sample(range(len(events)), len(events))
+    turns = rng.sample(range(len(events)), len(events))
     clocks = [list(clock.items()) for _, clock in events]
     return pa.table(
         {
@@ -54,10 +54,10 @@ def counts(clock: dict[str, int], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_released_comes_after_all_that_its_clock_counts_and_that_is_there(seed: int) -> None:
-    chance = random.Random(seed)
-    events = [event for event in happened(chance) if chance.random() > 0.3]
-    table = table_of(events, chance).sort_by("turn")
+def test_a_released_row_follows_every_present_row_that_its_clock_counts(seed: int) -> None:
+    rng = random.Random(seed)
+    events = [event for event in happened(rng) if rng.random() > 0.3]
+    table = table_of(events, rng).sort_by("turn")
     rows, added = order_table(table, COLUMNS, OnMissing.RELEASE)
     assert set(added["status"].to_pylist()) <= {"ordered", "released"}
     out = table.take(rows).to_pylist()
@@ -67,13 +67,13 @@ def test_what_is_released_comes_after_all_that_its_clock_counts_and_that_is_ther
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_so_it_does_in_a_stream_as_far_as_that_came_in_time(seed: int) -> None:
-    chance = random.Random(seed)
-    events = [event for event in happened(chance) if chance.random() > 0.2]
-    chance.shuffle(events)
-    table = table_of(events, chance)
+def test_in_a_stream_it_follows_those_that_arrived_in_time(seed: int) -> None:
+    rng = random.Random(seed)
+    events = [event for event in happened(rng) if rng.random() > 0.2]
+    rng.shuffle(events)
+    table = table_of(events, rng)
     rules, memory = OrderRules(COLUMNS, OnMissing.RELEASE, 3, 1000), Memory()
-    places = [0, *sorted(chance.sample(range(1, len(events)), 5)), len(events)]
+    places = [0, *sorted(rng.sample(range(1, len(events)), 5)), len(events)]
     waiting: dict[int, dict[str, Any]] = {}
     due: dict[str | None, int] = {}
     for now, (low, high) in enumerate([*pairwise(places), *[(0, 0)] * 12]):

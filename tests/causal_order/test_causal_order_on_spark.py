@@ -1,4 +1,4 @@
-"""A DataFrame in causal order: the same whatever its partitions, and every kind of row accounted for."""
+"""A DataFrame in causal order: the same whatever its partitions, and every row has an outcome."""
 
 from __future__ import annotations
 
@@ -41,40 +41,39 @@ def in_parts(spark: SparkSession, rows: Sequence[Any], schema: str, parts: int, 
 
 
 def listed(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Rows in an order of their own, so that two frames can be compared."""
+    """Rows in a fixed order, so that two frames can be compared."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
 EVENTS = "room string, id string, deps array<string>, at double, note string, more struct<a:string,b:string>"
 
 
-def events(chance: random.Random, rooms: int, many: int) -> list[tuple[Any, ...]]:
-    """Rows of many rooms: some come twice with other contents, some lack a cause, a few are in circles."""
+def events(rng: random.Random, rooms: int, many: int) -> list[tuple[Any, ...]]:
+    """Rows of many rooms: some have duplicates with other contents, some lack a cause, a few are on
+    cycles."""
     rows: list[tuple[Any, ...]] = []
     for number in range(rooms):
         room = None if number == 0 else f"room {number}"
         size = many if number else 10 * many
         for place in range(size):
-            deps = [
-                str(chance.randrange(max(0, place - 9), place)) for _ in range(chance.randrange(3)) if place
-            ]
-            if chance.random() < 0.01:
+            deps = [str(rng.randrange(max(0, place - 9), place)) for _ in range(rng.randrange(3)) if place]
+            if rng.random() < 0.01:
                 deps.append(f"lost {place}")
             if place == 5 and number % 7 == 0:
                 deps.append("6")
             if place == 6 and number % 7 == 0:
                 deps.append("5")
-            at = None if chance.random() < 0.1 else float(chance.randrange(4))
+            at = None if rng.random() < 0.1 else float(rng.randrange(4))
             rows.append((room, str(place), deps, at, "first", (None, "x")))
-            if chance.random() < 0.05:
+            if rng.random() < 0.05:
                 rows.append((room, str(place), deps[:1], at, "second", (None, "x")))
-            if chance.random() < 0.05:
+            if rng.random() < 0.05:
                 rows.append((room, str(place), deps, at, "first", ("x", None)))
     return rows
 
 
 @pytest.mark.parametrize("on_missing", ["hold", "release", "quarantine"])
-def test_a_batch_comes_out_the_same_however_it_is_spread(spark: SparkSession, on_missing: str) -> None:
+def test_a_batch_gives_the_same_rows_whatever_its_partitions(spark: SparkSession, on_missing: str) -> None:
     rows = events(random.Random(1), 300, 12)
     outcomes = [
         causal_order(
@@ -127,7 +126,7 @@ def assert_indices_count(rows: Sequence[Any]) -> None:
         ),
     ],
 )
-def test_which_of_a_rows_versions_stays_does_not_depend_on_which_came_first(
+def test_which_duplicate_stays_does_not_depend_on_which_arrived_first(
     spark: SparkSession, schema: str, rows: list[Any]
 ) -> None:
     from pyspark.sql import functions as F  # noqa: N812
@@ -144,7 +143,7 @@ def test_which_of_a_rows_versions_stays_does_not_depend_on_which_came_first(
     assert len(kept) == 1
 
 
-def test_which_of_two_clocks_of_an_event_holds_does_not_depend_on_which_came_first(
+def test_which_of_two_clocks_counts_does_not_depend_on_which_arrived_first(
     spark: SparkSession,
 ) -> None:
     rows = [("x", {"x": 1, "y": 1}), ("x", {"x": 1}), ("y", {"y": 1})]
@@ -197,10 +196,10 @@ def test_groups_stay_whole_however_batches_cut_them(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for seed in range(25):
-        chance = random.Random(seed)
-        names = [*(f"g{number}" for number in range(chance.randrange(1, 9))), None]
-        sizes = [(name, chance.choice([1, 2, 3, 30])) for name in names]
-        slices = [chance.choice([0, 1, 2, 5, 30]) for _ in range(chance.randrange(12))]
+        rng = random.Random(seed)
+        names = [*(f"g{number}" for number in range(rng.randrange(1, 9))), None]
+        sizes = [(name, rng.choice([1, 2, 3, 30])) for name in names]
+        slices = [rng.choice([0, 1, 2, 5, 30]) for _ in range(rng.randrange(12))]
         batches = grouped(sizes, slices)
         tables = list(whole_groups(iter(batches), "group", enough, in_memory))
         assert [n for table in tables for n in table.column("n").to_pylist()] == list(
@@ -216,7 +215,7 @@ def test_groups_stay_whole_however_batches_cut_them(
     assert not list(whole_groups(iter([]), "group", enough, in_memory))
 
 
-def test_rows_beyond_memory_lie_in_a_file_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rows_beyond_the_memory_limit_are_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
 
@@ -244,7 +243,7 @@ def test_real_graphs_come_out_in_causal_order(spark: SparkSession, real_traces: 
     assert_indices_count(found)
 
 
-def test_a_real_log_comes_out_as_its_clocks_say(spark: SparkSession, real_traces: Path) -> None:
+def test_a_real_log_is_ordered_by_its_clocks(spark: SparkSession, real_traces: Path) -> None:
     text = (real_traces / "shiviz_chord.log").read_text()
     rows = [
         (match["host"], match["clock"]) for match in compile_pattern(LOG_FORMATS["GoVector"]).finditer(text)
@@ -343,7 +342,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_what_cannot_be_ordered_is_refused_before_anything_runs(
     spark: SparkSession, tmp_path: Path, streams: bool
 ) -> None:
-    for schema, asked, told in REFUSED:
+    for schema, asked, message in REFUSED:
         frame = (
             spark.readStream.schema(schema).parquet(str(tmp_path))
             if streams
@@ -351,7 +350,7 @@ def test_what_cannot_be_ordered_is_refused_before_anything_runs(
         )
         with pytest.raises(InputError) as refusal:
             causal_order(frame, **asked)
-        assert told in str(refusal.value), (schema, asked)
+        assert message in str(refusal.value), (schema, asked)
 
 
 CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
@@ -402,12 +401,12 @@ CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-def test_a_batch_with_rows_that_cannot_be_read_is_refused_or_puts_them_aside(spark: SparkSession) -> None:
-    for schema, row, asked, told in CANNOT_BE_READ:
+def test_a_batch_with_unreadable_rows_is_refused_or_quarantines_them(spark: SparkSession) -> None:
+    for schema, row, asked, message in CANNOT_BE_READ:
         frame = spark.createDataFrame([row], schema)
         with pytest.raises(InputError) as refusal:
             causal_order(frame, **asked)
-        assert told in str(refusal.value)
+        assert message in str(refusal.value)
         assert "check=False" in str(refusal.value)
     (aside,) = causal_order(frame, check=False, **asked).collect()
     assert (aside.status, aside.causal_index) == ("quarantined", None)

@@ -1,4 +1,4 @@
-"""Dependencies that nobody here made up, shuffled and cut in many ways: every order respects all of them."""
+"""Real dependencies, shuffled and split in many ways: every order respects all of them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def graph(folder: Path, name: str) -> dict[int, list[int]]:
         }
 
 
-def shuffled(many: int, window: int | None, chance: random.Random) -> list[int]:
+def shuffled(many: int, window: int | None, rng: random.Random) -> list[int]:
     """Places in another order: any, or none further from where it was than a window is wide."""
     places = list(range(many))
     if window is None:
-        chance.shuffle(places)
+        rng.shuffle(places)
         return places
-    return sorted(places, key=lambda place: place + chance.uniform(0, window))
+    return sorted(places, key=lambda place: place + rng.uniform(0, window))
 
 
 def streamed(table: pa.Table, columns: Columns, cuts: Sequence[int]) -> pa.Table:
@@ -59,11 +59,11 @@ def streamed(table: pa.Table, columns: Columns, cuts: Sequence[int]) -> pa.Table
     return pa.concat_tables(out)
 
 
-def cuts(many: int, size: int, chance: random.Random) -> list[int]:
+def cuts(many: int, size: int, rng: random.Random) -> list[int]:
     """Batches of about such a size, none like the other."""
     places = [0]
     while places[-1] < many:
-        places.append(min(many, places[-1] + chance.randint(1, 2 * size)))
+        places.append(min(many, places[-1] + rng.randint(1, 2 * size)))
     return places
 
 
@@ -94,7 +94,7 @@ def as_table(parents: dict[int, list[int]], form: Form) -> pa.Table:
 
 @pytest.mark.parametrize("form", [Form.IDS, Form.NUMBERS])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_real_graphs_come_out_in_causal_order_however_they_come(
+def test_real_graphs_are_in_causal_order_whatever_their_order_of_arrival(
     real_traces: Path, name: str, form: Form
 ) -> None:
     parents = graph(real_traces, name)
@@ -104,11 +104,11 @@ def test_real_graphs_come_out_in_causal_order_however_they_come(
     plain = table.select(["node", "id", "deps"]).sort_by("node")
     by_table = ordered(table.sort_by(wanted), columns, parents)
     for seed, window in enumerate(WINDOWS):
-        chance = random.Random(f"{name} {seed}")
-        mixed = table.take(pa.array(shuffled(len(table), window, chance)))
+        rng = random.Random(f"{name} {seed}")
+        mixed = table.take(pa.array(shuffled(len(table), window, rng)))
         assert ordered(mixed.sort_by(wanted), columns, parents) == by_table
         for size in (len(table) // 3, len(table) // 40):
-            came = streamed(mixed, columns, cuts(len(table), size, chance))
+            came = streamed(mixed, columns, cuts(len(table), size, rng))
             assert_causal(came.column("node").to_pylist(), parents)
             assert came.column("causal_index").to_pylist() == list(range(len(parents)))
             assert came.select(["node", "id", "deps"]).sort_by("node").equals(plain)
@@ -156,18 +156,18 @@ def clock_table(events: Sequence[Event]) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_events_of_real_logs_come_after_all_that_their_clocks_name(real_traces: Path, name: str) -> None:
+def test_events_of_real_logs_follow_all_that_their_clocks_count(real_traces: Path, name: str) -> None:
     events = log(real_traces, name)
     columns = Columns(Form.CLOCKS, None, origin="host", clock="clock")
     for seed in range(6):
-        chance = random.Random(f"{name} {seed}")
-        mixed = [events[place] for place in shuffled(len(events), WINDOWS[seed % 4], chance)]
+        rng = random.Random(f"{name} {seed}")
+        mixed = [events[place] for place in shuffled(len(events), WINDOWS[seed % 4], rng)]
         table = clock_table(sorted(mixed, key=lambda event: (event.host, event.own)))
         rows, added = order_table(table, columns, OnMissing.HOLD)
         assert set(added["status"].to_pylist()) == {"ordered"}
         assert_knows_only_what_was(table.take(rows), len(events))
         assert_knows_only_what_was(
-            streamed(clock_table(mixed), columns, cuts(len(mixed), 40, chance)), len(events)
+            streamed(clock_table(mixed), columns, cuts(len(mixed), 40, rng)), len(events)
         )
 
 
@@ -182,7 +182,7 @@ def assert_knows_only_what_was(table: pa.Table, many: int) -> None:
     assert sum(count.values()) == many
 
 
-def test_what_is_out_of_place_in_a_real_log_is_put_where_the_clocks_say(real_traces: Path) -> None:
+def test_misplaced_events_of_a_real_log_are_moved_to_where_their_clocks_put_them(real_traces: Path) -> None:
     """chord.log has two pairs of lines the wrong way round: the clock of the line that comes first counts the
     other. These change places, and no others of a host do."""
     events = log(real_traces, "chord")
@@ -203,7 +203,7 @@ def test_what_is_out_of_place_in_a_real_log_is_put_where_the_clocks_say(real_tra
         assert after == before | {"kv-node-60": second}
 
 
-def test_lines_without_a_clock_are_quarantined_and_keep_no_other_back(real_traces: Path) -> None:
+def test_lines_without_a_clock_are_quarantined_and_hold_up_no_other(real_traces: Path) -> None:
     text = (real_traces / "shiviz_reliable-broadcast.log").read_text()
     events = log(real_traces, "reliable-broadcast")
     assert len([line for line in text.splitlines() if line.strip()]) == len(events) + 1
@@ -255,7 +255,7 @@ def turned(folder: Path) -> Turned:
     )
 
 
-def test_sorting_by_time_leaves_most_of_a_real_sessions_dependencies_to_chance(real_traces: Path) -> None:
+def test_sorting_by_time_violates_dependencies_of_a_real_session(real_traces: Path) -> None:
     """No time is wrong here, but three of four dependencies lie within a second: ours turns none of them."""
     found = turned(real_traces)
     for name, count in found._asdict().items():

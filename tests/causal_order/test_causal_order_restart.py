@@ -1,4 +1,4 @@
-"""A stream in causal order that is killed goes on where it was, and ends where an undisturbed one ends."""
+"""A killed stream continues where it stopped, and gives the rows of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _PATIENCE = 240.0
 Event = tuple[str, str, list[str], str]
 
 
-def events(chance: random.Random) -> list[Event]:
+def events(rng: random.Random) -> list[Event]:
     """Rows of 20 rooms, up to two files from where they would be, some of them twice; a few lack a cause."""
     rows: list[Event] = []
     sizes = dict.fromkeys((f"room {number}" for number in range(20)), 0)
     for _ in range(_FILES * (KILLS + 1) * _FILE_ROWS):
-        room = chance.choice(list(sizes))
+        room = rng.choice(list(sizes))
         place = sizes[room]
-        deps = {str(chance.randrange(max(0, place - 20), place)) for _ in range(chance.randrange(3)) if place}
-        if chance.random() < 0.001:
+        deps = {str(rng.randrange(max(0, place - 20), place)) for _ in range(rng.randrange(3)) if place}
+        if rng.random() < 0.001:
             deps.add("never")
-        if rows and chance.random() < 0.01:
-            rows.append(chance.choice(rows))
+        if rows and rng.random() < 0.01:
+            rows.append(rng.choice(rows))
             continue
         rows.append((room, str(place), sorted(deps), f"{room} {place}"))
         sizes[room] += 1
-    places = sorted(range(len(rows)), key=lambda place: place + chance.uniform(0, 2 * _FILE_ROWS))
+    places = sorted(range(len(rows)), key=lambda place: place + rng.uniform(0, 2 * _FILE_ROWS))
     return [rows[place] for place in places]
 
 
@@ -85,7 +85,7 @@ def alive(session: int) -> list[int]:
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started, with no chance to tidy up."""
+    """End a process and all that it started, with no rng to tidy up."""
     while pids := alive(process.pid):
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -95,7 +95,7 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def killed_in_mid_batch(files: Path, place: Path, chance: random.Random) -> bool:
+def killed_in_mid_batch(files: Path, place: Path, rng: random.Random) -> bool:
     """Start the stream, and kill it some time after its first batch; whether it was doing one."""
     done = batches(place, "commits")
     (place / "tmp").mkdir(exist_ok=True, parents=True)
@@ -113,7 +113,7 @@ def killed_in_mid_batch(files: Path, place: Path, chance: random.Random) -> bool
                 assert process.poll() is None, (place / "log").read_text()
                 assert time.monotonic() < deadline, (place / "log").read_text()
                 time.sleep(0.02)
-            time.sleep(chance.uniform(0, 1))
+            time.sleep(rng.uniform(0, 1))
         finally:
             kill_all(process)
     return batches(place, "offsets") > batches(place, "commits")
@@ -130,9 +130,11 @@ def outcome(spark: SparkSession, place: Path, *apart: str) -> tuple[list[Any], l
     )
 
 
-def test_a_stream_that_is_killed_ends_as_an_undisturbed_one(spark: SparkSession, tmp_path: Path) -> None:
-    chance = random.Random(KILLS)
-    rows = events(chance)
+def test_a_stream_that_is_killed_gives_the_same_rows_as_an_undisturbed_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rng = random.Random(KILLS)
+    rows = events(rng)
     files, killed, whole = tmp_path / "in", tmp_path / "killed", tmp_path / "whole"
     files.mkdir()
     partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
@@ -141,7 +143,7 @@ def test_a_stream_that_is_killed_ends_as_an_undisturbed_one(spark: SparkSession,
         in_mid_batch = 0
         for number in range(KILLS):
             put(rows, files, range(number * _FILES, (number + 1) * _FILES))
-            in_mid_batch += killed_in_mid_batch(files, killed, chance)
+            in_mid_batch += killed_in_mid_batch(files, killed, rng)
         put(rows, files, range(KILLS * _FILES, (KILLS + 1) * _FILES))
         for place in (killed, whole):
             assert started(spark, files, place, availableNow=True).awaitTermination(int(_PATIENCE))
@@ -159,7 +161,7 @@ def test_a_stream_that_is_killed_ends_as_an_undisturbed_one(spark: SparkSession,
     assert after == undisturbed
     for room, name, deps, *_ in after[0]:
         assert all(places[room, cause] < places[room, name] for cause in deps)
-    out, held, account = undisturbed
-    assert account.rows == len(rows) == len(out) + len(held) + account.duplicates
+    out, held, counts = undisturbed
+    assert counts.rows == len(rows) == len(out) + len(held) + counts.duplicates
     assert held
-    assert account.duplicates
+    assert counts.duplicates

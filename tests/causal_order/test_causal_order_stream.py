@@ -1,4 +1,4 @@
-"""A stream in causal order: what is held, released or put aside, and that every row is accounted for."""
+"""A stream in causal order: held, released and quarantined rows, and that the counts add up."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def few_partitions(spark: SparkSession) -> Iterator[None]:
 
 
 class Stream(NamedTuple):
-    """A folder where rows come in, with a checkpoint and what comes out."""
+    """A folder with the input of a stream, its checkpoint and its output."""
 
     spark: SparkSession
     folder: Path
@@ -49,7 +49,7 @@ class Stream(NamedTuple):
         return self.folder / "checkpoint"
 
     def put(self, rows: Sequence[tuple[Any, ...]], names: str = "room id deps note") -> None:
-        """Rows as one more file, which appears as a whole and is younger than those before."""
+        """Add a file of rows, which appears complete and is younger than those before."""
         place = self.folder / "in"
         place.mkdir(exist_ok=True)
         kinds = {"deps": pa.list_(pa.string())}
@@ -65,7 +65,7 @@ class Stream(NamedTuple):
         (self.folder / "new").rename(place / f"{number:04}.parquet")
 
     def start(self, schema: str = ROWS, every: str | None = None, **asked: Any) -> StreamingQuery:
-        """Order what is there, a file a batch; or go on looking `every` so often."""
+        """Order the files that are there, one per batch; with `every`, keep looking at that interval."""
         coming = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         ordered = causal_order(coming.parquet(str(self.folder / "in")), **(ASKED | asked))
         writer = ordered.writeStream.option("checkpointLocation", str(self.checkpoint))
@@ -73,7 +73,7 @@ class Stream(NamedTuple):
         return writer.format("parquet").start(str(self.folder / "out"))
 
     def run(self, schema: str = ROWS, **asked: Any) -> Counter[str]:
-        """Order what is there; the sums of what the batches observed."""
+        """Order the files that are there; the sums of the batches' observations."""
         query = self.start(schema, **asked)
         assert query.awaitTermination(int(_PATIENCE))
         return observed(query, {})
@@ -81,12 +81,12 @@ class Stream(NamedTuple):
     def out(self) -> list[Any]:
         return self.spark.read.parquet(str(self.folder / "out")).collect()
 
-    def account(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         return stream_counts(self.spark, self.checkpoint).first().asDict()  # type: ignore[union-attr]
 
 
 def observed(query: StreamingQuery, seen: dict[int, dict[str, int]]) -> Counter[str]:
-    """The sums of what the batches observed; `seen` keeps those that the query will not tell again."""
+    """The sums of the batches' observations; `seen` keeps those that the query no longer reports."""
     for progress in query.recentProgress:
         metrics = progress.observedMetrics.get("causal_order")
         if metrics is not None:
@@ -106,7 +106,7 @@ def running(query: StreamingQuery) -> Iterator[StreamingQuery]:
 
 
 def until(query: StreamingQuery, done: Callable[[Counter[str]], bool]) -> Counter[str]:
-    """Wait until what the query observed in all is as it should be."""
+    """Wait until the sums of the query's observations are as expected."""
     seen: dict[int, dict[str, int]] = {}
     deadline = time.monotonic() + _PATIENCE
     while not done(observed(query, seen)):
@@ -116,21 +116,22 @@ def until(query: StreamingQuery, done: Callable[[Counter[str]], bool]) -> Counte
     return observed(query, seen)
 
 
-def many_events(chance: random.Random) -> tuple[list[Event], list[Event]]:
-    """20,000 rows of 50 rooms, in no order and some twice, and 1 % of them, which others need, withheld."""
+def many_events(rng: random.Random) -> tuple[list[Event], list[Event]]:
+    """20,000 rows of 50 rooms, shuffled and some of them twice, and 1 % that are withheld although others
+    need them."""
     rows: list[Event] = []
     causes: set[tuple[str, str]] = set()
     for room in range(50):
         for place in range(400):
-            many = chance.choice([0, 0, 1, 1, 2]) if place else 0
-            deps = sorted({str(chance.randrange(max(0, place - 30), place)) for _ in range(many)})
+            many = rng.choice([0, 0, 1, 1, 2]) if place else 0
+            deps = sorted({str(rng.randrange(max(0, place - 30), place)) for _ in range(many)})
             causes.update((f"room {room}", dep) for dep in deps)
             rows.append((f"room {room}", str(place), deps, f"{room} {place}"))
-    withheld = chance.sample([row for row in rows if (row[0], row[1]) in causes], 200)
+    withheld = rng.sample([row for row in rows if (row[0], row[1]) in causes], 200)
     hidden = {(row[0], row[1]) for row in withheld}
     rest = [row for row in rows if (row[0], row[1]) not in hidden]
-    rest += chance.sample(rest, 150)
-    chance.shuffle(rest)
+    rest += rng.sample(rest, 150)
+    rng.shuffle(rest)
     return rest, withheld
 
 
@@ -140,7 +141,7 @@ def batch_statuses(spark: SparkSession, rows: Sequence[Event], on_missing: str) 
 
 
 def assert_indices_count(rows: Sequence[Any]) -> None:
-    """In each group indices are 0, 1, 2 …; what is ordered comes after all its causes."""
+    """In each group indices are 0, 1, 2 …; ordered rows follow all their causes."""
     place = {(row.room, row.id): row.causal_index for row in rows if row.causal_index is not None}
     sizes = Counter(room for room, _ in place)
     assert sorted(place.values()) == sorted(index for size in sizes.values() for index in range(size))
@@ -150,7 +151,7 @@ def assert_indices_count(rows: Sequence[Any]) -> None:
             assert all(place[row.room, dep] < row.causal_index for dep in row.deps)
 
 
-def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
+def test_a_row_without_its_cause_is_held_and_listed_until_the_cause_arrives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     began = datetime.now(UTC).replace(tzinfo=None)
@@ -161,7 +162,7 @@ def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
     seen = stream.run()
     expected = batch_statuses(spark, rows, "hold")
     expected_held = {key for key, status in expected.items() if status == "held"}
-    assert seen == stream.account()
+    assert seen == stream.counts()
     assert (seen["rows"], seen["held"], seen["duplicates"]) == (len(rows), len(expected_held), 150)
     assert seen["rows"] == seen["ordered"] + seen["held"] + seen["duplicates"]
     out = stream.out()
@@ -181,7 +182,7 @@ def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
 
     stream.put(withheld)
     stream.run()
-    assert stream.account() == dict.fromkeys(seen, 0) | {"rows": 20_150, "ordered": 20_000, "duplicates": 150}
+    assert stream.counts() == dict.fromkeys(seen, 0) | {"rows": 20_150, "ordered": 20_000, "duplicates": 150}
     assert held(spark, stream.checkpoint).collect() == []
     out = stream.out()
     assert_indices_count(out)
@@ -192,7 +193,7 @@ def test_what_lacks_a_cause_is_held_told_of_and_comes_once_the_cause_does(
 
 
 @pytest.mark.parametrize("on_missing", ["release", "quarantine"])
-def test_with_a_timeout_all_are_accounted_for_and_causes_may_come_late(
+def test_with_a_timeout_all_rows_are_counted_and_causes_may_be_late(
     spark: SparkSession, tmp_path: Path, on_missing: str
 ) -> None:
     rows, withheld = many_events(random.Random(2))
@@ -210,7 +211,7 @@ def test_with_a_timeout_all_are_accounted_for_and_causes_may_come_late(
         gone = sums["ordered"] + sums["released"] + sums["late"] + sums["quarantined"]
         assert sums["rows"] == gone + sums["duplicates"] + sums["held"]
     assert seen["duplicates"] == 150
-    assert after == stream.account()
+    assert after == stream.counts()
     out = stream.out()
     assert len(out) == 20_000
     assert_indices_count(out)
@@ -229,7 +230,7 @@ def test_with_a_timeout_all_are_accounted_for_and_causes_may_come_late(
         } | {(row.room, row.id): row.status for row in out if (row.room, row.id) in hidden}
 
 
-def test_how_rows_name_their_causes_cannot_change_under_a_checkpoint(
+def test_how_rows_name_their_causes_cannot_change_with_a_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     stream = Stream(spark, tmp_path)
@@ -262,7 +263,7 @@ def without_empty_batches(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(setting)
 
 
-def test_columns_may_come_and_go_under_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_may_be_added_and_removed_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that wait have nulls in a column that is new, whether others let them go or time does."""
     stream = Stream(spark, tmp_path)
     stream.put([("r", "2", ["1"], "two"), ("s", "9", ["8"], "nine")])
@@ -281,7 +282,7 @@ def test_columns_may_come_and_go_under_a_checkpoint(spark: SparkSession, tmp_pat
     ]
 
 
-def test_what_is_no_checkpoint_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    for told in (held, stream_counts):
+def test_a_foreign_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for inspect in (held, stream_counts):
         with pytest.raises(InputError, match="is not the checkpoint of a causal_order stream"):
-            told(spark, tmp_path / "nowhere")
+            inspect(spark, tmp_path / "nowhere")

@@ -125,7 +125,7 @@ def write_csv(file: Path, rows: list[Row], split: str = " ") -> Path:
 
 @pytest.mark.parametrize("on_missing", ["hold", "release", "quarantine"])
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
-def test_random_rows_come_out_the_same(tmp_path: Path, form: str, on_missing: str) -> None:
+def test_random_rows_are_ordered_alike(tmp_path: Path, form: str, on_missing: str) -> None:
     rows = random_rows(random.Random(f"{form} {on_missing}"), 300)
     asked = request(on_missing, split=" " if form == "csv" else None, group="room", id="id", deps="deps")
     if form == "json":
@@ -182,7 +182,7 @@ def test_types_of_csv_are_those_that_spark_infers(tmp_path: Path) -> None:
     }
 
 
-def test_every_form_of_dependencies_comes_out_the_same(tmp_path: Path) -> None:
+def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:
     def compare(name: str, rows: list[Row], **options: Any) -> OrderResult:
         result, _ = both(tmp_path, write_json(tmp_path / f"{name}.jsonl", rows), request(**options))
         return result
@@ -260,7 +260,7 @@ def test_rows_that_cannot_be_read_are_refused_or_quarantined_alike(
         ("room=1/a.json", '{"id": 1, "deps": []}\n', "in the names of folders"),
     ],
 )
-def test_what_is_not_certain_is_left_to_spark(tmp_path: Path, name: str, text: str, reason: str) -> None:
+def test_uncertain_types_are_left_to_spark(tmp_path: Path, name: str, text: str, reason: str) -> None:
     file = tmp_path / "in" / name
     file.parent.mkdir(parents=True)
     file.write_text(text)

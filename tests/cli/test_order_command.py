@@ -1,4 +1,4 @@
-"""antecede order and held: most of it on the Spark that tests share, some as a person types it."""
+"""antecede order and held: mostly on the Spark session that tests share, some as subprocesses."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def write_lines(file: Path, rows: list[Row]) -> Path:
     return file
 
 
-def said(*words: object) -> str:
-    """What a command prints, on the Spark that is there."""
+def output(*words: object) -> str:
+    """What a command prints, run in this process."""
     done = CliRunner().invoke(app, list(map(str, words)))
     if done.exception is not None:
         raise done.exception
@@ -49,19 +49,19 @@ def said(*words: object) -> str:
     return done.stdout
 
 
-def told(*words: object) -> Any:
-    return json.loads(said(*words, "--json"))
+def result(*words: object) -> Any:
+    return json.loads(output(*words, "--json"))
 
 
 def counts(document: Any) -> Row:
     names = ("rows", "ordered", "released", "late", "quarantined", "duplicates", "held")
-    found = {name: document[name] for name in names}
-    assert found["rows"] == sum(found.values()) - found["rows"]
-    return {name: many for name, many in found.items() if many}
+    by_outcome = {name: document[name] for name in names}
+    assert by_outcome["rows"] == sum(by_outcome.values()) - by_outcome["rows"]
+    return {name: count for name, count in by_outcome.items() if count}
 
 
 def rows_of(folder: Path) -> list[Row]:
-    """The rows of each file as they lie there, file after file."""
+    """The rows of each file in their order, file after file."""
     return [row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
 
 
@@ -76,21 +76,21 @@ CHAT = [
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_rows_lie_by_outcome_group_and_index_and_the_account_adds_up(
+def test_rows_are_by_outcome_group_and_index_and_the_counts_add_up(
     spark: SparkSession, tmp_path: Path, engine: str
 ) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     rows = [event(f"r{room}", n, *({n - 1, n // 2} if n else ())) for room in range(30) for n in range(50)]
     rows += [event("r3", 70, 71), event("r3", 71, 70), event("r4", 70, 99), event("r5", 7, 6)]
-    chance.shuffle(rows)
+    rng.shuffle(rows)
     for part in range(3):
         pq.write_table(pa.Table.from_pylist(rows[part::3]), tmp_path / f"{part}.parquet")
     out = tmp_path.parent / f"{tmp_path.name}-out"
-    found = told("order", tmp_path, "--out", out, *IDS, "--engine", engine)
-    assert found["engine"] == engine
+    document = result("order", tmp_path, "--out", out, *IDS, "--engine", engine)
+    assert document["engine"] == engine
     expected = {"rows": 1504, "ordered": 1500, "quarantined": 2, "duplicates": 1, "held": 1}
-    assert counts(found) == expected
-    assert [(row["id"], row["reason"]) for row in found["examples"] if row["status"] == "held"] == [
+    assert counts(document) == expected
+    assert [(row["id"], row["reason"]) for row in document["examples"] if row["status"] == "held"] == [
         ("70", "waits for 99")
     ]
     ordered = rows_of(out / "outcome=ordered")
@@ -107,34 +107,38 @@ def test_rows_lie_by_outcome_group_and_index_and_the_account_adds_up(
 def test_text_files_get_the_types_that_ids_need(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "graph.csv"
     table.write_text("node,parents\n3,1 2\n2,1\n1,\n4,3  9\n")
-    found = told("order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", " ")
-    assert counts(found) == {"rows": 4, "ordered": 3, "held": 1}
+    document = result(
+        "order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", " "
+    )
+    assert counts(document) == {"rows": 4, "ordered": 3, "held": 1}
     assert [row["node"] for row in rows_of(tmp_path / "a" / "outcome=ordered")] == [1, 2, 3]
     clocks = [{"who": "ben", "clock": {"ana": 1, "ben": 1}}, {"who": "ana", "clock": {"ana": 1}}]
     lines = write_lines(tmp_path / "clocks.jsonl", clocks)
-    told("order", lines, "--out", tmp_path / "b", "--origin", "who", "--clock", "clock")
+    result("order", lines, "--out", tmp_path / "b", "--origin", "who", "--clock", "clock")
     assert [row["who"] for row in rows_of(tmp_path / "b" / "outcome=ordered")] == ["ana", "ben"]
     # Arrays that are all empty, and folders that hold a column.
     write_lines(tmp_path / "in [1]" / "room=a" / "x.json", [{"event_id": 2, "follows": []}])
-    found = told("order", tmp_path / "in [1]", "--out", tmp_path / "c, d", *IDS)
-    assert counts(found) == {"rows": 1, "ordered": 1}
+    document = result("order", tmp_path / "in [1]", "--out", tmp_path / "c, d", *IDS)
+    assert counts(document) == {"rows": 1, "ordered": 1}
     assert rows_of(tmp_path / "c, d" / "outcome=ordered")[0]["room"] == "a"
 
 
 def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Ids that begin and end with the number of their place, which once was trimmed off them."""
+    """Ids that begin and end with the number of their place, which was once trimmed off them."""
     table = tmp_path / "commits.csv"
     table.write_text("node,parents\n2c2,0a0 ;  1b1\n1b1,0a0\n0a0,\n")
-    found = told("order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", ";")
-    assert counts(found) == {"rows": 3, "ordered": 3}
+    document = result(
+        "order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", ";"
+    )
+    assert counts(document) == {"rows": 3, "ordered": 3}
     ordered = rows_of(tmp_path / "a" / "outcome=ordered")
     assert [row["parents"] or [] for row in ordered] == [[], ["0a0"], ["0a0", "1b1"]]
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_what_a_person_sees(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+def test_the_summary_for_people(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     lines = write_lines(tmp_path / "chat.jsonl", CHAT)
-    shown = said("order", lines, "--out", tmp_path / "out", *IDS, "--engine", engine).splitlines()
+    shown = output("order", lines, "--out", tmp_path / "out", *IDS, "--engine", engine).splitlines()
     assert [line.split() for line in shown[1:6]] == [
         ["in", "6"],
         ["ordered", "3"],
@@ -149,48 +153,50 @@ def test_what_a_person_sees(spark: SparkSession, tmp_path: Path, engine: str) ->
         "• c of bar: depends on itself through c",
         f"ordered: {tmp_path}/out/outcome=ordered",
     ]
-    released = told("order", lines, "--out", tmp_path / "released", *IDS, "--on-missing", "release")
+    released = result("order", lines, "--out", tmp_path / "released", *IDS, "--on-missing", "release")
     assert counts(released) == {"rows": 6, "ordered": 3, "released": 1, "quarantined": 1, "duplicates": 1}
 
 
-def test_a_stream_goes_on_where_it_was_and_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_continues_where_it_stopped_and_lists_what_it_holds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     inbox, out = tmp_path / "in", tmp_path / "out"
     write_lines(inbox / "1.jsonl", CHAT)
     stream = ("order", inbox, "--out", out, *IDS, "--stream", "--once")
-    found = told(*stream)
-    assert counts(found) == {"rows": 6, "ordered": 3, "quarantined": 1, "duplicates": 1, "held": 1}
-    assert found["checkpoint"] == str(out / "_checkpoint")
-    (example,) = found["examples"]
+    document = result(*stream)
+    assert counts(document) == {"rows": 6, "ordered": 3, "quarantined": 1, "duplicates": 1, "held": 1}
+    assert document["checkpoint"] == str(out / "_checkpoint")
+    (example,) = document["examples"]
     assert (example["id"], example["group"], example["reason"]) == ("z", "tea", "waits for lost")
-    (row,) = told("held", out)["held_rows"]
+    (row,) = result("held", out)["held_rows"]
     assert (row["id"], row["waits_for"], row["missing"]) == ("z", ["lost"], ["lost"])
     assert row["since"].endswith("Z")
-    assert "lost" in said("held", out / "_checkpoint")
+    assert "lost" in output("held", out / "_checkpoint")
     write_lines(inbox / "2.jsonl", [event("tea", "lost")])
     with pytest.raises(InputError, match="made with ids and the query has numbers"):
-        told("order", inbox, "--out", out, "--group", "room", "--id", "at", "--deps", "at", *stream[-2:])
+        result("order", inbox, "--out", out, "--group", "room", "--id", "at", "--deps", "at", *stream[-2:])
     with pytest.raises(InputError, match="--on-missing: with a checkpoint, hold cannot become release"):
-        told(*stream, "--on-missing", "release")
-    assert counts(told(*stream)) == {"rows": 7, "ordered": 5, "quarantined": 1, "duplicates": 1}
-    assert "nothing is held; 7 rows" in said("held", out)
+        result(*stream, "--on-missing", "release")
+    assert counts(result(*stream)) == {"rows": 7, "ordered": 5, "quarantined": 1, "duplicates": 1}
+    assert "nothing is held; 7 rows" in output("held", out)
     written = spark.read.parquet(str(out)).where("outcome = 'ordered'").sort("room", "causal_index")
-    found = [(row.room, row.event_id) for row in written.collect()]
-    assert found == [("bar", "d"), ("tea", "a"), ("tea", "b"), ("tea", "lost"), ("tea", "z")]
+    rows = [(row.room, row.event_id) for row in written.collect()]
+    assert rows == [("bar", "d"), ("tea", "a"), ("tea", "b"), ("tea", "lost"), ("tea", "z")]
     with pytest.raises(InputError, match="wrote elsewhere"):
-        said(
+        output(
             "order", inbox, "--out", tmp_path / "other", *IDS, "--stream", "--checkpoint", out / "_checkpoint"
         )
     with pytest.raises(InputError, match="is not empty"):
-        said("order", inbox, "--out", out, *IDS)
+        output("order", inbox, "--out", out, *IDS)
     with pytest.raises(InputError, match="a path has ' ' in it"):
-        said("order", inbox, "--out", tmp_path / "an other", *IDS, "--stream")
+        output("order", inbox, "--out", tmp_path / "an other", *IDS, "--stream")
 
 
 UNREADABLE = [*CHAT, event("tea", None)]
 
 
 @pytest.mark.parametrize(
-    ("rows", "words", "says"),
+    ("rows", "words", "message"),
     [
         (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
         (CHAT, ["--id", "event_id"], "name either id and deps"),
@@ -209,26 +215,26 @@ UNREADABLE = [*CHAT, event("tea", None)]
     ],
 )
 def test_rows_that_cannot_be_ordered_are_refused_by_name(
-    spark: SparkSession, tmp_path: Path, rows: list[Row], words: list[str], says: str
+    spark: SparkSession, tmp_path: Path, rows: list[Row], words: list[str], message: str
 ) -> None:
     write_lines(tmp_path / "in" / "x.jsonl", rows)
     with pytest.raises(InputError) as error:
-        said("order", tmp_path / "in", "--out", tmp_path / "out", *words)
-    assert says in str(error.value)
+        output("order", tmp_path / "in", "--out", tmp_path / "out", *words)
+    assert message in str(error.value)
     assert not list((tmp_path / "out").glob("*"))
 
 
 def test_unchecked_rows_that_cannot_be_read_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     lines = tmp_path / "half.jsonl"
     lines.write_text(json.dumps(event("tea", "a")) + '\n{"room":"tea","even\n')
-    found = told("order", lines, "--out", tmp_path / "out", *IDS, "--no-check")
-    assert counts(found) == {"rows": 2, "ordered": 1, "quarantined": 1}
+    document = result("order", lines, "--out", tmp_path / "out", *IDS, "--no-check")
+    assert counts(document) == {"rows": 2, "ordered": 1, "quarantined": 1}
 
 
-def test_what_is_no_table_of_events_is_said_so(spark: SparkSession, tmp_path: Path) -> None:
-    def refuses(path: object, says: str, *words: object) -> None:
-        with pytest.raises(InputError, match=says):
-            said("order", path, "--out", tmp_path / "out", *(words or IDS))
+def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def refuses(path: object, message: str, *words: object) -> None:
+        with pytest.raises(InputError, match=message):
+            output("order", path, "--out", tmp_path / "out", *(words or IDS))
 
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("a")
@@ -254,11 +260,14 @@ def test_what_is_no_table_of_events_is_said_so(spark: SparkSession, tmp_path: Pa
     refuses(unlike, "b.csv has another header than a.csv")
     inside = write_lines(tmp_path / "in" / "a.jsonl", CHAT).parent
     with pytest.raises(InputError, match="results would be read as events"):
-        said("order", inside, "--out", inside / "out", *IDS)
+        output("order", inside, "--out", inside / "out", *IDS)
     refuses(tmp_path / "list.json", "is a file; a stream", *IDS, "--stream")
-    for folder, says in ((tmp_path / "empty", "no checkpoint"), (tmp_path / "notes.txt", "is not a folder")):
-        with pytest.raises(InputError, match=says):
-            said("held", folder)
+    for folder, message in (
+        (tmp_path / "empty", "no checkpoint"),
+        (tmp_path / "notes.txt", "is not a folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            output("held", folder)
 
 
 def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -266,7 +275,7 @@ def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["nowhere"], "nowhere does not exist"),
         ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
@@ -278,13 +287,13 @@ def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ([".", "--checkpoint", "s3a://bucket/c"], "is a URL"),
     ],
 )
-def test_an_error_is_one_line_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
+def test_an_error_is_one_line_and_exit_code_2(words: list[str], message: str, tmp_path: Path) -> None:
     done = antecede("order", *words, "--out", "out", *IDS, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert says in done.stderr
+    assert message in done.stderr
 
 
-def test_ctrl_c_ends_a_stream_with_its_account(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_stream_with_its_counts(tmp_path: Path) -> None:
     write_lines(tmp_path / "in" / "1.jsonl", CHAT)
     mark = f"antecede-order-{os.getpid()}"
     process = subprocess.Popen(
@@ -308,14 +317,14 @@ def _wait_until(happened: Callable[[], object]) -> None:
         if happened():
             return
         time.sleep(0.1)
-    pytest.fail("it did not happen within a minute and a half")
+    pytest.fail("it did not happen within 90 seconds")
 
 
 def _running(mark: str) -> list[str]:
-    """Processes that carry a mark in their environment."""
-    found = []
+    """Processes with a mark in their environment."""
+    processes = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark.encode() in environment.read_bytes():
-                found.append(environment.parent.name)
-    return found
+                processes.append(environment.parent.name)
+    return processes

@@ -1,4 +1,4 @@
-"""A trace as a source of Spark's: every row once, while it is written, stopped and started again."""
+"""A trace as a Spark data source: every row once, while it is written, stopped and restarted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def between(reader: TraceStream, start: dict[str, Any], end: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_row_comes_once_from_traces_that_grow_at_once(tmp_path: Path, seed: int) -> None:
+def test_every_row_is_read_once_from_traces_that_grow_concurrently(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     runs = {f"deep/{name}" if rng.random() < 0.5 else name: name for name in "abcd"}
     writers = {run: writer(tmp_path / trace, run) for trace, run in runs.items()}
@@ -178,7 +178,7 @@ def removed(folder: Path) -> None:
     ],
     ids=["gone", "fewer", "as many", "more", "other parts", "one removed"],
 )
-def test_a_trace_that_is_written_anew_is_refused(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_a_replaced_trace_is_refused(tmp_path: Path, change: Callable[[Path], None]) -> None:
     trace = tmp_path / "deep" / "t"
     write(trace, 12)
     write(tmp_path / "other", 12)
@@ -197,7 +197,7 @@ def test_a_trace_that_is_written_anew_is_refused(tmp_path: Path, change: Callabl
             [batch for partition in planned for batch in reader.read(partition)]
 
 
-def test_the_same_rows_written_anew_are_the_same_trace(tmp_path: Path) -> None:
+def test_a_trace_replaced_by_the_same_rows_is_the_same_trace(tmp_path: Path) -> None:
     write(tmp_path, 12)
     reader = stream(tmp_path)
     end = latest(reader, reader.initialOffset())
@@ -271,7 +271,7 @@ def test_what_a_stream_cannot_read_is_refused(tmp_path: Path) -> None:
             latest(stream(tmp_path), offset)
 
 
-def test_options_are_looked_at(tmp_path: Path) -> None:
+def test_options_are_validated(tmp_path: Path) -> None:
     write(tmp_path, 3)
     assert stream(tmp_path, maxPartsPerBatch="7").getDefaultReadLimit() == ReadMaxFiles(7)
     for options, message in (
@@ -288,7 +288,7 @@ def test_options_are_looked_at(tmp_path: Path) -> None:
             TraceSource(CaseInsensitiveDict({"path": str(tmp_path), **options})).schema()
 
 
-def test_a_stream_looks_where_an_audit_does(tmp_path: Path) -> None:
+def test_a_stream_reads_the_files_that_an_audit_reads(tmp_path: Path) -> None:
     names = (
         "a.parquet",
         "b.jsonl",
@@ -329,7 +329,9 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_reads_a_running_simulation_and_continues_where_it_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """The simulation is halted twice, so that the stream surely runs, stops and starts within it."""
     register(spark)
     trace, out = tmp_path / "runs" / "one", tmp_path / "out"
@@ -379,7 +381,7 @@ def test_a_stream_sees_a_simulation_and_goes_on_where_it_was(spark: SparkSession
     assert [verdict] == [each.verdict for each in judge_files(trace, trace_files(trace))]
 
 
-def test_a_batch_that_is_done_again_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_replayed_batch_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As after a crash: Spark has written down what it would read, and not that it did."""
     register(spark)
     trace, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
