@@ -1,4 +1,4 @@
-"""The log of live groups, `antecede.live`: every record says of which group and member it is.
+"""The logger of live groups, `antecede.live`: every record names its group and member.
 
 Records have the attributes `group`, `member` and, where there is one, `peer` and `message_id`.
 """
@@ -13,7 +13,7 @@ LOG = logging.getLogger("antecede.live")
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """What one member has to say."""
+    """One member's log."""
 
     def __init__(self, group: str, member: str) -> None:
         super().__init__(LOG, {"group": group, "member": member})

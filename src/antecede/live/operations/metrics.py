@@ -1,4 +1,4 @@
-"""What a member tells those who watch over it: Prometheus metrics at /metrics, and /health."""
+"""What operators can ask a member by HTTP: Prometheus metrics at /metrics, and /health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from antecede.live.group import Group
 
 _MAX_HEAD = 8192
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def render(group: Group) -> bytes:
@@ -37,17 +37,17 @@ class _Collector:
         group = self._group
         labels = {"group": group.settings.group, "member": group.me}
         held = group.waiting()
-        oldest = max((time.time() - each.since for each in held), default=0.0)
+        oldest = max((time.time() - message.since for message in held), default=0.0)
         gauges = [
-            ("held_messages", "messages that have arrived and wait for a cause", float(len(held))),
-            ("held_oldest_seconds", "how long the oldest of them has waited", max(0.0, oldest)),
+            ("held_messages", "messages that have arrived and are held for a cause", float(len(held))),
+            ("held_oldest_seconds", "how long the oldest of them has been held", max(0.0, oldest)),
             (
                 "unstable_bytes",
-                "bytes of messages that not every member is known to have",
+                "bytes of messages that not every member is known to have delivered",
                 group.unstable_bytes,
             ),
             ("limit_bytes", "unstable bytes at which broadcast waits", group.settings.limit),
-            ("connected_partners", "partners that there is a connection to", len(group.connected)),
+            ("connected_partners", "partners with a connection", len(group.connected)),
             ("store_bytes", "size of the store", group.store_bytes),
         ]
         for name, text, value in gauges:
@@ -57,19 +57,19 @@ class _Collector:
         delivered = group.delivered()
         sent = delivered.pop(group.me)
         counters = [
-            ("delivered", "messages of others that the application was given", sum(delivered.values())),
-            ("sent", "messages that were accepted", sent),
-            ("connections", "connections that were made", group.counts["connections"]),
-            ("lost_connections", "connections that ended", group.counts["lost"]),
-            ("resent_packets", "packets that were sent again", group.counts["resent"]),
-            ("recovered", "messages that another member handed on", group.counts["recovered"]),
+            ("delivered", "messages of others delivered to the application", sum(delivered.values())),
+            ("sent", "messages accepted for broadcast", sent),
+            ("connections", "connections made", group.counts["connections"]),
+            ("lost_connections", "connections lost", group.counts["lost"]),
+            ("resent_packets", "packets sent again", group.counts["resent"]),
+            ("recovered", "missing messages that another member supplied", group.counts["recovered"]),
         ]
         for name, text, value in counters:
             family = core.CounterMetricFamily(f"antecede_{name}", text, labels=list(labels))
             family.add_metric(list(labels.values()), value)
             yield family
         rejected = core.CounterMetricFamily(
-            "antecede_rejected", "connections that were refused or cut off", labels=[*labels, "reason"]
+            "antecede_rejected", "connections refused or cut off", labels=[*labels, "reason"]
         )
         for name, value in sorted(group.counts.items()):
             if name.startswith("rejected "):
@@ -78,8 +78,8 @@ class _Collector:
 
 
 def health(group: Group) -> tuple[int, bytes]:
-    """A status code and a sentence for whoever decides whether this process should live."""
-    said = {
+    """An HTTP status and a JSON document, for a supervisor."""
+    report = {
         "state": group.state,
         "group": group.settings.group,
         "member": group.me,
@@ -88,7 +88,7 @@ def health(group: Group) -> tuple[int, bytes]:
         "held": len(group.waiting()),
         "unstable_bytes": group.unstable_bytes,
     }
-    return (200 if group.state == "open" else 503), msgspec.json.encode(said) + b"\n"
+    return (200 if group.state == "open" else 503), msgspec.json.encode(report) + b"\n"
 
 
 async def serve(group: Group, where: str) -> asyncio.Server:
@@ -97,17 +97,17 @@ async def serve(group: Group, where: str) -> asyncio.Server:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
                 code, kind, body = _answer(group, head.split(b"\r\n", 1)[0].decode("latin-1"))
                 writer.write(
-                    f"HTTP/1.1 {code} {_SAID[code]}\r\nContent-Type: {kind}\r\n"
+                    f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
                     + body
                 )
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # a client that goes away, or was never one
+            pass  # the client went away, or was not an HTTP client
         finally:
             writer.close()
 
@@ -117,7 +117,7 @@ async def serve(group: Group, where: str) -> asyncio.Server:
         raise InputError(f"metrics: cannot listen at {where}: {error.strerror or error}") from error
 
 
-_SAID = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -129,7 +129,7 @@ def _answer(group: Group, line: str) -> tuple[int, str, bytes]:
         "/health": lambda: (health(group)[0], "application/json", health(group)[1]),
     }
     if path not in pages:
-        return 404, _TEXT, b"there are /metrics and /health\n"
+        return 404, _TEXT, b"only /metrics and /health exist\n"
     if method not in ("GET", "HEAD"):
         return 405, _TEXT, b"GET only\n"
     code, kind, body = pages[path]()
