@@ -1,4 +1,4 @@
-"""Random executions, with whatever may be wrong in a log, and the tables that record them."""
+"""Random executions with every kind of fault a log may have, and the tables that record them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("run", "group", "process", "index", "kind", "origin", "seq", "time", 
 
 
 def any_execution(source: random.Random) -> Execution:
-    """Sound at first, in groups that overlap; then lost, repeated, displaced, or of nobody."""
+    """A valid execution in overlapping groups, with messages then lost, duplicated, displaced or orphaned."""
     size = source.randrange(1, 6)
     everyone = range(size)
     groups = [frozenset(everyone)]
@@ -82,7 +82,7 @@ def as_rows(source: random.Random, given: Execution) -> tuple[pa.Table, Members]
     if how == "members":
         audiences = {*given.audiences.values(), frozenset(range(len(given.histories)))}
         members = {
-            "-".join(map(str, sorted(those))): [names[other] for other in those] for those in audiences
+            "-".join(map(str, sorted(group))): [names[other] for other in group] for group in audiences
         }
     schema = pa.schema([(name, FIELDS[name][0]) for name in COLUMNS])
     return pa.Table.from_pylist(rows, schema=schema), members

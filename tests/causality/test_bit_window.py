@@ -23,7 +23,7 @@ def test_a_window_is_a_set(added: list[int]) -> None:
 
 
 @given(numbers)
-def test_a_window_survives_its_bytes_and_stays_closed(added: list[int]) -> None:
+def test_a_window_is_restored_from_its_bytes(added: list[int]) -> None:
     window = BitWindow.from_numbers(added)
     assert BitWindow.from_bytes(window.to_bytes()) == window
     assert window.bits & 1 == 0
@@ -31,7 +31,7 @@ def test_a_window_survives_its_bytes_and_stays_closed(added: list[int]) -> None:
 
 
 @given(st.binary())
-def test_whatever_the_bytes_only_a_value_error(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_value_errors(data: bytes) -> None:
     try:
         window = BitWindow.from_bytes(data)
     except ValueError:

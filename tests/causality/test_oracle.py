@@ -14,7 +14,8 @@ Place = tuple[int, int]
 
 @st.composite
 def executions(draw: st.DrawFn) -> Execution:
-    """Small executions, mostly sound, with swaps, losses, repeats, orphans and journeys in time."""
+    """Small executions, mostly valid, with swaps, losses, duplicates, orphans and deliveries before their
+    sends."""
     peers = draw(st.integers(1, 4))
     histories: list[list[Step]] = [[] for _ in range(peers)]
     sent: list[MessageId] = []
@@ -50,7 +51,7 @@ def executions(draw: st.DrawFn) -> Execution:
 
 
 class BruteForce:
-    """The definitions, word for word, on all pairs of events."""
+    """The definitions, literally, on all pairs of events."""
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -65,8 +66,8 @@ class BruteForce:
             for message, place in self._sent_deliveries()
             if (place, self.sends[message]) in reach
         }
-        sound = {(self.sends[m], d) for m, d in self._sent_deliveries() if (d[0], m) not in self.impossible}
-        self.reach = closure(set(self.events), self._process_order() | sound)
+        valid = {(self.sends[m], d) for m, d in self._sent_deliveries() if (d[0], m) not in self.impossible}
+        self.reach = closure(set(self.events), self._process_order() | valid)
 
     def _process_order(self) -> set[tuple[Place, Place]]:
         return {((p, i), (p, j)) for p, i in self.events for q, j in self.events if p == q and i < j}
@@ -141,7 +142,7 @@ def closure(nodes: set[Place], edges: set[tuple[Place, Place]]) -> set[tuple[Pla
 
 
 @given(executions())
-def test_the_verdict_is_the_definitions(execution: Execution) -> None:
+def test_the_verdict_follows_from_the_definitions(execution: Execution) -> None:
     assert judge(execution).verdict == BruteForce(execution).verdict()
 
 
@@ -180,8 +181,8 @@ def test_the_path_is_a_shortest_one() -> None:
         [("deliver", 2, 1)],
     )
     judgement = judge(execution)
-    told = [judgement.explain(each) for each in judgement.violations()]
-    assert told == [
+    explained = [judgement.explain(each) for each in judgement.violations()]
+    assert explained == [
         "p3 delivered p2:1 and never its cause p0:1: p2 delivered p0:1 and then sent p2:1.",
         "p3 delivered p2:1 and never its cause p1:1: p2 delivered p1:1 and then sent p2:1.",
     ]

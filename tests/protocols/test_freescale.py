@@ -1,4 +1,4 @@
-"""Free-scale networks: what is carried is exactly what is needed, and each misreading of the paper breaks."""
+"""Free-scale networks: messages carry exactly what is needed, and each misreading of the paper breaks."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def across_of(sends: Sequence[Send]) -> list[ExternalPacket]:
     return [send.packet for send in sends if isinstance(send.packet, ExternalPacket)]
 
 
-# What is carried
+# What messages carry
 
 
 class Named:
-    """Watches a run: which message each of a super peer's numbers stands for, and what packets name."""
+    """Records in a run which message each of a super peer's numbers stands for, and what packets name."""
 
     def __init__(self, given_scenario: Scenario, members: Sequence[Any] = ()) -> None:
         self.histories = Histories(given_scenario)
@@ -76,8 +76,8 @@ class Named:
 
 @given(seed=st.integers(0, 2**64 - 1), run=st.integers(0, 1_000_000))
 def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: int) -> None:
-    """Less the sender's own previous message, which order from one sender implies: by pairs and bits
-    outside, by bits up and down inside, where what all inside have already may be left out."""
+    """Without the sender's own previous message, which sender order implies: as pairs and bits outside, as
+    bits inside, where what every internal peer has already may be omitted."""
     watched = Named(random_scenario("freescale", seed, run))
     watched.world.run()
     order = judge(watched.histories.execution()).order
@@ -102,7 +102,7 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
         assert needed(message) - named <= had
 
 
-# The readings that matter: each misreading lives here only, and is seen to break
+# The readings that matter: each misreading is a class here, and breaks
 
 
 class TakesOutNewerPairs(ExternalPeer):
@@ -214,7 +214,7 @@ def test_ours_does_not() -> None:
     assert final("freescale", 500).passed
 
 
-# E1: when the table may forget
+# E1: when an entry of the table may be dropped
 
 
 class Site:
@@ -229,9 +229,9 @@ class Site:
         return next(send.packet for send in sends if send.to == (1,))
 
 
-def test_what_p_has_delivered_may_still_be_named_by_what_is_on_its_way() -> None:
-    """e1 sends m1, m2; p delivers m1, sends x, delivers m2. All inside have m2, and m1 was immediate to it;
-    but x, which names m1, has not reached the super peer yet."""
+def test_a_message_in_flight_may_still_name_what_p_has_delivered() -> None:
+    """e1 sends m1, m2; p delivers m1, sends x, delivers m2. All inside have m2, which depends immediately
+    on m1; but x, which names m1, has not reached the super peer yet."""
     for forgets in (True, False):
         site = Site()
         m1 = site.e1.broadcast(b"m1", 0).sends[0].packet
@@ -257,8 +257,8 @@ def test_what_p_has_delivered_may_still_be_named_by_what_is_on_its_way() -> None
 
 
 def test_an_old_acknowledgement_does_not_undo_a_newer_one() -> None:
-    """p has #1 to #3 and may name #2 of them; that it once had #1 alone, and would have named nothing of
-    that, comes later. #2 must stay in the table."""
+    """p has #1 to #3 and may name #2 of them. An older report, that it had #1 alone and would name nothing
+    of it, arrives later. #2 must stay in the table."""
     site = Site()
     for _ in range(3):
         site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
@@ -275,7 +275,7 @@ def test_an_old_acknowledgement_does_not_undo_a_newer_one() -> None:
     assert peer.table == peer.assigned == {}
 
 
-def test_an_acknowledgement_out_of_turn_is_not_heard() -> None:
+def test_an_acknowledgement_out_of_order_is_ignored() -> None:
     site = Site()
     site.s.receive(2, site.e1.broadcast(b"", 0).sends[0].packet, 0)
     site.s.deliver(0)
@@ -288,7 +288,7 @@ def test_an_acknowledgement_out_of_turn_is_not_heard() -> None:
 
 
 def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int]:
-    """How long the super peer's table is, in a run in which one member may never send."""
+    """The length of the super peer's table during a run in which some members never send."""
     made = scenario(
         protocol="freescale", peers=6, seconds=20, rate=20, delay="1-50ms", layout=layout, silent=silent
     )
@@ -299,13 +299,13 @@ def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int
 
 
 def test_the_table_stays_small_even_if_an_internal_peer_is_silent() -> None:
-    """About as long as what is under way and what the silent one has not spoken of yet."""
+    """About as long as the messages in flight and those that the silent peer has not acknowledged yet."""
     assert max(table_sizes({"inside": [2]}, silent=())) < 40
     assert max(table_sizes({"inside": [2]}, silent=(1,))) < 100
     assert max(table_sizes({"inside": [2], "ack_every": 1_000_000}, silent=(1,))) > 1_000
 
 
-def test_with_nobody_inside_the_table_is_forgotten_as_the_super_peer_itself_delivers() -> None:
+def test_without_internal_peers_the_table_shrinks_as_the_super_peer_delivers() -> None:
     made = scenario(protocol="freescale", peers=3, seconds=5, delay="1-5ms", layout={"inside": [0]})
     members: list[Any] = made.members()
     made.world(members, []).run()
@@ -315,7 +315,7 @@ def test_with_nobody_inside_the_table_is_forgotten_as_the_super_peer_itself_deli
 # E2, E3: what the paper's form costs
 
 
-def test_in_the_papers_form_a_silent_inside_costs_a_bit_for_every_message_that_went_by() -> None:
+def test_in_the_papers_form_silent_internal_peers_cost_a_bit_for_every_external_message() -> None:
     sizes = {}
     for form in ("paper", "corrected"):
         s, p, e = Freescale.with_layout(3, FreescaleLayout([1], form))
@@ -357,8 +357,9 @@ def test_line_10_of_listing_14_is_pure_overhead() -> None:
     assert bits[WithoutLine10OfListing14] < bits[Freescale] / 3
 
 
-def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
-    """E4: Lemma 3 says that what is immediate is a bit of DV; of one's own previous message it is not."""
+def test_two_messages_in_a_row_are_linked_by_sender_previous_and_not_by_bits() -> None:
+    """E4: Lemma 3 says that an immediate dependency is a bit of DV; the sender's own previous message is
+    not."""
     site = Site()
     site.s.receive(1, site.p.broadcast(b"", 0).sends[0].packet, 0)
     second = site.p.broadcast(b"", 0).sends[0].packet
@@ -372,7 +373,7 @@ def test_two_messages_in_a_row_are_joined_by_last_and_not_by_bits() -> None:
 # Bad input
 
 
-def test_layouts_that_cannot_be() -> None:
+def test_invalid_layouts_are_refused() -> None:
     for layout, reason in (
         ({"inside": [3, 3]}, "more than the 5"),
         ({"inside": [-1]}, "fewer than 0"),
@@ -467,9 +468,9 @@ def test_repeated_packets_change_nothing() -> None:
     for send in sends:
         for peer in send.to:
             site.all[peer].receive(0, send.packet, 0)
-            taken = site.all[peer].save()
+            saved = site.all[peer].save()
             site.all[peer].receive(0, send.packet, 0)
-            assert site.all[peer].save() == taken
+            assert site.all[peer].save() == saved
 
 
 def test_bytes_as_the_paper_counts() -> None:
@@ -488,7 +489,7 @@ def test_everyone_is_reached_once() -> None:
     assert p.broadcast(b"", 0).sends == (Send((0,), UplinkPacket(b"", 1, 1, NONE, 0)),)
 
 
-def test_long_runs_with_a_forgetting_table() -> None:
+def test_long_runs_in_which_the_table_is_cleaned_up() -> None:
     for seed, inside in enumerate(([3, 0, 2], [5], [1, 1, 1, 1], [0, 0])):
         made = scenario(
             protocol="freescale", peers=10, seconds=8, rate=12, seed=seed, delay="wild:1us-1s",
@@ -502,16 +503,16 @@ def test_long_runs_with_a_forgetting_table() -> None:
         assert verdict.deliveries > 8_000
         assert not any(member.waiting() for member in members)
         for member in members:
-            assert [keeper.undelivered for keeper in keepers(member)] == [set()] * len(keepers(member))
+            assert [holder.undelivered for holder in holders(member)] == [set()] * len(holders(member))
             seen = [
-                set(keeper.delivered_numbers)
-                for keeper in keepers(member)
-                if isinstance(keeper, ExternalInbox)
+                set(holder.delivered_numbers)
+                for holder in holders(member)
+                if isinstance(holder, ExternalInbox)
             ]
-            assert all(those <= set(range(len(inside))) for those in seen)
+            assert all(senders <= set(range(len(inside))) for senders in seen)
 
 
-def keepers(member: Any) -> list[Any]:
+def holders(member: Any) -> list[Any]:
     """The parts of a member that hold messages."""
     peer = member.peer
     if isinstance(peer, SuperPeer):
@@ -519,17 +520,17 @@ def keepers(member: Any) -> list[Any]:
     return [peer.inbox] if isinstance(peer, ExternalPeer) else [peer]
 
 
-def test_what_a_silent_peer_says_and_when() -> None:
-    """After every `ack_every` deliveries since it last spoke; a message of its own is speaking."""
+def test_when_a_silent_peer_acknowledges() -> None:
+    """After every `ack_every` deliveries since its last message or acknowledgement."""
     s, p, e = Freescale.with_layout(3, FreescaleLayout([1], ack_every=2))
 
-    def news() -> list[Packet]:
+    def deliver_one() -> list[Packet]:
         sends = s.receive(2, e.broadcast(b"", 0).sends[0].packet, 0).sends
-        said = p.receive(0, sends[0].packet, 0).sends
+        acks = p.receive(0, sends[0].packet, 0).sends
         p.deliver(0)
-        return [send.packet for send in said]
+        return [send.packet for send in acks]
 
-    assert [news() for _ in range(5)] == [
+    assert [deliver_one() for _ in range(5)] == [
         [],
         [],
         [InternalAck(0, 2, row(2))],
@@ -537,10 +538,10 @@ def test_what_a_silent_peer_says_and_when() -> None:
         [InternalAck(0, 4, row(4))],
     ]
     p.broadcast(b"", 0)
-    assert [news() for _ in range(3)] == [[], [], [InternalAck(1, 7, row(7))]]
+    assert [deliver_one() for _ in range(3)] == [[], [], [InternalAck(1, 7, row(7))]]
 
 
-def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
+def test_numbers_are_refused_exactly_from_the_limit_on() -> None:
     p = Freescale.with_layout(3, FreescaleLayout([1]))[1]
     p.broadcast(b"", 0)
     for wrong in (
@@ -559,12 +560,12 @@ def test_numbers_are_refused_from_exactly_where_they_cannot_be() -> None:
     e.receive(0, ExternalPacket(b"", 1, 1, MAX_AHEAD, 0, 0, {}, {}, NONE), 0)
 
 
-def test_arranging_more_than_there_are_is_a_local_error() -> None:
+def test_a_layout_larger_than_the_group_is_a_local_error() -> None:
     with pytest.raises(LocalError, match="more than the 2"):
         Freescale.with_layout(2, FreescaleLayout([5]))
 
 
-def test_bytes_that_members_keep_as_the_paper_counts() -> None:
+def test_storage_as_the_paper_counts() -> None:
     """p has #2 and #9: RV is bits 1 to 9, of which the first is cleared, DV bits 2 to 9."""
     site = Site()
     assert [member.paper_storage() for member in site.all] == [8, 0, 8, 8]
@@ -585,8 +586,8 @@ def test_bytes_that_members_keep_as_the_paper_counts() -> None:
     assert site.s.paper_storage() == 8 + 8 + 8
 
 
-def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
-    """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 never goes out again."""
+def test_the_papers_form_has_bits_where_ours_has_numbers() -> None:
+    """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 is never sent outside."""
     for form in ("paper", "corrected"):
         s, p, e = Freescale.with_layout(3, FreescaleLayout([1], form))
         sent = [p.broadcast(b"", 0).sends[0].packet for _ in range(3)]
@@ -606,7 +607,7 @@ def test_the_papers_form_says_by_bits_what_ours_says_by_numbers() -> None:
             assert found == [(1, 0, 0, {}, NONE), (3, 1, 1, {}, NONE), (4, 3, 3, {}, NONE)]
 
 
-def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -> None:
+def test_the_table_is_cleaned_up_once_in_as_many_steps_as_there_are_internal_peers() -> None:
     members = Freescale.with_layout(4, FreescaleLayout([2]))
     s, p, q, e = members
     relay = s.peer
@@ -622,7 +623,7 @@ def test_a_table_is_looked_through_once_in_as_many_steps_as_there_are_inside() -
         steps.append(relay.steps)
     assert steps == [1, 2, 0] * 4
     assert len(relay.table) == 12
-    # What those inside say is enough to forget all that nobody names again.
+    # What the internal peers report is enough to drop everything that nobody names again.
     for peer, member in ((1, p), (2, q), (1, p), (2, q)):
         s.receive(peer, member.broadcast(b"", 0).sends[0].packet, 0)
     assert (set(relay.table), relay.cleaned_up_to) == (set(relay.table) & relay.application.causes, 12)

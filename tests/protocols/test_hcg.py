@@ -1,4 +1,4 @@
-"""Subgroups and gateways: they order what happened before, and each rule as paper 003 has it breaks."""
+"""Subgroups and gateways: they order what happened before, and each rule as paper 003 prints it breaks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def final(protocol: str, runs: int) -> VerifyReport:
 
 
 @pytest.mark.parametrize("protocol", [HCG, BASIC])
-def test_random_subgroups_keep_causal_order(protocol: str) -> None:
+def test_random_subgroups_preserve_causal_order(protocol: str) -> None:
     found = final(protocol, 250)
     assert found.passed, found.failures
 
@@ -49,7 +49,7 @@ LAYOUTS = [
 
 
 def loose(protocol: str, subgroups: Sequence[str], seed: int, **more: Any) -> Scenario:
-    """Links that overtake and repeat, and clocks that differ by five times the longest local delay."""
+    """Links that reorder and duplicate, and clocks that differ by five times the longest local delay."""
     fields: dict[str, Any] = {
         "peers": sum(int(each.partition(":")[2]) for each in subgroups),
         "seconds": 0.4,
@@ -69,7 +69,7 @@ def loose(protocol: str, subgroups: Sequence[str], seed: int, **more: Any) -> Sc
 def run(
     made: Scenario,
 ) -> tuple[Judgement, dict[MessageId, set[tuple[int, int]]], dict[tuple[int, int], MessageId]]:
-    """A run: its judgement, what each message names between gateways, and whose numbers those are."""
+    """A run: its judgement, what each message names between gateways, and the message of each number."""
     members, histories = made.members(), Histories(made)
     world = made.world(members, [histories])
     names: dict[MessageId, set[tuple[int, int]]] = {}
@@ -94,7 +94,7 @@ Pairs = set[tuple[MessageId, MessageId]]
 
 
 def ordered(names: dict[MessageId, set[tuple[int, int]]], numbers: dict[tuple[int, int], MessageId]) -> Pairs:
-    """(earlier, later): what gateways put in order, by what packets name and by the order of each origin."""
+    """(earlier, later): what gateways order, by what packets name and by sender order."""
     past: dict[MessageId, set[MessageId]] = {}
 
     def before(message: MessageId) -> set[MessageId]:
@@ -139,7 +139,7 @@ def test_on_real_time_and_vectors_what_is_ordered_is_what_happened_before(subgro
 
 
 class LargestNumberOnly(Hcg):
-    """V as a largest number for each subgroup, and no more."""
+    """V is one largest number for each subgroup."""
 
     name: ClassVar[str] = "largest number"
 
@@ -158,7 +158,7 @@ def test_a_largest_number_orders_more_than_happened_before() -> None:
 
 
 class WhatBasicWouldName(Hcg):
-    """hcg, noting what `basic` would name at the same moment."""
+    """hcg, recording what `basic` would name at the same moment."""
 
     name: ClassVar[str] = "both"
     noted: ClassVar[dict[MessageId, set[tuple[int, int]]]] = {}
@@ -184,8 +184,8 @@ def test_hcg_orders_nothing_that_basic_would_not(subgroups: list[str]) -> None:
     assert saved > 0
 
 
-def test_where_nothing_waits_at_a_gateway_two_runs_compare() -> None:
-    """With one delay for all long links, `basic` holds nothing longer, so both runs are the same."""
+def test_where_nothing_waits_at_a_gateway_hcg_orders_less_than_basic() -> None:
+    """With the same delay on all long links, `basic` holds nothing longer, so both runs are comparable."""
     for subgroups in LAYOUTS[:4]:
         runs = [
             ordered(*run(loose(name, subgroups, 3, reply=0.0, delay="40ms", faults=()))[1:])
@@ -195,7 +195,7 @@ def test_where_nothing_waits_at_a_gateway_two_runs_compare() -> None:
 
 
 class Times(NamedTuple):
-    """What a member on real time goes by."""
+    """The parameters of a member on real time."""
 
     clock: RealTimeClock
     precedence: PrecedenceByTime
@@ -203,7 +203,7 @@ class Times(NamedTuple):
 
 
 class Variant(Hcg):
-    """A copy with one rule as the paper has it, or as one might think."""
+    """hcg with one rule as the paper prints it, or as it might be read."""
 
     @classmethod
     def _create_member(
@@ -271,7 +271,7 @@ class SmallestStamp(Hcg):
 
 
 class EqualNumbers(Hcg):
-    """One more than the largest among those that precede; the numbers are only told apart in `levels`."""
+    """The number is one more than the largest that precedes; `levels` holds these numbers."""
 
     name: ClassVar[str] = "equal numbers for concurrent messages"
     levels: ClassVar[dict[tuple[int, int], int]] = {}
@@ -356,7 +356,7 @@ class GatewayFirst(Hcg):
         GatewayFirst,
     ],
 )
-def test_each_rule_as_printed_or_as_one_might_think_breaks(broken: type[Hcg]) -> None:
+def test_each_rule_as_printed_or_plausible_breaks(broken: type[Hcg]) -> None:
     found = final(f"{__name__}:{broken.__name__}", 1500)
     assert found.violations > 0
     assert (found.raised, found.duplicates) == (0, 0)
@@ -371,7 +371,7 @@ class NoMoreThanTheSum(Variant):
         of.precedence.gap -= 1
 
 
-def test_packets_of_the_same_instant_need_one_unit_more() -> None:
+def test_packets_at_the_same_instant_need_one_unit_more() -> None:
     late = [
         sum(
             run(loose(name, ["rt:5"], seed, delay="0", local_delay=None, skew=None))[
@@ -384,7 +384,7 @@ def test_packets_of_the_same_instant_need_one_unit_more() -> None:
     assert late[0] == 0 < late[1]
 
 
-def test_the_whole_way_costs_the_waits_of_both_subgroups() -> None:
+def test_the_longest_path_costs_the_waits_of_both_subgroups() -> None:
     made = scenario(
         protocol=HCG, peers=4, seconds=1, rate=1, delay="50ms", local_delay="2ms", skew="0",
         layout={"subgroups": ["rt:2", "rt:2"]},

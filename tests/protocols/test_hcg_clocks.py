@@ -1,4 +1,4 @@
-"""The three clocks of subgroups, a packet at a time: who waits for what, and what gateways name."""
+"""The three clocks of subgroups, packet by packet: who waits for what, and what gateways name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def between(effects: Effects) -> list[GatewayPacket]:
 
 
 def ids(member: Hcg, now: int = 0) -> list[tuple[int, int]]:
-    taken = []
+    delivered = []
     while (delivery := member.deliver(now)) is not None:
-        taken.append(tuple(delivery.message))
-    return taken  # type: ignore[return-value]
+        delivered.append(tuple(delivery.message))
+    return delivered  # type: ignore[return-value]
 
 
 def rt(wait: int = 10, skew: int = 4) -> list[Hcg]:
@@ -68,7 +68,7 @@ def test_a_real_clock_does_not_go_back() -> None:
     assert ids(one) == [(2, 1)]
 
 
-def test_a_gateway_on_real_time_numbers_in_turn_and_names_what_is_a_wait_older() -> None:
+def test_a_gateway_on_real_time_numbers_in_order_and_names_what_is_older_by_the_wait() -> None:
     gateway = rt()[0]
     assert gateway.broadcast(b"own", 5) == Effects(
         (Send((1, 2), SubgroupPacket(b"own", 0, 1, 1, [5])),), 15, MessageId(0, 1)
@@ -106,7 +106,7 @@ def test_basic_names_everything() -> None:
     assert gateway.precedence == PrecedenceByTime(10, [BitWindow(), BitWindow()]), "basic remembers nothing"
 
 
-def test_what_a_gateway_remembers_by_times_is_what_lies_within_a_wait() -> None:
+def test_a_gateway_on_real_time_remembers_only_messages_within_one_wait() -> None:
     gateway = rt()[0]
     for number in range(1, 101):
         gateway.receive(3, GatewayPacket(b"", 3, number, number, [0, 0], []), 7 * number)
@@ -153,12 +153,12 @@ def test_linear_time_sorts_by_stamp_sender_and_number() -> None:
     one.receive(2, LinearAck(2, 9), 0)
     one.receive(0, SubgroupPacket(b"", 0, 1, 1, [4]), 0)
     one.receive(0, LinearAck(1, 9), 0)
-    assert ids(one) == [], "what comes before it is missing"
+    assert ids(one) == [], "its sender's previous packet is missing"
     one.receive(2, SubgroupPacket(b"", 2, 1, 1, [3]), 0)
     assert ids(one) == [(2, 1), (0, 1), (2, 2)]
 
 
-def test_a_gateway_on_linear_time_names_what_is_stamped_less() -> None:
+def test_a_gateway_on_linear_time_names_what_has_a_smaller_stamp() -> None:
     gateway = lt()[0]
     sent = gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 0)
     assert sent.sends == (Send((1, 2), SubgroupPacket(b"", 3, 1, 1, [1])),)
@@ -200,7 +200,7 @@ def test_vectors_wait_for_what_they_count() -> None:
     assert gateway.broadcast(b"", 0).sends[0].packet == SubgroupPacket(b"", 0, 2, 3, [3, 0, 0])
 
 
-def test_a_gateways_packet_does_not_say_which_cause_it_waits_for() -> None:
+def test_the_cause_that_a_gateways_packet_waits_for_is_unknown() -> None:
     one = vt()[1]
     one.receive(0, SubgroupPacket(b"", 3, 1, 1, [1, 0, 1]), 0)
     assert one.waiting() == [Waiting(MessageId(3, 1), None)]

@@ -1,4 +1,4 @@
-"""Subgroups' layouts and packets: how members are laid out, what is sent, refused and just taken."""
+"""Layouts and packets of subgroups: what is sent, what is refused, and what is just accepted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_layouts() -> None:
         (SubgroupLayout(["rt:4"], skew=-1), "skew"),
     ],
 )
-def test_layouts_that_cannot_be(layout: SubgroupLayout, reason: str) -> None:
+def test_invalid_layouts_are_refused(layout: SubgroupLayout, reason: str) -> None:
     with pytest.raises(LocalError, match=reason):
         Hcg.with_layout(4, layout)
 
@@ -167,7 +167,7 @@ def test_what_no_correct_peer_sends_is_refused(
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_is_just_possible_is_taken(subgroups: list[str], me: int, link: int, packet: Packet) -> None:
+def test_values_at_the_limit_are_accepted(subgroups: list[str], me: int, link: int, packet: Packet) -> None:
     size = sum(int(each.partition(":")[2]) for each in subgroups)
     member = Hcg.with_layout(size, SubgroupLayout(subgroups, skew=100))[me]
     before = member.save()
@@ -176,7 +176,7 @@ def test_what_is_just_possible_is_taken(subgroups: list[str], me: int, link: int
     assert type(member).restore(member.save()) == member
 
 
-def test_a_group_of_several_gateways_and_nobody_else() -> None:
+def test_a_group_of_gateways_only() -> None:
     members = Hcg.with_layout(3, SubgroupLayout(["vt:1", "lt:1", "rt:1"], longest_delay=4))
     assert members[0].broadcast(b"", 0).sends == (Send((1, 2), GatewayPacket(b"", 0, 1, 1, [0, 0, 0], [])),)
     assert members[1].broadcast(b"", 0).sends == (Send((0, 2), GatewayPacket(b"", 1, 1, 1, [0, 0, 0], [])),)

@@ -1,4 +1,4 @@
-"""What every protocol promises one member at a time: the wire, the state, and hostile packets."""
+"""Single members of every protocol: the wire format, saved states, and hostile packets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import antecede.protocols
 from antecede.causality import MessageId
 from antecede.errors import InputError
 from antecede.protocols import catalog
@@ -77,14 +78,14 @@ def test_a_group_of_one_sends_to_nobody(protocol: type[Protocol]) -> None:
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_a_stranger_in_ones_own_group_is_a_local_error(name: str) -> None:
+def test_a_rank_outside_the_group_is_a_local_error(name: str) -> None:
     with pytest.raises(LocalError):
         catalog.find(name)(3, 3)
 
 
 @protocols
 @given(data=st.binary(max_size=60))
-def test_whatever_bytes_come_in_only_a_remote_error_comes_out(protocol: type[Protocol], data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_remote_errors(protocol: type[Protocol], data: bytes) -> None:
     member = protocol.group(3)[0]
     try:
         member.receive(1, protocol.decode(data), 0)
@@ -153,16 +154,16 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol]
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_a_sound_packet_of_another_protocol_is_refused(name: str) -> None:
+def test_a_valid_packet_of_another_protocol_is_refused(name: str) -> None:
     protocol = catalog.find(name)
-    sound = [ClockPacket(b"", 1, [0, 1, 0]), DependencyPacket(b"", 1, 1, {}), SequencePacket(b"", 1, 1, {})]
-    for packet in [each for each in sound if not isinstance(each, protocol.packets)]:
+    valid = [ClockPacket(b"", 1, [0, 1, 0]), DependencyPacket(b"", 1, 1, {}), SequencePacket(b"", 1, 1, {})]
+    for packet in [each for each in valid if not isinstance(each, protocol.packets)]:
         with pytest.raises(RemoteError):
             protocol.group(3)[0].receive(1, packet, 0)
 
 
 @pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq", "flooding"])
-def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
+def test_a_number_is_refused_exactly_from_the_limit_on(name: str) -> None:
     protocol = catalog.find(name)
     member = protocol.group(3)[0]
     packets: dict[type[Packet], Callable[[int], Packet]] = {
@@ -177,7 +178,7 @@ def test_a_number_is_refused_from_exactly_where_it_cannot_be(name: str) -> None:
         member.receive(1, packets[kind](MAX_AHEAD + 1), 0)
 
 
-def test_bytes_that_members_keep_as_the_papers_count() -> None:
+def test_storage_as_the_papers_count() -> None:
     one, other, _ = catalog.find("mbcp").group(3)
     assert one.paper_storage() == 4 * 3
     one.receive(1, other.broadcast(b"", 0).sends[0].packet, 0)
@@ -187,7 +188,7 @@ def test_bytes_that_members_keep_as_the_papers_count() -> None:
     assert one.role() == "member"
 
 
-def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
+def test_a_clock_without_its_sender_is_refused() -> None:
     with pytest.raises(ValueError, match="no peer 3"):
         ClockPacket(b"", 3, [0, 0, 0])
     timestamp = catalog.find("timestamp")
@@ -195,7 +196,7 @@ def test_a_clock_without_its_sender_cannot_be_made_or_decoded() -> None:
         timestamp.decode(msgspec.msgpack.encode([0, b"", 3, [0, 0, 0]]))
 
 
-def test_a_saved_state_is_taken_by_its_own_protocol_only() -> None:
+def test_a_saved_state_is_restored_by_its_own_protocol_only() -> None:
     mbcp, diff = catalog.find("mbcp"), catalog.find("timestamp-diff")
     state = mbcp(0, 3).save()
     assert mbcp.restore(state) == mbcp(0, 3)
@@ -206,7 +207,7 @@ def test_a_saved_state_is_taken_by_its_own_protocol_only() -> None:
             mbcp.restore(damaged)
 
 
-def test_names_that_are_no_protocol() -> None:
+def test_names_that_are_not_protocols() -> None:
     for name in ("nope", "nowhere:Thing", "antecede.protocols.base:Nothing", "antecede.errors:InputError"):
         with pytest.raises(InputError, match=name.split(":")[0]):
             catalog.find(name)
@@ -244,3 +245,8 @@ def test_a_kernel_stands_in_for_the_class_that_declares_it_and_for_no_subclass()
     assert (Mbcp.declared_kernel(), Mine.declared_kernel()) == ("flat", "")
     without = [name for name, protocol in catalog.PROTOCOLS.items() if not protocol.declared_kernel()]
     assert without == ["multigroup"]
+
+
+def test_the_public_module_has_the_interface_and_every_protocol() -> None:
+    public = [getattr(antecede.protocols, name) for name in antecede.protocols.__all__]
+    assert all(protocol in public for protocol in catalog.PROTOCOLS.values())

@@ -26,7 +26,7 @@ from antecede.trace.reader import trace_files
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
 def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) -> None:
-    """Each step: a peer takes the next packet that another has sent it, or, from itself, sends."""
+    """Each step: a peer receives the next packet from another; from itself, it broadcasts."""
     many, flat = Multigroup.group(4), Mbcp.group(4)
     links: dict[tuple[int, int], list[tuple[GroupPacket, DependencyPacket]]] = {}
     for peer, other in script:
@@ -136,7 +136,7 @@ def test_a_trace_of_overlapping_groups_is_judged_by_who_is_in_which(tmp_path: Pa
     assert judged.verdict.deliveries == metrics.deliveries < 4 * metrics.messages
 
 
-def test_only_protocols_that_take_groups_are_given_them() -> None:
+def test_only_protocols_with_overlapping_groups_accept_groups() -> None:
     with pytest.raises(InputError, match="mbcp has one group"):
         scenario(protocol="mbcp", peers=3, groups={"a": (0, 1)})
     with pytest.raises(InputError, match="a must name peers"):
@@ -185,13 +185,13 @@ def named_and_needed(run: int) -> tuple[int, int]:
     return named, needed
 
 
-def test_what_is_named_is_hardly_more_than_the_relation_asks_for() -> None:
+def test_messages_name_hardly_more_than_the_relation_requires() -> None:
     counts = [named_and_needed(run) for run in range(60)]
     named, needed = (sum(part) for part in zip(*counts, strict=True))
     assert needed <= named <= 1.05 * needed
 
 
-def test_groups_that_one_is_not_in() -> None:
+def test_packets_and_broadcasts_of_other_groups_are_refused() -> None:
     one, two, three = Multigroup.with_groups({"a": (0, 1), "b": (1, 2)}, 3)
     for member, group in ((one, "b"), (one, "c"), (two, None)):
         with pytest.raises(LocalError):
@@ -202,7 +202,7 @@ def test_groups_that_one_is_not_in() -> None:
             three.receive(1, wrong, 0)
 
 
-def test_a_group_that_is_not_there_is_a_local_error_even_where_there_is_but_one() -> None:
+def test_an_unknown_group_is_a_local_error_even_if_there_is_only_one() -> None:
     member, _ = Multigroup.with_groups({"a": (0, 1)}, 2)
     assert member.broadcast(b"", 0).message == MessageId(0, 1)
     assert member.broadcast(b"", 0, "a").message == MessageId(0, 2)

@@ -1,4 +1,4 @@
-"""Links that come and go, and crashes: what `pc` promises, and what each of its rules is for."""
+"""Links that open and close, and crashes: what `pc` guarantees, and why each of its rules is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
-from pc_stories import LINE, PONG_TIMEOUT, Room
+from pc_network import LINE, PONG_TIMEOUT, ManualNetwork
 
 from antecede.causality import MessageId, judge
 from antecede.causality.execution import Execution
@@ -24,7 +24,7 @@ from antecede.units import SECOND
 
 
 def final(protocol: str, runs: int, seed: int = 3) -> VerifyReport:
-    """The report of some runs, or of as many as it takes to see one fail."""
+    """The report of these runs, up to the first that fails."""
     found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed):
         if found.failed:
@@ -32,10 +32,10 @@ def final(protocol: str, runs: int, seed: int = 3) -> VerifyReport:
     return found
 
 
-# Random runs.
+# Random runs
 
 
-def test_links_that_come_and_go_are_judged_clean() -> None:
+def test_causal_order_holds_while_links_open_and_close() -> None:
     assert final("pc", 700).passed
 
 
@@ -50,7 +50,7 @@ def test_links_that_come_and_go_are_judged_clean() -> None:
     ],
 )
 def test_heavy_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
-    """Links open, close and open again, 500 times a second, while their pings are under way."""
+    """Links open, close and open again, 500 times a second, while their pings are in flight."""
     heavy = scenario(
         protocol="pc",
         peers=peers,
@@ -72,18 +72,18 @@ def test_heavy_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
 
 
 class SmallBuffers(Pc):
-    """Overflows now and then; a ping is soon given up."""
+    """Overflows sometimes; pings are repeated soon."""
 
     max_buffered: ClassVar[int] = 3
     pong_timeout: ClassVar[int] = 400_000_000
 
 
-def test_small_buffers_and_little_patience_break_nothing() -> None:
+def test_small_buffers_and_short_timeouts_break_nothing() -> None:
     assert final(f"{__name__}:SmallBuffers", 200).passed
 
 
 class Dead(Pc):
-    """Neither hears nor speaks, and says so to nobody."""
+    """A crashed member: it receives and sends nothing."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         return NO_EFFECTS
@@ -136,7 +136,7 @@ def test_a_link_that_never_becomes_safe_lets_a_run_end() -> None:
     assert members[0].pings_sent == 1 + (61 * SECOND - SECOND // 2) // PONG_TIMEOUT
 
 
-# What each rule is for: a run of chance that breaks without it, and a story.
+# Why each rule is needed: a random run that breaks without it, and the smallest scenario
 
 
 class UsesNewLinksAtOnce(Pc):
@@ -177,7 +177,7 @@ class PassesPingsOnOverAnyLink(Pc):
 
 
 class ForgetsWhatItKept(Pc):
-    name: ClassVar[str] = "nothing is kept for a new link"
+    name: ClassVar[str] = "nothing is buffered for a new link"
 
     def _mark_safe(self, link: int) -> list[FloodPacket]:
         super()._mark_safe(link)
@@ -208,18 +208,20 @@ def test_each_rule_is_needed(broken: type[Protocol]) -> None:
         (Pc, "ab"),
     ],
 )
-def test_a_new_link_is_a_short_cut_past_what_is_under_way(protocol: type[Flooding], heard: str) -> None:
-    """0 says a, which is slow on its way through 1; a link from 0 to 2 opens, and 0 says b."""
-    room = Room(protocol.on_overlay(LINE))
-    room.say(0, "a")
-    room.open(0, 2)
-    room.flow((0, 2), (2, 0))
-    room.say(0, "b")
-    room.flow((0, 2), (2, 0))
-    room.flow()
-    assert room.heard[2] == heard
-    room.say(0, "c")
-    assert [packet.message_ids() for packet in room.under_way(0, 2)] == [(MessageId(0, 3),)]  # it is used now
+def test_a_new_link_is_a_short_cut_past_messages_in_flight(protocol: type[Flooding], heard: str) -> None:
+    """0 sends a, which is slow through 1; a link from 0 to 2 opens, and 0 sends b."""
+    network = ManualNetwork(protocol.on_overlay(LINE))
+    network.broadcast(0, "a")
+    network.open(0, 2)
+    network.flow((0, 2), (2, 0))
+    network.broadcast(0, "b")
+    network.flow((0, 2), (2, 0))
+    network.flow()
+    assert network.delivered[2] == heard
+    network.broadcast(0, "c")
+    assert [packet.message_ids() for packet in network.in_flight(0, 2)] == [
+        (MessageId(0, 3),)
+    ]  # it is used now
 
 
 class TakesAnyPongSoon(TakesAnyPong):
@@ -231,42 +233,43 @@ class BuffersOne(Pc):
 
 
 @pytest.mark.parametrize(("protocol", "heard"), [(TakesAnyPongSoon, "adbc"), (BuffersOne, "abcd")])
-def test_an_old_pong_says_nothing_of_what_was_thrown_away(protocol: type[Pc], heard: str) -> None:
-    """A pong is on its way to 0 when b and c are too much for the buffer; they are slow through 1."""
-    room = Room(protocol.on_overlay(LINE))
-    room.say(0, "a")
-    room.flow()
-    room.open(0, 2)
-    room.flow((0, 1), (1, 2))
-    room.say(0, "bc")
-    assert room.carry(2, 0) == Pong(1)
-    room.say(0, "d")
-    room.flow((0, 2))
-    room.flow()
-    assert room.heard[2] == heard
+def test_an_old_pong_proves_nothing_about_a_discarded_buffer(protocol: type[Pc], heard: str) -> None:
+    """A pong is in flight to 0 when b and c exceed the buffer; they are slow through 1."""
+    network = ManualNetwork(protocol.on_overlay(LINE))
+    network.broadcast(0, "a")
+    network.flow()
+    network.open(0, 2)
+    network.flow((0, 1), (1, 2))
+    network.broadcast(0, "bc")
+    assert network.arrive(2, 0) == Pong(1)
+    network.broadcast(0, "d")
+    network.flow((0, 2))
+    network.flow()
+    assert network.delivered[2] == heard
 
 
 @pytest.mark.parametrize(("protocol", "heard"), [(PassesPingsOnOverAnyLink, "ba"), (Pc, "ab")])
 def test_a_ping_over_a_link_that_is_not_safe_proves_nothing(protocol: type[Pc], heard: str) -> None:
-    """0, 1, 2, 3 in a line. a has come to 1 and no further when 1 opens a link to 3, and then 0 does."""
-    room = Room(protocol.on_overlay([(1,), (0, 2), (1, 3), (2,)]))
-    room.say(0, "a")
-    room.flow((0, 1))
-    room.open(1, 3)
-    room.open(0, 3)
-    room.flow((0, 1), (1, 3), (3, 0), (0, 3))
-    room.say(0, "b")
-    room.flow((0, 3))
-    room.flow()
-    assert room.heard[3] == heard
+    """0, 1, 2, 3 in a line. a has arrived at 1 and no further when 1 opens a link to 3, and then 0 does."""
+    network = ManualNetwork(protocol.on_overlay([(1,), (0, 2), (1, 3), (2,)]))
+    network.broadcast(0, "a")
+    network.flow((0, 1))
+    network.open(1, 3)
+    network.open(0, 3)
+    network.flow((0, 1), (1, 3), (3, 0), (0, 3))
+    network.broadcast(0, "b")
+    network.flow((0, 3))
+    network.flow()
+    assert network.delivered[3] == heard
 
 
-def test_a_leaf_that_breaks_its_link_before_it_makes_the_new_one_is_cut_off() -> None:
-    """What was under way is lost, and no ping can tell: nothing is sent that might come before it."""
-    room = Room(Pc.on_overlay(LINE))
-    room.say(0, "a")
-    room.close(0, 1)
-    room.open(0, 2)
-    room.say(0, "b")
-    room.flow()
-    assert room.heard == ["", "", ""]
+def test_a_leaf_that_closes_its_link_before_it_opens_the_new_one_is_cut_off() -> None:
+    """What was in flight is lost, and no ping can prove otherwise: nothing is sent that might arrive before
+    it."""
+    network = ManualNetwork(Pc.on_overlay(LINE))
+    network.broadcast(0, "a")
+    network.close(0, 1)
+    network.open(0, 2)
+    network.broadcast(0, "b")
+    network.flow()
+    assert network.delivered == ["", "", ""]

@@ -1,4 +1,4 @@
-"""One member of `pc` at a time: what it sends, keeps, asks, answers and refuses; and its layouts."""
+"""Single members of `pc`: what they send, buffer, ping, reply to and refuse; and layouts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from pc_stories import LINE, PONG_TIMEOUT, Bounded, opened
+from pc_network import LINE, PONG_TIMEOUT, Bounded, opened
 
 from antecede.causality import BitWindow
 from antecede.errors import InputError
@@ -29,7 +29,7 @@ def flooded(*numbers: int) -> list[FloodPacket]:
     return [FloodPacket(b"", 0, number) for number in numbers]
 
 
-def test_a_pong_makes_a_link_safe_and_sends_what_was_kept_in_order() -> None:
+def test_a_pong_makes_a_link_safe_and_sends_the_buffer_in_order() -> None:
     member = opened()
     assert member.broadcast(b"", 20).sends == (Send((1,), FloodPacket(b"", 0, 2)),)
     theirs = FloodPacket(b"x", 1, 1)
@@ -41,7 +41,7 @@ def test_a_pong_makes_a_link_safe_and_sends_what_was_kept_in_order() -> None:
     assert member.neighbours == (1, 2)
 
 
-def test_a_message_is_not_kept_for_the_one_it_came_from_nor_kept_twice() -> None:
+def test_a_message_is_buffered_once_and_not_for_the_link_it_came_from() -> None:
     member = opened()
     message = FloodPacket(b"x", 2, 1)
     assert member.receive(2, message, 20).sends == (Send((1,), message),)
@@ -51,7 +51,7 @@ def test_a_message_is_not_kept_for_the_one_it_came_from_nor_kept_twice() -> None
     assert member.unsafe_links[2].buffer == [FloodPacket(b"y", 3, 1)]
 
 
-def test_a_pong_of_another_link_or_of_an_earlier_opening_is_passed_over() -> None:
+def test_a_pong_of_another_link_or_of_an_earlier_opening_is_ignored() -> None:
     member = opened()
     assert member.receive(3, Pong(1), 20) == NO_EFFECTS
     assert member.link_closed(2, 20) == NO_EFFECTS
@@ -64,7 +64,7 @@ def test_a_pong_of_another_link_or_of_an_earlier_opening_is_passed_over() -> Non
     assert member.neighbours == (1, 2)
 
 
-def test_a_buffer_that_overflows_is_begun_anew_and_asks_behind_the_message() -> None:
+def test_a_buffer_that_overflows_is_started_anew_with_a_ping_behind_the_message() -> None:
     member = bounded()
     for _ in range(3):
         member.broadcast(b"", 20)
@@ -77,7 +77,7 @@ def test_a_buffer_that_overflows_is_begun_anew_and_asks_behind_the_message() -> 
     assert member.receive(2, Pong(2), 50).sends == (Send((2,), flooded(6)[0]),)
 
 
-def test_a_message_that_is_passed_on_overflows_a_buffer_too() -> None:
+def test_a_forwarded_message_overflows_a_buffer_too() -> None:
     member = bounded()
     for number in (1, 2, 3):
         member.receive(1, FloodPacket(b"", 3, number), 20)
@@ -85,7 +85,7 @@ def test_a_message_that_is_passed_on_overflows_a_buffer_too() -> None:
     assert member.unsafe_links[2].buffer == []
 
 
-def test_out_of_patience_it_asks_again_and_the_pong_of_either_ping_will_do() -> None:
+def test_after_the_timeout_the_ping_is_repeated_and_the_pong_of_either_will_do() -> None:
     member = opened()
     member.broadcast(b"", 20)
     late = 10 + PONG_TIMEOUT
@@ -97,7 +97,7 @@ def test_out_of_patience_it_asks_again_and_the_pong_of_either_ping_will_do() -> 
         assert one.wake(late + PONG_TIMEOUT) == NO_EFFECTS
 
 
-def test_one_call_at_a_time_is_asked_for_however_many_links_there_are() -> None:
+def test_one_wake_up_is_pending_however_many_links_are_unsafe() -> None:
     member = opened()
     assert member.link_opened(3, 20) == Effects((Send((1,), Ping(0, 3, 2)),))
     first = 10 + PONG_TIMEOUT
@@ -132,7 +132,7 @@ def test_a_link_that_closed_is_not_used() -> None:
     assert member.broadcast(b"", 40).sends == (Send((2,), FloodPacket(b"", 0, 2)),)
 
 
-def test_a_ping_is_passed_on_once_over_safe_links_and_answered_by_its_target() -> None:
+def test_a_ping_is_forwarded_once_over_safe_links_and_its_target_replies() -> None:
     _, one, two, three = Pc.on_overlay([(1,), (0, 2), (1, 3), (2,)])
     ping = Ping(0, 2, 1)
     assert one.receive(0, ping, 0).sends == (Send((2,), ping),)
@@ -141,17 +141,17 @@ def test_a_ping_is_passed_on_once_over_safe_links_and_answered_by_its_target() -
     assert one.receive(0, Ping(0, 2, 2), 0).sends == (Send((2,), Ping(0, 2, 2)),)
     assert two.receive(1, ping, 0) == NO_EFFECTS  # there is no link from 2 to 0
     two.link_opened(0, 0)
-    assert two.receive(1, ping, 0) == NO_EFFECTS  # that one is gone; 0 will ask again
+    assert two.receive(1, ping, 0) == NO_EFFECTS  # it was received before; 0 will repeat it
     assert two.receive(1, Ping(0, 2, 2), 0).sends == (Send((0,), Pong(2)),)
-    assert three.receive(2, ping, 0) == NO_EFFECTS  # nobody to pass it on to
+    assert three.receive(2, ping, 0) == NO_EFFECTS  # nobody to forward it to
 
 
-def test_a_target_answers_over_a_link_that_is_not_safe_on_its_side() -> None:
+def test_a_target_replies_over_a_link_that_is_not_safe_on_its_side() -> None:
     member = opened()
     assert member.receive(1, Ping(2, 0, 1), 20).sends == (Send((2,), Pong(1)),)
 
 
-def test_ones_own_ping_that_comes_back_stops() -> None:
+def test_a_peers_own_ping_is_not_forwarded_again() -> None:
     member = opened()
     member.receive(2, Pong(1), 0)
     assert member.receive(1, Ping(0, 2, 1), 0) == NO_EFFECTS
@@ -164,7 +164,7 @@ class RemembersThree(Pc):
     max_recent_pings: ClassVar[int] = 3
 
 
-def test_of_pings_only_the_most_recent_are_remembered() -> None:
+def test_only_the_most_recent_pings_are_remembered() -> None:
     member = RemembersThree.on_overlay(LINE)[1]
 
     def is_new(number: int) -> bool:
@@ -211,7 +211,7 @@ def test_a_hello_over_no_link_is_refused() -> None:
 
 
 @pytest.mark.parametrize("link", [0, -1, 4, 1, 2])
-def test_a_link_that_cannot_be_opened_is_the_callers_mistake(link: int) -> None:
+def test_opening_an_invalid_link_is_a_local_error(link: int) -> None:
     member = opened()
     before = member.save()
     with pytest.raises(LocalError, match="can be opened"):
@@ -219,7 +219,7 @@ def test_a_link_that_cannot_be_opened_is_the_callers_mistake(link: int) -> None:
     assert member.save() == before
 
 
-def test_a_link_that_is_not_open_cannot_be_closed() -> None:
+def test_closing_a_link_that_is_not_open_is_a_local_error() -> None:
     member = opened()
     with pytest.raises(LocalError, match="is open"):
         member.link_closed(3, 0)
@@ -229,7 +229,7 @@ def test_limits_are_far_from_what_a_healthy_group_needs() -> None:
     assert (Pc.max_buffered, Pc.pong_timeout, Pc.max_recent_pings) == (10_000, 5 * SECOND, 1_000)
 
 
-# Layouts.
+# Layouts
 
 
 def test_overlays_by_name() -> None:
@@ -252,7 +252,7 @@ def test_overlays_by_name() -> None:
     assert OverlayLayout().sites(3) == [0, 1, 2]
 
 
-def test_an_overlay_that_is_not_there_is_named() -> None:
+def test_an_unknown_overlay_is_named_in_the_error() -> None:
     with pytest.raises(InputError, match="layout: overlay: there is no 'torus'; there are hypercube, ring"):
         scenario(protocol="pc", peers=4, layout={"overlay": "torus"})
     with pytest.raises(InputError, match="shape"):
@@ -276,7 +276,7 @@ def test_control_packets_are_small_and_carry_no_message() -> None:
     tags = [msgspec.msgpack.decode(Pc.encode(packet))[0] for packet in packets]
     assert tags == [11, 12, 13, 14]
     assert [Pc.decode(Pc.encode(packet)) for packet in packets] == packets
-    assert len({*packets[:3], OverlayLayout()}) == 4  # what cannot be changed can be in a set
+    assert len({*packets[:3], OverlayLayout()}) == 4  # frozen, so hashable
     with pytest.raises(AttributeError, match="immutable"):
         packets[3].received = {}  # type: ignore[attr-defined]
     assert Pc.group(2)[0].paper_bytes(FloodPacket(b"", 0, 1)) == 4

@@ -1,9 +1,9 @@
-"""Newcomers to a group with links that come and go: what a snapshot is for, and what waits for it."""
+"""Newcomers to a group with dynamic links: why a snapshot is needed, and what waits for it."""
 
 from __future__ import annotations
 
 import pytest
-from pc_stories import PONG_TIMEOUT, Bounded, Room, opened
+from pc_network import PONG_TIMEOUT, Bounded, ManualNetwork, opened
 
 from antecede.causality import BitWindow, Judgement, MessageId, judge
 from antecede.causality.execution import Execution
@@ -31,9 +31,9 @@ from antecede.units import SECOND
 
 
 class Joiner(Pc):
-    """Remembers its snapshot, and bites its tongue until it has it."""
+    """Records its snapshot, and broadcasts nothing until it has it."""
 
-    taken: dict[int, bytes] | None = None
+    snapshot: dict[int, bytes] | None = None
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         return NO_EFFECTS if self.is_joining else super().broadcast(payload, now, group)
@@ -41,19 +41,19 @@ class Joiner(Pc):
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         effects = super().receive(link, packet, now)
         if isinstance(packet, Snapshot):
-            self.taken = packet.received
+            self.snapshot = packet.received
         return effects
 
 
 class ForgetfulJoiner(Joiner):
-    """A newcomer without a snapshot: to it, nothing was ever sent before."""
+    """A newcomer without a snapshot, as if nothing had been sent before."""
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         return super().receive(link, Snapshot({}) if isinstance(packet, Snapshot) else packet, now)
 
 
 def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judgement, Joiner, set[MessageId]]:
-    """A run that the member of the highest rank joins; what its snapshot names is not addressed to it."""
+    """A run that the member of the highest rank joins; what is in its snapshot is not addressed to it."""
     drawn = counter_rng.RandomStream(counter_rng.key(seed, 99))
     size = 3 + drawn.below(6)
     newcomer, contact = size - 1, drawn.below(size - 1)
@@ -61,7 +61,7 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     members: list[Protocol] = [*Pc.with_layout(newcomer, overlay), make.newcomer(newcomer, size)]
     for member in members:
         member.size = size
-    standing = {(one, other) for one, those in enumerate(overlay.neighbours(newcomer)) for other in those}
+    standing = {(one, other) for one, others in enumerate(overlay.neighbours(newcomer)) for other in others}
     standing.add((contact, newcomer))
     until, at = SECOND // 2, drawn.below(SECOND // 2)
     churn = [
@@ -71,7 +71,7 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
     ]
     opens: set[tuple[int, int]] = set()
     links = [LinkChange(at, contact, newcomer, opens=True)]
-    for time, one, other, _ in churn:  # some were left out, so open and closed are told again
+    for time, one, other, _ in churn:  # some were omitted, so count open and closed again
         links.append(LinkChange(time, one, other, opens=(one, other) not in opens))
         opens ^= {(one, other)}
     histories = Histories(Scenario("pc", size))
@@ -83,16 +83,16 @@ def joins(seed: int, make: type[Joiner], restoring: bool = False) -> tuple[Judge
             members[newcomer] = make.restore(members[newcomer].save())
     joined = members[newcomer]
     assert isinstance(joined, Joiner)
-    assert joined.taken is not None
+    assert joined.snapshot is not None
     missed = {
-        MessageId(peer, seq) for peer, data in joined.taken.items() for seq in BitWindow.from_bytes(data)
+        MessageId(peer, seq) for peer, data in joined.snapshot.items() for seq in BitWindow.from_bytes(data)
     }
     before = dict.fromkeys(missed, frozenset(range(newcomer)))
     return judge(Execution(histories.steps, before)), joined, missed
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_newcomer_gets_all_that_its_snapshot_does_not_name(seed: int) -> None:
+def test_a_newcomer_delivers_everything_that_is_not_in_its_snapshot(seed: int) -> None:
     for run in range(seed * 10, seed * 10 + 10):
         judgement, joined, missed = joins(run, Joiner, restoring=run % 10 == 0)
         assert judgement.verdict.clean, (run, next(judgement.violations()))
@@ -106,19 +106,21 @@ def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects
 
 
 @pytest.mark.parametrize(("joiner", "heard"), [(ForgetfulJoiner, "ba"), (Joiner, "b")])
-def test_what_the_contact_had_comes_late_by_another_link(joiner: type[Joiner], heard: str) -> None:
-    """0 has said a, slow on its way to 1, when 2 joins by 0; 0 says b; then a link from 1 to 2 opens."""
-    room = Room([*Pc.on_overlay([(1,), (0,)]), joiner.newcomer(2, 3)])
-    for member in room.members:
+def test_without_a_snapshot_what_the_contact_had_arrives_late_by_another_link(
+    joiner: type[Joiner], heard: str
+) -> None:
+    """0 has sent a, slow to 1, when 2 joins through 0; 0 sends b; then a link from 1 to 2 opens."""
+    network = ManualNetwork([*Pc.on_overlay([(1,), (0,)]), joiner.newcomer(2, 3)])
+    for member in network.members:
         member.size = 3
-    room.say(0, "a")
-    room.open(0, 2)
-    room.flow((0, 2), (2, 0))
-    room.say(0, "b")
-    room.flow((0, 2))
-    room.open(1, 2)
-    room.flow()
-    assert room.heard == ["", "ab", heard]
+    network.broadcast(0, "a")
+    network.open(0, 2)
+    network.flow((0, 2), (2, 0))
+    network.broadcast(0, "b")
+    network.flow((0, 2))
+    network.open(1, 2)
+    network.flow()
+    assert network.delivered == ["", "ab", heard]
 
 
 def newcomer() -> Pc:
@@ -133,7 +135,7 @@ def newcomer() -> Pc:
 SNAPSHOT = Snapshot({2: BitWindow(3).to_bytes(), 1: BitWindow(1).to_bytes(), 3: BitWindow(2).to_bytes()})
 
 
-def test_a_newcomer_says_nothing_before_its_snapshot() -> None:
+def test_a_newcomer_cannot_broadcast_before_its_snapshot() -> None:
     member = newcomer()
     with pytest.raises(LocalError, match="snapshot"):
         member.broadcast(b"", 0)
@@ -142,7 +144,7 @@ def test_a_newcomer_says_nothing_before_its_snapshot() -> None:
     assert member.broadcast(b"", 6).message == MessageId(0, 1)
 
 
-def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> None:
+def test_a_snapshot_makes_the_contact_safe_and_pings_for_the_other_links() -> None:
     member = newcomer()
     assert member.receive(1, SNAPSHOT, 5).sends == (Send((1,), Ping(0, 2, 3)),)
     assert member.neighbours == (1,)
@@ -160,7 +162,7 @@ def test_a_snapshot_makes_the_contact_safe_and_asks_about_the_other_links() -> N
     assert member.link_closed(1, 9) == NO_EFFECTS  # it needs no other contact
 
 
-def test_what_comes_before_the_snapshot_is_taken_after_it() -> None:
+def test_what_arrives_before_the_snapshot_is_received_after_it() -> None:
     member = newcomer()
     early = [
         FloodPacket(b"", 2, 3),
@@ -182,13 +184,13 @@ def test_what_comes_before_the_snapshot_is_taken_after_it() -> None:
         Send((2,), Pong(1)),
         Send((1,), FloodPacket(b"", 2, 5)),
     )
-    taken = [member.deliver(5), member.deliver(5)]
-    assert [each and each.message for each in taken] == [MessageId(2, 4), MessageId(2, 5)]
+    delivered = [member.deliver(5), member.deliver(5)]
+    assert [each and each.message for each in delivered] == [MessageId(2, 4), MessageId(2, 5)]
     assert member.waiting() == []
     assert member.early == []
 
 
-def test_no_more_is_kept_before_the_snapshot_than_for_a_link() -> None:
+def test_the_buffer_before_the_snapshot_is_bounded() -> None:
     member = Bounded.newcomer(0, 4)
     member.link_opened(1, 0)
     for number in (1, 2, 3):
@@ -199,7 +201,7 @@ def test_no_more_is_kept_before_the_snapshot_than_for_a_link() -> None:
     assert member.save() == before
 
 
-def test_a_newcomer_whose_contact_goes_takes_another() -> None:
+def test_a_newcomer_that_loses_its_contact_chooses_another() -> None:
     member = newcomer()
     contacts = [member.contact]
     for now, link in enumerate((2, 1)):
@@ -215,19 +217,19 @@ def test_a_newcomer_whose_contact_goes_takes_another() -> None:
     assert member.neighbours == (2,)
 
 
-def test_a_contact_answers_with_all_it_has_and_its_link_is_safe() -> None:
+def test_a_contact_replies_with_all_it_has_and_its_link_is_safe() -> None:
     contact = opened()
     contact.receive(1, FloodPacket(b"", 3, 1), 20)
     contact.receive(1, FloodPacket(b"", 3, 3), 20)
     snapshot = Snapshot({3: BitWindow.from_numbers([1, 3]).to_bytes(), 0: BitWindow(1).to_bytes()})
-    assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was kept
+    assert contact.receive(2, Hello(), 30).sends == (Send((2,), snapshot),)  # and not what was buffered
     assert (contact.neighbours, contact.unsafe_links) == ((1, 2), {})
     assert Pc.decode(Pc.encode(snapshot)) == snapshot
     assert contact.receive(2, Hello(), 40).sends == (Send((2,), snapshot),)
     assert contact.neighbours == (1, 2)
 
 
-def test_a_contact_that_has_nothing_says_so() -> None:
+def test_a_contact_that_has_nothing_sends_an_empty_snapshot() -> None:
     contact, other = Pc.on_overlay([(), ()])
     contact.link_opened(1, 0)
     assert contact.receive(1, Hello(), 0).sends == (Send((1,), Snapshot({})),)

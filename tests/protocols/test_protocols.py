@@ -48,7 +48,7 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
     if make.links.bounded_delays:
         kinds = ("duplicate",)
     layout = make.layout and make.layout.random(scenario.peers, counter_rng.RandomStream(scenario.seed).below)
-    scenario = msgspec.structs.replace(  # it gets what it needs, and no more
+    scenario = msgspec.structs.replace(  # links provide what the protocol requires, and no more
         scenario,
         protocol=protocol,
         fifo=scenario.fifo or make.links.fifo,
@@ -125,7 +125,7 @@ def packets_of(scenario: Scenario, protocol: str) -> tuple[dict[MessageId, Packe
 
 @given(scenario=scenarios)
 def test_mbcp_names_exactly_the_immediate_dependencies(scenario: Scenario) -> None:
-    """Less the sender's own previous message, which order from one sender implies."""
+    """Without the sender's own previous message, which sender order implies."""
     packets, judgement = packets_of(scenario, "mbcp")
     for message, packet in packets.items():
         assert isinstance(packet, DependencyPacket)
@@ -146,7 +146,7 @@ def test_vector_clocks_are_happened_before(scenario: Scenario) -> None:
 
 
 class Times:
-    """When each process delivered what."""
+    """When each process delivered each message."""
 
     def __init__(self) -> None:
         self.delivered: set[tuple[int, MessageId, int]] = set()
@@ -165,7 +165,7 @@ class Times:
 
 @given(scenario=scenarios)
 def test_all_flat_protocols_deliver_at_the_same_moments(scenario: Scenario) -> None:
-    """They name the same order in different words: what differs is the bytes, not the waiting."""
+    """They encode the same order in different ways: the bytes differ, not the waiting."""
     runs = []
     for protocol in ("timestamp", "timestamp-diff", "mbcp", "depseq"):
         times = Times()

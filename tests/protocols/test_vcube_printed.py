@@ -1,4 +1,4 @@
-"""Paper 004's Algorithms 1 and 2, line by line: right once mended, and wrong with each line as printed."""
+"""Paper 004's Algorithms 1 and 2, line by line: right once corrected, and wrong with each line as printed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Set(Packet, frozen=True, array_like=True):
 
 
 class Algorithm2(Protocol):
-    """With the mendings: children from s = 1 on, forwarding after the `while`, delivery after the loop over
-    children, all entries but the sender's in the delivery test, received sets in causal order."""
+    """With the corrections: children from s = 1 on, forwarding after the `while`, delivery after the loop
+    over children, all entries but the sender's in the delivery test, received sets in causal order."""
 
     name: ClassVar[str] = "algorithm 2"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
@@ -190,7 +190,7 @@ class Arrived(Histories):
 
 
 def wrong(kind: type[Algorithm2], seed: int) -> bool:
-    """Whether a run loses, doubles or misorders anything."""
+    """Whether a run loses, duplicates or misorders anything."""
     made = scenario(
         protocol="timestamp", peers=(4, 8)[seed % 2], seed=seed, rate=8, seconds=0.5, delay="wild:1ms-1s",
         reply=0.1, most_messages=30,
@@ -200,7 +200,7 @@ def wrong(kind: type[Algorithm2], seed: int) -> bool:
     return not judge(seen.execution()).verdict.clean or set(seen.times.values()) - {1} != set()
 
 
-def test_mended_it_is_right() -> None:
+def test_the_corrected_algorithm_passes() -> None:
     assert not any(wrong(Algorithm2, seed) for seed in range(150))
 
 

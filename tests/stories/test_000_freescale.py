@@ -26,8 +26,8 @@ SP1, PI1, PI2, PE2, PE3 = range(5)
 
 
 def bits(numbers: Iterable[int]) -> str:
-    those = set(numbers)
-    return "".join("01"[number in those] for number in range(1, max(those, default=0) + 1))
+    included = set(numbers)
+    return "".join("01"[number in included] for number in range(1, max(included, default=0) + 1))
 
 
 def solid(window: BitWindow) -> str:
@@ -78,7 +78,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     scene = Scene("paper")
     give, send, role = scene.give, scene.send, scene.role
 
-    # Before: P(i)2 has m1 and m2, and depends on m2 alone.
+    # Initially: P(i)2 has m1 and m2, and depends on m2 alone.
     assert solid(role(PI2).delivered) == "11"
     assert bits(role(PI2).causes) == "01"
     assert scene.clock(SP1) == (2, 1, 1)
@@ -147,7 +147,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert scene.table(PE2) == [(1, 2), (2, 4)]
     assert bits(role(SP1).never_sent) == "0001"
 
-    # Reception of m(i)4 at P(i)2, which has its own m3 back: RV = 1111, DV = 0001.
+    # Reception of m(i)4 at P(i)2, which knows the number of its own m3: RV = 1111, DV = 0001.
     assert isinstance(echo.packet, NumberAssignment)
     give(PI2, SP1, echo.packet)
     assert solid(role(PI2).delivered) == "111"
@@ -174,7 +174,7 @@ def test_every_value_of_section_3_1_4_in_the_papers_form() -> None:
     assert bits(role(PI1).causes) == "0001"
 
 
-def test_the_corrected_form_says_the_same_without_the_bits() -> None:
+def test_the_corrected_form_is_equivalent_without_the_bits() -> None:
     scene = Scene("corrected")
     _, _, to_externals = scene.give(SP1, PI2, scene.send(PI2)).sends
     m3_outside = to_externals.packet
@@ -189,8 +189,8 @@ def test_the_corrected_form_says_the_same_without_the_bits() -> None:
 
 
 @pytest.mark.parametrize("form", ["paper", "corrected"])
-def test_a_reply_waits_for_the_echo_of_what_it_answers(form: str) -> None:
-    """An internal peer learns its own message's number from the echo; a reply to it names that number."""
+def test_a_reply_waits_for_the_number_of_what_it_replies_to(form: str) -> None:
+    """An internal peer is told the number of its own message; a reply to it names that number."""
     scene = Scene(form)
     _, echo, to_externals = scene.give(SP1, PI2, scene.send(PI2)).sends
     scene.give(PE2, SP1, to_externals.packet)

@@ -17,7 +17,7 @@ def sent(member: Mbcp) -> Packet:
     return member.broadcast(b"", 0).sends[0].packet
 
 
-def take(member: Mbcp, packet: Packet) -> list[MessageId]:
+def receive(member: Mbcp, packet: Packet) -> list[MessageId]:
     member.receive(0, packet, 0)
     delivered = []
     while delivery := member.deliver(0):
@@ -30,11 +30,11 @@ def test_section_4_2_two_concurrent_messages_and_one_after_both() -> None:
     members = group()
     m1 = sent(members[P1])
     for peer in (P2, P3, P4, P5):
-        take(members[peer], m1)
+        receive(members[peer], m1)
     m2, m3 = sent(members[P3]), sent(members[P4])
     for peer in (P2, P5):
-        take(members[peer], m2)
-        take(members[peer], m3)
+        receive(members[peer], m2)
+        receive(members[peer], m3)
 
     assert members[P5].causes == {P3: 1, P4: 1}
     assert members[P5].delivered == [1, 0, 1, 1, 0]
@@ -44,24 +44,24 @@ def test_section_4_2_two_concurrent_messages_and_one_after_both() -> None:
     assert m4.causes == {P3: 1, P4: 1}  # type: ignore[attr-defined]
     assert members[P2].causes == {}
 
-    assert take(members[P5], m4) == [MessageId(P2, 1)]
+    assert receive(members[P5], m4) == [MessageId(P2, 1)]
     assert members[P5].delivered == [1, 1, 1, 1, 0]
     assert members[P5].causes == {P2: 1}
 
 
-def test_a_message_that_overtakes_says_which_one_it_waits_for() -> None:
+def test_a_message_that_overtakes_names_the_one_it_waits_for() -> None:
     members = group()
     m1 = sent(members[P1])
-    take(members[P2], m1)
+    receive(members[P2], m1)
     m2 = sent(members[P2])
-    assert take(members[P3], m2) == []
+    assert receive(members[P3], m2) == []
     assert members[P3].waiting() == [Waiting(MessageId(P2, 1), MessageId(P1, 1))]
-    assert take(members[P3], m1) == [MessageId(P1, 1), MessageId(P2, 1)]
+    assert receive(members[P3], m1) == [MessageId(P1, 1), MessageId(P2, 1)]
     assert members[P3].waiting() == []
 
 
-def test_an_answer_depends_on_what_was_taken_and_on_nothing_else() -> None:
-    """Two messages are ready; only the one that was taken is a cause of the answer."""
+def test_a_reply_depends_on_what_was_delivered_and_on_nothing_else() -> None:
+    """Two messages are ready; only the one that was delivered is a cause of the reply."""
     members = group()
     for packet in (sent(members[P1]), sent(members[P2])):
         members[P3].receive(0, packet, 0)

@@ -16,7 +16,7 @@ def sent(member: Multigroup, channel: str) -> GroupPacket:
     return packet
 
 
-def take(member: Multigroup, packet: GroupPacket) -> list[MessageId]:
+def receive(member: Multigroup, packet: GroupPacket) -> list[MessageId]:
     member.receive(packet.origin, packet, 0)
     delivered = []
     while delivery := member.deliver(0):
@@ -32,22 +32,22 @@ def test_section_3_3_3_what_m4_and_m5_carry_and_whom_they_wait_for() -> None:
     p = Multigroup.with_groups(CHANNELS, 5)
     m1 = sent(p[P5], "ch1")
     for peer in (P1, P4):
-        take(p[peer], m1)
+        receive(p[peer], m1)
     m2, m3 = sent(p[P1], "ch1"), sent(p[P5], "ch1")
     for packet in (m2, m3):
-        take(p[P4], packet)
+        receive(p[P4], packet)
     m4 = sent(p[P4], "ch3")
     assert named(m4) == {MessageId(P1, 1), MessageId(P5, 2)}
 
-    assert take(p[P3], m4) == [MessageId(P4, 1)], "p3 is not in ch1 and does not wait for it"
+    assert receive(p[P3], m4) == [MessageId(P4, 1)], "p3 is not in ch1 and does not wait for it"
     m5 = sent(p[P3], "ch2")
     assert named(m5) == {MessageId(P1, 1), MessageId(P5, 2), MessageId(P4, 1)}
 
-    assert take(p[P2], m5) == []
-    assert take(p[P2], m3) == []
-    assert take(p[P2], m2) == []
+    assert receive(p[P2], m5) == []
+    assert receive(p[P2], m3) == []
+    assert receive(p[P2], m2) == []
     assert {wait.cause for wait in p[P2].waiting()} >= {MessageId(P5, 1)}
-    order = take(p[P2], m1)
+    order = receive(p[P2], m1)
     assert order[0] == MessageId(P5, 1)
     assert order[-1] == MessageId(P3, 1)
     assert set(order[1:3]) == {MessageId(P1, 1), MessageId(P5, 2)}

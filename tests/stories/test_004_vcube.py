@@ -12,8 +12,8 @@ def node_4() -> VcubeAgg:
     return VcubeAgg.group(8)[4]
 
 
-def came(member: VcubeAgg, link: int, *messages: DependencyPacket) -> dict[int, list[str]]:
-    """What a member sends on when messages arrive from `link`, by destination."""
+def forwarded(member: VcubeAgg, link: int, *messages: DependencyPacket) -> dict[int, list[str]]:
+    """What a member forwards when messages arrive from `link`, by destination."""
     sent: dict[int, list[str]] = {}
     effects: Effects = member.receive(link, Bundle(list(messages)), 0)
     for send in effects.sends:
@@ -30,15 +30,16 @@ M2_3 = DependencyPacket(b"", 2, 3, {})
 
 
 def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
-    """All have come but m2^2: only m2^1 goes to 5, and m0^1 to 6; when it comes, the rest go together."""
+    """All have arrived but m2^2: only m2^1 goes to 5, and m0^1 to 6; when it arrives, the rest go
+    together."""
     m0_1 = DependencyPacket(b"", 0, 1, {2: 3})
     node = node_4()
-    assert came(node, 6, M2_1) == {5: ["2:1"]}
-    assert came(node, 6, M2_3) == {}
-    assert came(node, 0, m0_1) == {6: ["0:1"]}
+    assert forwarded(node, 6, M2_1) == {5: ["2:1"]}
+    assert forwarded(node, 6, M2_3) == {}
+    assert forwarded(node, 0, m0_1) == {6: ["0:1"]}
     assert node.received[2].base == 1
     assert node.delivered == [0, 0, 1, 0, 0, 0, 0, 0]
-    (bundle,) = came(node, 6, M2_2)[5]
+    (bundle,) = forwarded(node, 6, M2_2)[5]
     assert sorted(bundle.split("+")) == ["0:1", "2:2", "2:3"]
     assert node.received[2].base == 3
     assert node.delivered == [1, 0, 3, 0, 0, 0, 0, 0]
@@ -48,20 +49,20 @@ def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
 def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
     m0_1, m0_2 = DependencyPacket(b"", 0, 1, {2: 1}), DependencyPacket(b"", 0, 2, {})
     node = node_4()
-    assert came(node, 0, m0_1) == {6: ["0:1"]}
-    assert came(node, 0, m0_2) == {6: ["0:2"]}
+    assert forwarded(node, 0, m0_1) == {6: ["0:1"]}
+    assert forwarded(node, 0, m0_2) == {6: ["0:2"]}
     assert set(node.forwarding) == {MessageId(0, 1), MessageId(0, 2)}
-    sent = came(node, 6, M2_1)
+    sent = forwarded(node, 6, M2_1)
     assert list(sent) == [5]
     assert sorted(sent[5][0].split("+")) == ["0:1", "0:2", "2:1"]
     assert node.forwarding == {}
 
 
-def test_a_packet_is_cut_at_the_mtu_and_a_large_message_goes_alone() -> None:
+def test_packets_are_split_at_the_mtu_and_a_large_message_travels_alone() -> None:
     node = node_4()
     large = DependencyPacket(bytes(2000), 0, 1, {2: 1})
-    assert came(node, 0, large) == {6: ["0:1"]}
-    assert sorted(came(node, 6, M2_1)[5]) == ["0:1", "2:1"]
+    assert forwarded(node, 0, large) == {6: ["0:1"]}
+    assert sorted(forwarded(node, 6, M2_1)[5]) == ["0:1", "2:1"]
 
 
 def test_packets_are_filled_up_to_the_mtu() -> None:

@@ -74,66 +74,77 @@ def augment(
     start: Any, cause: Any, effect_start: Any, by_cause: Any, effect: Any,
     begins: Any, ends: Any, through: Any, flow: Any, visited: Any,
 ) -> Any:  # fmt: skip
-    """Join ends of paths to begins of others along vertex-disjoint augmenting paths; how many were joined.
+    """Join ends of paths to begins of others along disjoint augmenting paths; how many were joined.
 
     Every message is two nodes of the flow network: 2m, where it is entered, and 2m + 1, where it is left.
-    Each node is visited once in a depth-first search from each end.
+    Each node is visited once.
     """
     size = len(begins)
     joined = 0
     visited[:] = False
-    edge_to, stack, next_edge = (
-        np.empty(2 * size, np.int64),
-        np.empty(2 * size, np.int64),
-        np.empty(2 * size, np.int64),
-    )
+    edge_to = np.empty(2 * size, np.int64)
+    stack, next_edge = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     for last in range(size):
         while ends[last] > 0 and not visited[2 * last + 1]:
-            height = 1
-            stack[0], next_edge[0] = 2 * last + 1, 0
-            visited[2 * last + 1] = True
-            found = False
-            while height and not found:
-                node, choice = stack[height - 1], next_edge[height - 1]
-                message = node >> 1
-                next_edge[height - 1] += 1
-                to, edge = np.int64(-1), np.int64(-1)
-                if node & 1:
-                    # Go on to an effect; or, if several paths pass through this message, remove this one.
-                    if choice < effect_start[message + 1] - effect_start[message]:
-                        edge = by_cause[effect_start[message] + choice]
-                        to = 2 * effect[edge]
-                    elif choice == effect_start[message + 1] - effect_start[message]:
-                        to = 2 * message if through[message] > 1 else to
-                    else:
-                        height -= 1
-                        continue
-                elif begins[message] > 0:
-                    found = True
-                    break
-                # Push back a path that comes in from a cause; or pass through this message once more.
-                elif choice < start[message + 1] - start[message]:
-                    edge = start[message] + choice
-                    to = 2 * cause[edge] + 1 if flow[edge] > 0 else to
-                elif choice == start[message + 1] - start[message]:
-                    to = 2 * message + 1
+            height = find_augmenting_path(
+                start, cause, effect_start, by_cause, effect,
+                begins, through, flow, visited, last, stack, next_edge, edge_to,
+            )  # fmt: skip
+            if height == 0:
+                continue
+            joined += 1
+            ends[last] -= 1
+            begins[stack[height - 1] >> 1] -= 1
+            for above in range(1, height):
+                to = stack[above]
+                edge = edge_to[to]
+                if edge < 0:
+                    through[to >> 1] += 1 if to & 1 else -1
                 else:
-                    height -= 1
-                    continue
-                if to >= 0 and not visited[to]:
-                    visited[to] = True
-                    edge_to[to] = edge
-                    stack[height], next_edge[height] = to, 0
-                    height += 1
-            if found:
-                joined += 1
-                ends[last] -= 1
-                begins[stack[height - 1] >> 1] -= 1
-                for above in range(1, height):
-                    to = stack[above]
-                    edge = edge_to[to]
-                    if edge < 0:
-                        through[to >> 1] += 1 if to & 1 else -1
-                    else:
-                        flow[edge] += -1 if to & 1 else 1
+                    flow[edge] += -1 if to & 1 else 1
     return joined
+
+
+@njit_plain
+def find_augmenting_path(
+    start: Any, cause: Any, effect_start: Any, by_cause: Any, effect: Any,
+    begins: Any, through: Any, flow: Any, visited: Any, last: Any, stack: Any, next_edge: Any, edge_to: Any,
+) -> Any:  # fmt: skip
+    """Depth-first search from the end `last` to a begin of another path: `stack` holds the nodes on the
+    way, as many as the result says; 0 if there is no way. `edge_to` is the edge by which each was reached,
+    -1 within a message."""
+    height = 1
+    stack[0], next_edge[0] = 2 * last + 1, 0
+    visited[2 * last + 1] = True
+    while height:
+        node, choice = stack[height - 1], next_edge[height - 1]
+        message = node >> 1
+        next_edge[height - 1] += 1
+        to, edge = np.int64(-1), np.int64(-1)
+        if node & 1:
+            # Go on to an effect; or, if several paths pass through this message, remove this one.
+            if choice < effect_start[message + 1] - effect_start[message]:
+                edge = by_cause[effect_start[message] + choice]
+                to = 2 * effect[edge]
+            elif choice == effect_start[message + 1] - effect_start[message]:
+                to = 2 * message if through[message] > 1 else to
+            else:
+                height -= 1
+                continue
+        elif begins[message] > 0:
+            return height
+        # Push back a path that enters from a cause; or pass through this message once more.
+        elif choice < start[message + 1] - start[message]:
+            edge = start[message] + choice
+            to = 2 * cause[edge] + 1 if flow[edge] > 0 else to
+        elif choice == start[message + 1] - start[message]:
+            to = 2 * message + 1
+        else:
+            height -= 1
+            continue
+        if to >= 0 and not visited[to]:
+            visited[to] = True
+            edge_to[to] = edge
+            stack[height], next_edge[height] = to, 0
+            height += 1
+    return 0

@@ -24,20 +24,46 @@ from antecede.protocols.base import (
     Waiting,
 )
 from antecede.protocols.catalog import PROTOCOLS, find
+from antecede.protocols.depseq import DepSeq
+from antecede.protocols.flat import Flat
+from antecede.protocols.flooding import Flooding
+from antecede.protocols.freescale import Freescale, FreescaleLayout
+from antecede.protocols.hcg import Basic, Hcg, SubgroupLayout
+from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.multigroup import Multigroup
+from antecede.protocols.pc import OverlayLayout, Pc
+from antecede.protocols.timestamp import Timestamp, TimestampDiff
+from antecede.protocols.vcube import Vcube, VcubeAgg
 
 __all__ = [
     "NO_EFFECTS",
     "PROTOCOLS",
+    "Basic",
     "Delivery",
+    "DepSeq",
     "Effects",
+    "Flat",
+    "Flooding",
+    "Freescale",
+    "FreescaleLayout",
+    "Hcg",
     "HoldBackQueue",
     "Layout",
     "LinkRequirements",
     "LocalError",
+    "Mbcp",
+    "Multigroup",
+    "OverlayLayout",
     "Packet",
+    "Pc",
     "Protocol",
     "RemoteError",
     "Send",
+    "SubgroupLayout",
+    "Timestamp",
+    "TimestampDiff",
+    "Vcube",
+    "VcubeAgg",
     "Waiting",
     "find",
 ]

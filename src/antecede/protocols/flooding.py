@@ -50,7 +50,7 @@ class FloodPacket(MessagePacket, frozen=True, array_like=True, tag=2):
 class Flooding(Protocol):
     name: ClassVar[str] = "flooding"
     kernel: ClassVar[str] = "flooding"
-    summary: ClassVar[str] = "its identity; FIFO links of a hypercube keep the order"
+    summary: ClassVar[str] = "its identity; FIFO links of a hypercube preserve the order"
     control: ClassVar[str] = "none"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
     packets: ClassVar[Any] = FloodPacket

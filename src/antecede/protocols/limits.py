@@ -20,7 +20,7 @@ MAX_BUFFERED_MESSAGES = 10_000
 """`pc`: the most messages buffered for a link that is not safe yet, or by a newcomer before its snapshot."""
 
 MAX_RECENT_PINGS = 1_000
-"""`pc`: how many of a source's latest pings are told apart."""
+"""`pc`: how many of a source's latest pings are remembered."""
 
 PONG_TIMEOUT = 5_000_000_000
 """`pc`: how long to wait for a pong before the ping is repeated, in nanoseconds."""

@@ -40,7 +40,7 @@ class Mbcp(Flat):
     name: ClassVar[str] = "mbcp"
     kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "only the immediate dependencies: the minimal broadcast"
-    control: ClassVar[str] = "up to n − 1 pairs, the least"
+    control: ClassVar[str] = "up to n − 1 pairs, the minimum"
     carries_immediate_dependencies: ClassVar[bool] = True
     packets: ClassVar[Any] = DependencyPacket | MessageBatch
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket, MessageBatch)

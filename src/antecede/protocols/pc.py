@@ -31,7 +31,7 @@ Differences from the printed version:
 
 Links must be reliable and FIFO; what is in flight on a link that closes is lost. A member must retain a
 safe link over which its pings can travel: a leaf opens its new link before it closes the old one, and a
-member that has lost all links must come back as a newcomer, with a rank that nobody had.
+member that has lost all links must rejoin as a newcomer, with a rank that nobody had.
 
 A message costs what it does in flooding: nearly every link, some twice; time O(log n) a delivery. Opening a
 link costs a ping over every safe link (about n log2 n packets of 4 to 12 bytes on a hypercube), a pong, and
@@ -154,10 +154,10 @@ class UnsafeLink(msgspec.Struct):
 class Pc(Flooding):
     name: ClassVar[str] = "pc"
     kernel: ClassVar[str] = "pc"
-    summary: ClassVar[str] = "its identity; FIFO links that come and go keep the order"
+    summary: ClassVar[str] = "its identity; FIFO links that open and close preserve the order"
     control: ClassVar[str] = "none; a ping over every link and a pong when a link opens"
     packets: ClassVar[Any] = FloodPacket | Ping | Pong | Hello | Snapshot
-    buffering: ClassVar[str] = "never; copies for a new link are kept until it is safe"
+    buffering: ClassVar[str] = "never; copies for a new link are buffered until it is safe"
     membership: ClassVar[str] = "links open and close, newcomers join"
     layout: ClassVar[Any] = OverlayLayout
     dynamic_links: ClassVar[bool] = True

@@ -38,7 +38,7 @@ from antecede.protocols.timestamp import TimestampDiff
 class Vcube(TimestampDiff):
     name: ClassVar[str] = "vcube"
     kernel: ClassVar[str] = "vcube"
-    summary: ClassVar[str] = "changed clock entries, down a spanning tree of its source's own"
+    summary: ClassVar[str] = "changed clock entries, down a spanning tree rooted at its source"
     control: ClassVar[str] = "up to n − 1 counts"
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
@@ -94,7 +94,9 @@ class VcubeAgg(TimestampDiff):
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
     control: ClassVar[str] = "up to n − 1 counts"
     packets: ClassVar[Any] = Bundle
-    buffering: ClassVar[str] = "until its causes are delivered; on its way, for causes that come the same way"
+    buffering: ClassVar[str] = (
+        "until its causes are delivered; at a relay, for causes that travel the same way"
+    )
     mtu: ClassVar[int] = MAX_BUNDLE_BYTES
     """The largest packet that messages are aggregated in; a larger message travels alone."""
 

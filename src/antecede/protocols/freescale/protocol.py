@@ -33,7 +33,7 @@ class Freescale(Protocol):
     control: ClassVar[str] = "inside one row of bits; outside up to a pair a peer and a row a super peer"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = UplinkPacket | DownlinkPacket | NumberAssignment | ExternalPacket | InternalAck
-    buffering: ClassVar[str] = "until its causes are delivered; at a super peer, until they passed"
+    buffering: ClassVar[str] = "until its causes are delivered; at a super peer, until they are forwarded"
     layout: ClassVar[Any] = FreescaleLayout
 
     internal_peer: ClassVar[type[InternalPeer]] = InternalPeer

@@ -46,7 +46,7 @@ class Hcg(Protocol):
     control: ClassVar[str] = "1 time or s counts in a subgroup of s, k counts between k gateways"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False, bounded_delays=True)
     packets: ClassVar[Any] = SubgroupPacket | LinearAck | GatewayPacket
-    buffering: ClassVar[str] = "until its time has come, or all have acknowledged, or its causes are there"
+    buffering: ClassVar[str] = "until its time has come, all have acknowledged, or its causes are delivered"
     layout: ClassVar[Any] = SubgroupLayout
 
     gateways: list[int]

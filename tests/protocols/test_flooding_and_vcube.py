@@ -1,4 +1,4 @@
-"""What is particular to the protocols on overlays: how often messages travel, and what breaks them."""
+"""Protocols on overlays: how often messages are sent, and what breaks them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Arrivals:
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
 @given(peers=st.integers(1, 40), seed=st.integers(0, 2**32), reply=st.sampled_from([0.0, 0.05]))
-def test_a_tree_brings_every_message_to_everybody_exactly_once(
+def test_every_message_reaches_everybody_exactly_once_down_a_tree(
     protocol: str, peers: int, seed: int, reply: float
 ) -> None:
     seen = Arrivals()
@@ -71,7 +71,7 @@ def test_with_and_without_aggregation_the_same_is_delivered_everywhere(
     assert delivered[0] == delivered[1]
 
 
-def test_aggregation_saves_packets_and_grows_with_the_group() -> None:
+def test_aggregation_saves_packets_and_more_in_larger_groups() -> None:
     saved = []
     for peers in (16, 64):
         runs = [
@@ -94,7 +94,7 @@ def final(protocol: str, runs: int) -> VerifyReport:
     return found
 
 
-def test_an_answer_inside_a_delivery_breaks_flooding_that_delivers_first() -> None:
+def test_a_reply_inside_a_delivery_breaks_flooding_that_delivers_first() -> None:
     found = final(f"{PRINTED}:FloodingThatDeliversFirst", 150)
     assert found.violations > 0
     assert final("flooding", 150).passed
@@ -135,7 +135,7 @@ def test_flooding_works_on_any_connected_overlay() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
-def test_a_packet_is_passed_on_once_and_comes_from_another_member(protocol: str) -> None:
+def test_a_packet_is_forwarded_once_and_must_come_from_another_member(protocol: str) -> None:
     members = catalog.find(protocol).group(8)
     packet = members[0].broadcast(b"", 0).sends[0].packet
     for nobody in (-1, 4, 8):

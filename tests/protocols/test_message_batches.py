@@ -1,4 +1,4 @@
-"""Messages that are sent in a row and go as one packet: all is as if each had gone alone."""
+"""Batches of messages in one packet are equivalent to the same messages sent one by one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from antecede.protocols.mbcp import Mbcp
 SIZE = 3
 
 
-class Room:
-    """Members, and every copy of a packet that is under way; a person decides what happens next."""
+class ManualNetwork:
+    """Members, and every copy of a packet in flight; the test decides what happens next."""
 
     def __init__(self, protocol: str) -> None:
         self.members = catalog.find(protocol).group(SIZE)
-        self.under_way: list[tuple[int, int, Packet]] = []
+        self.in_flight: list[tuple[int, int, Packet]] = []
         self.histories: list[list[Step]] = [[] for _ in range(SIZE)]
 
-    def say(self, me: int, count: int) -> None:
+    def broadcast(self, me: int, count: int) -> None:
         effects = self.members[me].broadcast_all([b"x"] * count, 0)
         assert effects.message is not None
         last = effects.message.seq
         self.histories[me] += [Step(Kind.SEND, MessageId(me, last - count + n)) for n in range(1, count + 1)]
-        self.under_way += [(me, to, send.packet) for send in effects.sends for to in send.to]
+        self.in_flight += [(me, to, send.packet) for send in effects.sends for to in send.to]
 
-    def carry(self, place: int, how: int) -> None:
-        """`how` 0: as it is; 1: its messages alone, the last first; 2: the last alone, then all of it."""
-        source, to, packet = self.under_way.pop(place % len(self.under_way))
+    def arrive(self, place: int, how: int) -> None:
+        """`how` 0: as sent; 1: its messages one by one, the last first; 2: the last alone, then the whole
+        batch twice."""
+        source, to, packet = self.in_flight.pop(place % len(self.in_flight))
         parts: list[Packet] = [packet]
         if isinstance(packet, MessageBatch) and how:
             parts = [*reversed(packet.split())]
@@ -52,51 +53,51 @@ class Room:
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("say"), st.integers(0, SIZE - 1), st.integers(1, 4)),
-        st.tuples(st.just("carry"), st.integers(0, 30), st.integers(0, 2)),
+        st.tuples(st.just("broadcast"), st.integers(0, SIZE - 1), st.integers(1, 4)),
+        st.tuples(st.just("arrive"), st.integers(0, 30), st.integers(0, 2)),
         st.tuples(st.just("deliver"), st.integers(0, SIZE - 1), st.just(0)),
     ),
     max_size=40,
 )
 
 
-def happens(protocol: str, story: list[tuple[str, int, int]]) -> Room:
-    room = Room(protocol)
-    for what, which, number in story:
-        if what == "say":
-            room.say(which, number)
+def play(protocol: str, script: list[tuple[str, int, int]]) -> ManualNetwork:
+    network = ManualNetwork(protocol)
+    for what, which, number in script:
+        if what == "broadcast":
+            network.broadcast(which, number)
         elif what == "deliver":
-            room.deliver(which)
-        elif room.under_way:
-            room.carry(which, number)
-    while room.under_way:
-        room.carry(0, 0)
+            network.deliver(which)
+        elif network.in_flight:
+            network.arrive(which, number)
+    while network.in_flight:
+        network.arrive(0, 0)
     for me in range(SIZE):
-        while room.deliver(me):
+        while network.deliver(me):
             pass
-    return room
+    return network
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "timestamp-diff"])
-@given(story=steps)
-def test_runs_are_delivered_in_causal_order_however_they_come(
-    protocol: str, story: list[tuple[str, int, int]]
+@given(script=steps)
+def test_batches_are_delivered_in_causal_order_however_they_arrive(
+    protocol: str, script: list[tuple[str, int, int]]
 ) -> None:
-    room = happens(protocol, story)
-    verdict = judge(Execution(room.histories)).verdict
+    network = play(protocol, script)
+    verdict = judge(Execution(network.histories)).verdict
     assert verdict.clean, verdict
-    assert all(member.waiting() == [] for member in room.members)
+    assert all(member.waiting() == [] for member in network.members)
 
 
-@given(story=steps)
-def test_what_is_held_is_told_message_by_message(story: list[tuple[str, int, int]]) -> None:
-    room = Room("mbcp")
-    for what, which, number in story:
-        if what == "say":
-            room.say(which, number)
-        elif what == "carry" and room.under_way:
-            room.carry(which, number)
-        for member in room.members:
+@given(script=steps)
+def test_waiting_reports_each_held_message_of_a_batch(script: list[tuple[str, int, int]]) -> None:
+    network = ManualNetwork("mbcp")
+    for what, which, number in script:
+        if what == "broadcast":
+            network.broadcast(which, number)
+        elif what == "arrive" and network.in_flight:
+            network.arrive(which, number)
+        for member in network.members:
             held = {wait.message for wait in member.waiting()}
             assert len(held) == len(member.waiting())
             assert isinstance(member, Mbcp)
@@ -105,7 +106,7 @@ def test_what_is_held_is_told_message_by_message(story: list[tuple[str, int, int
             assert held | ready == there
 
 
-def test_a_run_is_one_packet_that_names_the_causes_of_the_first() -> None:
+def test_a_batch_is_one_packet_with_the_causes_of_its_first_message() -> None:
     ana, bo = Mbcp.group(2)
     (send,) = bo.broadcast(b"hello", 0).sends
     ana.receive(1, send.packet, 0)
@@ -122,7 +123,7 @@ def test_a_run_is_one_packet_that_names_the_causes_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("count", [0, MAX_BATCH_MESSAGES + 1])
-def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> None:
+def test_batches_that_are_empty_or_too_long_are_refused(count: int) -> None:
     data = Mbcp.encode(MessageBatch([b""], 1, 1, {})).replace(
         b"\x91\xc4\x00", b"\xdc" + count.to_bytes(2) + b"\xc4\x00" * count
     )
@@ -131,7 +132,7 @@ def test_an_empty_run_and_one_that_is_too_long_are_no_packets(count: int) -> Non
 
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40), st.integers(0, 12))
-def test_a_span_is_put_in_whole_or_not_at_all(there: set[int], first: int, more: int) -> None:
+def test_a_span_is_added_as_a_whole_or_not_at_all(there: set[int], first: int, more: int) -> None:
     window, span = BitWindow.from_numbers(there), set(range(first, first + more + 1))
     is_new = window.add_span(first, first + more)
     assert is_new == (not there & span)

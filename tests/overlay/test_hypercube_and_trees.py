@@ -43,7 +43,7 @@ def test_a_hypercube_of_any_size(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 6, 9, 17, 33])
-def test_no_one_peer_holds_a_hypercube_together(size: int) -> None:
+def test_a_hypercube_stays_connected_without_any_one_peer(size: int) -> None:
     overlay = hypercube(size)
     for lost in range(size):
         start = (lost + 1) % size
@@ -70,8 +70,8 @@ def test_every_tree_reaches_everybody_exactly_once(size: int) -> None:
 
 
 @pytest.mark.parametrize("dimension", range(1, 6))
-def test_in_a_full_cube_the_trees_are_the_paper_s(dimension: int) -> None:
-    """Paper 004: children of i in the tree of r are i with bit b turned, below the lowest that differs."""
+def test_in_a_full_cube_the_trees_are_those_of_the_paper(dimension: int) -> None:
+    """Paper 004: children of i in the tree of r are i with bit b flipped, below the lowest that differs."""
     size = 1 << dimension
     for peer in range(size):
         assert [first_in_cluster(peer, bit, size) for bit in range(dimension)] == [
