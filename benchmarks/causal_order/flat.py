@@ -1,8 +1,8 @@
-"""A long stream through causal_order: does what it keeps stay the same? flat.csv and flat.svg.
+"""Does the state of a long causal_order stream stay the same size? flat.csv and flat.svg.
 
-Nothing is missing. Rows are made a million at a time, for ten micro-batches, while the stream has nothing to
-do, and deleted when it has read them. What comes out is only counted. After each micro-batch: what the state
-store, the checkpoint, the JVM and the Python workers have.
+No cause is missing. Rows are generated a million at a time, for ten micro-batches, while the stream is idle,
+and deleted when it has read them. The output is only counted. After each micro-batch the sizes of the state
+store, the checkpoint, the JVM and the Python workers are recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from watched import family, proportional_bytes
 
 Line = dict[str, float]
 MAX_POINTS = 10
-"""Of a chart's line."""
+"""The points of a chart's line."""
 PATIENCE = 600
 """Seconds that a micro-batch may take."""
 
@@ -118,7 +118,7 @@ def measure(
 
 
 def awaited(query: StreamingQuery, first: int, batches: int) -> Iterator[Progress]:
-    """What a stream says of its next micro-batches, each as soon as it is done."""
+    """The progress of a stream's next micro-batches, each as soon as it is done."""
     for batch in range(first, first + batches):
         until = time.monotonic() + PATIENCE
         while not (
@@ -134,7 +134,7 @@ def awaited(query: StreamingQuery, first: int, batches: int) -> Iterator[Progres
 
 
 def figures(done: Progress, checkpoint: Path) -> Line:
-    """What everybody has after a micro-batch."""
+    """The sizes after a micro-batch."""
     operators: list[dict[str, Any]] = done["stateOperators"]
     custom: list[dict[str, int]] = [each["customMetrics"] for each in operators]
     seconds = done["durationMs"]["triggerExecution"] / 1e3
@@ -172,7 +172,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def size(folder: Path) -> int:
-    """Bytes in a folder from which somebody else deletes at the same time."""
+    """Bytes in a folder from which another process deletes files at the same time."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,8 +1,8 @@
 """What one large group costs in a batch, from ten thousand rows to ten million: group_size.json.
 
-A single group is one task's work, whatever the cores. Each point is a process of its own, from Parquet to
-Parquet, after a few rows to start the workers; memory is that of the JVM, its workers and the process itself
-(PSS), at the worst of two looks a second. What comes out is checked afterwards.
+A single group is ordered by one task, whatever the number of cores. Each point is a separate process, from
+Parquet to Parquet, after a few rows to start the workers; memory is the peak PSS of the JVM, its workers and
+the process itself, sampled twice a second. The output is checked afterwards.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def measure(asked: argparse.Namespace, scratch: Path) -> Iterator[Point]:
-    """Everybody on every size."""
+    """Every peer on every size."""
     few = make(scratch, 1_000, 1, "stream", 1, asked.seed)
     for rows in asked.sizes:
         given = make(scratch, rows, 1, "stream", max(10, rows // BLOCK), asked.seed)
@@ -66,7 +66,7 @@ def measure(asked: argparse.Namespace, scratch: Path) -> Iterator[Point]:
 
 
 def measured(who: str, rows: int, few: Path, given: Path, folder: Path, cores: int) -> Point:
-    """One point, in a process of its own."""
+    """One point, in a separate process."""
     shutil.rmtree(folder, ignore_errors=True)
     places = map(str, (few, given, folder))
     watched = run([sys.executable, __file__, "--who", who, "--cores", str(cores), "--one", *places], cores)

@@ -1,4 +1,4 @@
-"""Who puts rows in order: Antecede, and what one would do without it."""
+"""Ways to put rows in order: Antecede, and what a user would do without it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ROCKSDB, HDFS = (
     for name in ("RocksDB", "HDFSBacked")
 )
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-"""Without it RocksDB syncs and copies its files at every commit; all have it on here."""
+"""Without it RocksDB syncs and copies its files at every commit; it is on for all peers."""
 Row = tuple[Any, ...]
 Progress = dict[str, Any]
 Group = tuple[set[str], dict[str, list[Row]]]
-"""What was delivered, and who waits for what."""
+"""The delivered rows, and the rows that wait, by what they wait for."""
 
 
 @dataclass
 class Job:
-    """One timing: where rows are, where they go, and what is left to look at afterwards."""
+    """One timed job: its input, its output, and what remains to be looked at afterwards."""
 
     spark: Any
-    """A session, or None for who needs none."""
+    """A session, or None for peers that need none."""
     given: Path
     folder: Path
     progress: list[Progress] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Job:
 
 
 Prepare = Callable[[Job], Callable[[], None]]
-"""What is done before the clock starts, and what it gives is done while it runs."""
+"""Called before the clock starts; what it returns is called while it runs."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Peer:
     who: str
     prepare: Prepare
     batches: int | None = None
-    """Micro-batches, of a stream."""
+    """How many micro-batches a stream has."""
     causal: bool = True
     like: str = ""
-    """What a user would do otherwise, to compare with."""
+    """The peer to compare with: what a user would do otherwise."""
 
     @property
     def files(self) -> int:
@@ -82,12 +82,12 @@ def session(cores: int) -> AbstractContextManager[SparkSession]:
 
 
 def wake(spark: SparkSession) -> None:
-    """Workers that did nothing for a minute end, and new ones have to import; not on anybody's time."""
+    """Start workers off the clock: those that are idle for a minute end, and new ones must import."""
     spark.range(0, 8, 1, 8).mapInPandas(_slowly, "id long").count()
 
 
 def forget_state(spark: SparkSession) -> None:
-    """State stores outlive their stream, and would tidy up on somebody else's time."""
+    """Stop state stores, which outlive their stream and would clean up during the next peer's time."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
@@ -97,7 +97,7 @@ def _slowly(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     yield from frames
 
 
-# In plain Python
+# In pure Python
 
 
 def new_group() -> Group:
@@ -105,9 +105,9 @@ def new_group() -> Group:
 
 
 def ordered(rows: Iterable[Row], groups: dict[str, Group]) -> list[Row]:
-    """Rows in causal order, numbered in their group; what lacks a cause stays in `groups`.
+    """Rows in causal order, numbered in their group; rows that lack a cause stay in `groups`.
 
-    A row waits for one thing at a time: whenever that comes, it looks again.
+    A row waits for one cause at a time: when that arrives, it looks for the next.
     """
     out = []
     for arrived in rows:
@@ -208,7 +208,7 @@ def stream(change: Callable[[DataFrame], DataFrame], store: str = ROCKSDB) -> Pr
 
 
 def unchanged(rows: DataFrame) -> DataFrame:
-    """What micro-batches cost by themselves."""
+    """The cost of micro-batches by themselves."""
     return rows
 
 
@@ -219,7 +219,7 @@ def with_state(rows: DataFrame) -> DataFrame:
 
 
 def order_group(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """One group's rows of a micro-batch; all it has to remember is one value, which costs one look-up."""
+    """One group's rows of a micro-batch; its state is one value, which costs one look-up."""
     # The state is what this function wrote.
     group: Group = pickle.loads(state.get[0]) if state.exists else new_group()  # noqa: S301
     out: list[Row] = []
@@ -235,7 +235,7 @@ def order_group(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> 
 def summed(progress: list[Progress]) -> dict[str, float]:
     """Where a stream's time went, over all micro-batches; of sizes, the last.
 
-    What state stores say is added up over tasks, which run beside each other.
+    The figures of state stores are summed over tasks, which run in parallel.
     """
     total: dict[str, float] = defaultdict(float)
     for each in progress:

@@ -1,7 +1,8 @@
-"""Rows of many groups put into causal order on Spark, beside what one would do without: results.json.
+"""Rows of many groups put into causal order on Spark, compared with what a user would do without:
+results.json.
 
-Everybody in turn, in one session, several times; the median. After each turn, off the clock, all rows have to
-be there, each after all that it follows. A million rows take about a quarter of an hour.
+All peers take turns in one session, several times; the median counts. After each turn, off the clock, all
+rows must be there, each after all that it follows. A million rows take about a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ PHASES = ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitO
 
 
 class Point(msgspec.Struct):
-    """One way on one workload."""
+    """One peer on one workload."""
 
     who: str
     shuffle: str
     batches: int | None
-    """Micro-batches; none if it is no stream."""
+    """The number of micro-batches; None for a batch."""
     rows: int
     seconds: list[float]
     cpu_seconds: list[float]
-    """Of the JVM, its workers and this process together: what does not depend on who else is busy."""
+    """Of the JVM, its workers and this process: unaffected by other processes on the machine."""
     spent: list[dict[str, float]]
-    """Of a stream, where its time went."""
+    """Where the time of a stream went."""
     like: str = ""
     inverted: int = 0
 
@@ -69,7 +70,7 @@ class Figures(msgspec.Struct):
     notes: list[str] = []
 
     def point(self, peer: Peer, shuffle: str) -> Point:
-        """Where somebody's figures are; made the first time."""
+        """The point of a peer, created the first time."""
         for each in self.points:
             if (each.who, each.batches, each.shuffle) == (peer.who, peer.batches, shuffle):
                 return each
@@ -77,7 +78,7 @@ class Figures(msgspec.Struct):
         return self.points[-1]
 
     def times(self, one: Point, who: str) -> str:
-        """How many times as fast as somebody else on the same rows."""
+        """How many times as fast as another peer on the same rows."""
         for other in self.points:
             if (other.who, other.shuffle) == (who, one.shuffle) and other.batches in (None, one.batches):
                 return f"{other.median / one.median:.2f}"
@@ -110,7 +111,7 @@ def keep(found: Figures, out: Path) -> None:
 
 
 def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Figures:
-    """Everybody on every workload, in turn."""
+    """Every peer on every workload, in turn."""
     wanted = [peer for peer in PEERS if not asked.only or any(part in peer.who for part in asked.only)]
     ours = [peer for peer in wanted if peer.who.startswith("Antecede")]
     notes = []
@@ -134,7 +135,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         settings(spark),
         notes=notes,
     )
-    report("making rows, and a few of them in order by everybody")
+    report("generating rows, and warming up every peer")
     for peer in wanted:
         turn(peer, spark, given("group", peer, 2_000, 20), folder)
         for shuffle in asked.shuffles:
@@ -157,7 +158,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
 def turn(
     peer: Peer, spark: SparkSession, given: Path, folder: Path
 ) -> tuple[float, float, int, dict[str, float]]:
-    """Seconds, CPU seconds, dependencies that are broken, and where a stream's time went."""
+    """Seconds, CPU seconds, violated dependencies, and where a stream's time went."""
     job = Job(spark, given, Path(tempfile.mkdtemp(dir=folder)))
     run = peer.prepare(job)
     wake(spark)
@@ -178,7 +179,7 @@ def turn(
 
 
 def cpu_seconds() -> float:
-    """What this process and all that descend from it have used, those that have ended too."""
+    """CPU seconds of this process and all its descendants, also of those that have ended."""
     ticks = 0
     for pid in family(os.getpid()):
         with suppress(OSError):  # it has just ended
@@ -188,7 +189,7 @@ def cpu_seconds() -> float:
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
-    """What is the session's choice or Spark's own, and alike for all."""
+    """Settings of the session or Spark's defaults, the same for all peers."""
     names = ("spark.driver.memory", "spark.sql.shuffle.partitions", CHANGELOG)
     return {name: str(spark.conf.get(name)) for name in names}
 

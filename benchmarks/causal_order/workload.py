@@ -1,8 +1,8 @@
-"""Made histories of many groups, and a check of whatever says that it has put them in order.
+"""Synthetic histories of many groups, and a check that an order respects them.
 
-In a group ten writers answer each other: a row follows its writer's last one and one or two recent ones.
-Its time is by its writer's clock, and clocks are wrong by some 20 ms, so that sorting by time puts some rows
-before what they follow. Rows come in the order of true time, and are then shuffled.
+In a group ten writers answer each other: a row follows its writer's previous one and one or two recent ones.
+Its time is by its writer's clock, and clocks are off by about 20 ms, so that sorting by time puts some rows
+before the rows they follow. Rows are generated in the order of true time, and then shuffled.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SHUFFLES = {
 }
 WINDOW = 1_000
 BLOCK = 1_000_000
-"""Rows that are made at once, at most; what is larger is written in several blocks."""
+"""The most rows to generate at once; larger workloads are written in several blocks."""
 Array = np.ndarray[Any, Any]
 
 
 class Histories:
-    """Groups that go on from block to block."""
+    """Groups that continue from block to block."""
 
     def __init__(self, groups: int, seed: int, numbers: bool = False) -> None:
         self._numbers = numbers
@@ -79,7 +79,7 @@ class Histories:
 
 
 def _arrival(sent: Array, number: Array, shuffle: str, chance: np.random.Generator) -> Array:
-    """Which row comes when."""
+    """The order of arrival."""
     groups, rows = sent.shape
     order = np.argsort(sent, axis=None, kind="stable")
     if shuffle == "stream":
@@ -112,19 +112,19 @@ def _table(
 
 
 def _numbers(_: Array, number: Array) -> pa.Array:
-    """A group's own count."""
+    """Sequence numbers within a group."""
     return pa.array(number, pa.int64())
 
 
 def _ids(group: Array, number: Array) -> pa.Array:
-    """Names that say nothing and that no two rows share, as scrambling is one to one."""
+    """Opaque ids, unique because the scrambling is a bijection."""
     key = (group.astype(np.uint64) << np.uint64(40)) | number.astype(np.uint64)
     halves = np.stack((_scrambled(key), _scrambled(~key)), axis=-1)
     return _hexadecimal(halves.astype(">u8").tobytes(), 32)
 
 
 def _scrambled(key: Array) -> Array:
-    """The last steps of splitmix64."""
+    """The finaliser of SplitMix64."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     scrambled: Array = key ^ (key >> np.uint64(31))
@@ -138,7 +138,7 @@ def _hexadecimal(raw: bytes, width: int) -> pa.Array:
 
 
 def write(table: pa.Table, folder: Path, files: int, first: int = 0) -> list[Path]:
-    """Rows as so many files, which a stream takes in the order of their age."""
+    """Write rows as several files, which a stream reads in the order of their age."""
     folder.mkdir(parents=True, exist_ok=True)
     cuts = np.linspace(0, table.num_rows, files + 1).astype(int)
     paths = []
@@ -153,7 +153,7 @@ def write(table: pa.Table, folder: Path, files: int, first: int = 0) -> list[Pat
 
 
 def make(folder: Path, rows: int, groups: int, shuffle: str, files: int, seed: int) -> Path:
-    """A workload as Parquet files, if it is not there yet."""
+    """Write a workload as Parquet files, unless it exists."""
     place = folder / f"{rows}x{groups}-{shuffle}-{files}-{seed}"
     if not place.exists():
         each, blocks = rows // groups, -(-rows // BLOCK)
@@ -169,7 +169,7 @@ def make(folder: Path, rows: int, groups: int, shuffle: str, files: int, seed: i
 
 
 def inverted(given: Path, got: pa.Table) -> int:
-    """How many dependencies an order breaks; ends the benchmark if rows are lost, doubled or changed.
+    """How many dependencies an order violates; ends the benchmark if rows are lost, duplicated or changed.
 
     Without a column `causal_index` the order is that of the rows themselves.
     """
