@@ -2,7 +2,7 @@
 
 The table is read whole (`local_files`), sorted by group and preference, ordered by `batch`, and written as
 Parquet. Where it cannot be certain to read what Spark reads, it raises `NeedsSparkError` before it has
-written anything. Cost: memory for the rows and a copy of them; a million rows take a few seconds.
+written anything. Cost: memory for the rows and a copy of them; a hundred thousand rows take a second or two.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from antecede.causal_order.rules import RowCounts
 from antecede.errors import InputError, MissingExtraError, require
 
 MAX_LOCAL_ROWS = 1_000_000
-"""Up to this many rows, ordering them here takes no longer than starting Spark."""
+"""More rows go to Spark, whose several tasks then make up for the time that it takes to start."""
 _UNREADABLE_IN_PATHS = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
 """What Spark's state reader escapes in paths, and then takes for part of the name."""
 
