@@ -22,8 +22,9 @@ docs/protocols/freescale.md lists our corrections of the paper, each with the co
 
 Links need not be FIFO. Control information: inside, the bits between the first and the last immediate
 dependency, at most as many as messages were in flight, and O(1) numbers; outside, a pair for each external
-peer named and a bitmap for each super peer named. Memory: inside, a window of bits; outside, O(external
-group) such windows; a super peer also has its table, as long as the slowest internal peer is behind. A
+peer named and a bitmap for each super peer named. Memory: inside, a window of bits; outside, a count
+for each external peer and a window for each super peer; a super peer also has its table, as long as the
+slowest internal peer is behind. A
 delivery costs the entries that its message names. An internal message takes one packet up, one down for
 each internal peer, and one for each other member of the external group.
 """
