@@ -1,6 +1,6 @@
 """Builds dependency graphs on Spark: a DataFrame of events in, DataFrames of edges and figures out.
 
-Runs are reduced in parallel, one task each. A run of more than `LARGE_RUN` rows is gone through by many
+Runs are reduced in parallel, one task each. A run of more than `LARGE_RUN` rows is processed by many
 tasks, as in an audit (`audit.distributed`), and reduced by one.
 """
 
@@ -56,7 +56,7 @@ def graph(
 
     The largest antichain is found for runs of fewer than `exact_width` messages. The work is done at once and
     the result persisted until `DependencyGraphs.release`. Invalid rows raise an `InputError`. Runs of more
-    than `large_run` rows are gone through by many tasks each; `files` is as in `audit`.
+    than `large_run` rows are processed by many tasks each; `files` is as in `audit`.
     """
     rows = events.select(*event_columns(events))
     splits, large = find_large_runs(events.sparkSession, rows, files, large_run)

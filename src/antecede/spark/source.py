@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.reader import open_parquet, read_batches, read_metas, trace_files
-from antecede.trace.schema import META, SCHEMA, read_meta
+from antecede.trace.schema import META, SCHEMA, read_meta, with_all_columns
 from antecede.trace.validate import first_line
 from antecede.trace.writer import part_name, part_number
 
@@ -377,17 +377,8 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                     "see its folder"
                 ) from error
             while first is not None:
-                yield from _with_all_columns(first).to_batches()
+                yield from with_all_columns(first).to_batches()
                 first = next(tables, None)
-
-
-def _with_all_columns(table: pa.Table) -> pa.Table:
-    """Add the columns of a trace that the table lacks, as nulls."""
-    columns = [
-        table.column(field.name) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    return pa.table(columns, schema=SCHEMA)
 
 
 def _refuse_other(schema: StructType) -> None:

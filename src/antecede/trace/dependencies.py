@@ -265,11 +265,16 @@ def _topological_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, wh
     if placed == size:
         ordered: np.ndarray = order
         return ordered
-    raise InputError(f"{where}: {_describe_cycle(nodes, start, cause, order[:placed])}")
+    raise InputError(f"{where}: {describe_cycle(nodes, start, cause, order[:placed])}")
 
 
-def _describe_cycle(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray) -> str:
-    """One cycle in words. A row that could not be placed has a cause that could not be placed either."""
+def describe_cycle(
+    nodes: Sequence[Any] | pa.Array, start: np.ndarray, cause: np.ndarray, placed: np.ndarray
+) -> str:
+    """One cycle in words, given the rows that Kahn's algorithm could place.
+
+    A row that could not be placed has a cause that could not be placed either.
+    """
     stuck = np.ones(len(nodes), np.bool_)
     stuck[placed] = False
     seen: dict[int, int] = {}

@@ -42,6 +42,17 @@ Members = Mapping[str, list[str]]
 """The members of each group of one run."""
 
 
+def with_all_columns(rows: pa.Table) -> pa.Table:
+    """The rows with every column of the schema; those that they lack are null."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
 class Meta(msgspec.Struct, frozen=True):
     """The contents of a trace folder's `meta.json`."""
 

@@ -19,7 +19,8 @@ from antecede.trace.schema import FIELDS, META, Meta, read_meta
 
 _BATCH_ROWS = 65_536
 PART_ROWS = 1_048_576
-ASIDE = ".writing"
+UNFINISHED = ".writing"
+"""The suffix of a file until it is complete and renamed."""
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 
 
@@ -104,7 +105,7 @@ class TraceWriter:
             self._parts += 1
 
     def _unfinished(self) -> Path:
-        return self.folder / f".{part_name(self._parts)}{ASIDE}"
+        return self.folder / f".{part_name(self._parts)}{UNFINISHED}"
 
     def end_part(self) -> None:
         """Complete a part with the rows so far, for readers that follow the trace."""
@@ -115,7 +116,7 @@ class TraceWriter:
         self._finish_part()
 
     def close(self) -> None:
-        """Write out what is left. A trace without events still has one (empty) part."""
+        """Write the remaining rows. A trace without events still has one empty part."""
         self.end_part()
         if self._parts == 0:
             self._open_part(self._schema)
@@ -159,30 +160,30 @@ def _clear(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a trace goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    there = list(folder.iterdir())
+    files = list(folder.iterdir())
     if (folder / META).exists():
         read_meta((folder / META).read_bytes(), f"{folder} is not written over: its {META}")
-        ours = [file for file in there if _is_ours(file)]
+        ours = [file for file in files if _is_ours(file)]
     else:
-        # An unfinished file is ours in any case: a writer was stopped before it could say so.
-        ours = [file for file in there if file.suffix == ASIDE]
-    if len(ours) < len(there) and not (folder / META).exists():
+        # An unfinished file is ours in any case: a writer was stopped before it wrote meta.json.
+        ours = [file for file in files if file.suffix == UNFINISHED]
+    if len(ours) < len(files) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
-    # The meta.json goes last: as long as it is there, what is left is known to be ours.
+    # meta.json is removed last: while it is there, the other files are known to be ours.
     for file in sorted(ours, key=lambda file: file.name == META):
         file.unlink()
 
 
 def _is_ours(file: Path) -> bool:
-    return file.name == META or file.suffix == ASIDE or bool(_PART.fullmatch(file.name))
+    return file.name == META or file.suffix == UNFINISHED or bool(_PART.fullmatch(file.name))
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file so that it is there whole or not at all."""
-    aside = path.with_name(f".{path.name}{ASIDE}")
+    """Write a small file atomically: it is there complete or not at all."""
+    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:
-        aside.write_bytes(data)
-        aside.rename(path)
+        unfinished.write_bytes(data)
+        unfinished.rename(path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.bad_rows import BadRowKind, BadRows, brief
+from antecede.trace.bad_rows import BadRowKind, BadRows
+from antecede.trace.dependencies import describe_cycle
 from antecede.trace.schema import META
-from antecede.trace.writer import ASIDE, write_whole
+from antecede.trace.writer import UNFINISHED, write_whole
 
 VERSION = 1
 TABLE, TABLE_INFO = "dependencies.parquet", "dependencies.json"
@@ -33,7 +34,6 @@ SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 65_536
-_MAX_ON_CYCLE = 6
 
 
 class DependencyTableInfo(msgspec.Struct, frozen=True):
@@ -111,10 +111,10 @@ class DependencyWriter:
             bad=self._bad_rows.kinds,
         )
         _prepare_folder(folder)
-        aside = folder / f".{TABLE}{ASIDE}"
+        unfinished = folder / f".{TABLE}{UNFINISHED}"
         names, processes = pa.array(nodes, pa.string()), pa.array(list(self._processes), pa.string())
         seq = np.frombuffer(self._seq, np.int64)
-        with pq.ParquetWriter(aside, SCHEMA, compression="zstd") as writer:
+        with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
             for start in range(0, len(nodes), _BATCH_ROWS):
                 rows = order[start : start + _BATCH_ROWS]
                 flat = [parents[ends[row] : ends[row + 1]] for row in rows]
@@ -127,7 +127,7 @@ class DependencyWriter:
                 ]
                 writer.write_table(pa.table(columns, schema=SCHEMA))
         write_whole(folder / TABLE_INFO, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
-        aside.rename(folder / TABLE)
+        unfinished.rename(folder / TABLE)
         return about
 
     def _resolve_parents(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -171,32 +171,15 @@ def _parents_first(parents: np.ndarray, ends: np.ndarray, nodes: Sequence[str], 
             if not unplaced[other]:
                 heapq.heappush(ready, other)
     if len(order) < size:
-        raise InputError(
-            f"{source}: {_describe_cycle(parents, ends, unplaced, nodes)}; no order can be made of that"
-        )
+        raise InputError(f"{source}: {describe_cycle(nodes, ends, parents, np.array(order, np.int64))}")
     return np.array(order)
-
-
-def _describe_cycle(parents: np.ndarray, ends: np.ndarray, unplaced: list[int], nodes: Sequence[str]) -> str:
-    """One cycle in words. A row that could not be placed has a parent that could not be placed either."""
-    at = next(row for row, count in enumerate(unplaced) if count)
-    seen: dict[int, None] = {}
-    while at not in seen:
-        seen[at] = None
-        at = next(int(one) for one in parents[ends[at] : ends[at + 1]] if unplaced[one])
-    path = list(seen)
-    around = [brief(nodes[row]) for row in path[path.index(at) :]]
-    shown = [*around[:_MAX_ON_CYCLE], "…"] if len(around) > _MAX_ON_CYCLE else [*around, around[0]]
-    return f"{len(around):,} nodes depend on themselves: {' on '.join(shown)}" if len(around) > 1 else (
-        f"node {around[0]} depends on itself"
-    )  # fmt: skip
 
 
 def _prepare_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a dependency table goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    others = [file for file in folder.iterdir() if file.suffix != ASIDE]
+    others = [file for file in folder.iterdir() if file.suffix != UNFINISHED]
     if not others:
         return
     if not (folder / TABLE_INFO).exists():

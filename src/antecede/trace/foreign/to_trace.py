@@ -19,7 +19,7 @@ from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.column_map import MESSAGE, ColumnMap
 from antecede.trace.foreign.mapped_rows import read_mapped_rows
-from antecede.trace.schema import SCHEMA
+from antecede.trace.schema import with_all_columns
 from antecede.trace.validate import id_sent_twice
 
 _SEND_COLUMNS = ("run", "process", "index", "kind", MESSAGE, "origin", "seq")
@@ -42,7 +42,7 @@ def convert_to_trace(
         place = sends.find(rows)
         if MESSAGE in rows.column_names:
             rows = sends.name_messages(rows, place)
-        yield _with_all_columns(_without_own_deliveries(rows, place, delivered_own))
+        yield with_all_columns(_without_own_deliveries(rows, place, delivered_own))
 
 
 class _Sends:
@@ -120,13 +120,3 @@ def _without_own_deliveries(rows: pa.Table, place: np.ndarray, delivered_own: se
         wanted[row] = place[row] in delivered_own
         delivered_own.add(int(place[row]))
     return rows if wanted.all() else rows.filter(pa.array(wanted))
-
-
-def _with_all_columns(rows: pa.Table) -> pa.Table:
-    columns = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    return pa.table(columns, schema=SCHEMA)
