@@ -1,5 +1,4 @@
-"""Rows of many groups put into causal order on Spark, compared with what a user would do without:
-results.json.
+"""Rows of many groups put into causal order on Spark, and the alternatives: results.json.
 
 All peers take turns in one session, several times; the median counts. After each turn, off the clock, all
 rows must be there, each after all that it follows. A million rows take about a quarter of an hour.

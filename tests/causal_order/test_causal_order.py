@@ -166,8 +166,7 @@ def test_with_a_timeout_every_row_is_counted_and_late_causes_are_marked(
 
 
 def test_bytes_written_grow_with_the_new_rows_not_with_the_held_ones() -> None:
-    """A thousand batches wait for one row: each row is written about log(1000) times, not a thousand
-    times."""
+    """A thousand batches wait for one row: each row is written about log(1000) times, not 1000 times."""
     rules, memory = rules_of(Form.NUMBERS, OnMissing.HOLD, tail_bytes=4096), Memory()
     for now in range(1000):
         feed(rules, memory, [Row("a", 10 * now + place, (99_999,)) for place in range(10)], now)

@@ -49,8 +49,7 @@ EVENTS = "room string, id string, deps array<string>, at double, note string, mo
 
 
 def events(rng: random.Random, rooms: int, many: int) -> list[tuple[Any, ...]]:
-    """Rows of many rooms: some have duplicates with other contents, some lack a cause, a few are on
-    cycles."""
+    """Rows of many rooms: some have duplicates that differ, some lack a cause, a few are on cycles."""
     rows: list[tuple[Any, ...]] = []
     for number in range(rooms):
         room = None if number == 0 else f"room {number}"

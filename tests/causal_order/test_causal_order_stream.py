@@ -117,8 +117,7 @@ def until(query: StreamingQuery, done: Callable[[Counter[str]], bool]) -> Counte
 
 
 def many_events(rng: random.Random) -> tuple[list[Event], list[Event]]:
-    """20,000 rows of 50 rooms, shuffled and some of them twice, and 1 % that are withheld although others
-    need them."""
+    """20,000 rows of 50 rooms, shuffled and some of them twice, and 1 % that others wait for, withheld."""
     rows: list[Event] = []
     causes: set[tuple[str, str]] = set()
     for room in range(50):

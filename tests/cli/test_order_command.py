@@ -282,7 +282,7 @@ def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ([".", "--horizon", "1"], "--horizon: '1' is not a duration"),
         ([".", "--on-missing", "drop"], "'drop' is none of hold, release, quarantine"),
         ([".", "--once"], "--once is for --stream"),
-        ([".", "--engine", "flink"], "no engine 'flink'; there are auto, local and spark"),
+        ([".", "--engine", "flink"], "no engine 'flink'; choose auto, local or spark"),
         ([".", "--engine", "local", "--stream"], "--stream needs Spark"),
         ([".", "--checkpoint", "s3a://bucket/c"], "is a URL"),
     ],

@@ -97,8 +97,7 @@ _MAX_NAMED = 5
 def explain_rows(
     edges: DependencyEdges, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray
 ) -> pa.Array:
-    """Why rows are not simply ordered, with the names of the causes that are responsible; null if they
-    are."""
+    """Why rows are not simply ordered, naming the causes that are responsible; null if they are."""
     reasons = np.full(rows.size, None, object)
     for code in np.unique(disposition[rows]):
         alike = np.flatnonzero(disposition[rows] == code)

@@ -1,5 +1,4 @@
-"""The columns to order by, of a DataFrame: planned, derived and looked through for rows that cannot be
-read."""
+"""The columns to order by, of a DataFrame: planned, derived, and checked for unreadable rows."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def _parse_pair(text: Column) -> Column:
 
 
 def _digest(events: DataFrame, roles: Roles) -> Column:
-    """Tells rows with the same id apart, so that which of them stays does not depend on which arrived
-    first."""
+    """Tells rows with the same id apart: which of them stays must not depend on which arrived first."""
     hashed: list[Column] = []
     for field in events.schema:
         column = F.col(quoted(field.name))

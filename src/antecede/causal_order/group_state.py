@@ -26,8 +26,7 @@ class StateStore(Protocol):
 
 
 class StoredSpans(msgspec.Struct, array_like=True):
-    """Ranges of sequence numbers with a known outcome: outcomes, first and last numbers, and origins if the
-    rows have any."""
+    """Ranges of sequence numbers with a known outcome, as columns; `origins` only if rows have any."""
 
     outcomes: bytes = b""
     firsts: bytes = b""

@@ -72,8 +72,7 @@ def _merge(spans: _Spans) -> _Spans:
 
 @njit_plain
 def _look_up(outcomes: Any, owners: Any, firsts: Any, lasts: Any, owner: Any, number: Any) -> Any:
-    """The outcome of each identity by binary search; if there are several, the first of EMITTED, ASIDE,
-    OVERTAKEN."""
+    """The outcome of each identity, by binary search; of several, the one with the least number."""
     found = np.zeros(owner.size, np.int8)
     for outcome in (OVERTAKEN, ASIDE, EMITTED):
         begin, end = np.searchsorted(outcomes, outcome), np.searchsorted(outcomes, outcome + 1)

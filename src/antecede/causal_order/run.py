@@ -71,8 +71,7 @@ def order_stream_of_files(
     master: str | None = None,
     progress: Progress = lambda *_: None,
 ) -> OrderResult:
-    """Order the files in a folder and those that appear there, until Ctrl-C; `once`: only those that are
-    there.
+    """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there.
 
     Run again with the same folders, it continues where it stopped.
     """
@@ -96,8 +95,7 @@ def order_stream_of_files(
 def held_by_stream(
     path: Path, limit: int, master: str | None = None, progress: Progress = lambda *_: None
 ) -> tuple[RowCounts, list[HeldRow]]:
-    """The counts of a stream, and the rows it holds, longest first; `path` is its folder or its
-    checkpoint."""
+    """The counts of a stream, and the rows it holds, longest first, by its folder or its checkpoint."""
     if not path.is_dir():
         raise InputError(
             f"{path} is not a folder; give the folder that a stream writes to, or its checkpoint"
@@ -120,12 +118,11 @@ def held_by_stream(
 def check_engine(engine: str) -> None:
     """Refuse an engine that does not exist."""
     if engine not in ("auto", "local", "spark"):
-        raise InputError(f"no engine '{engine}'; there are auto, local and spark")
+        raise InputError(f"no engine '{engine}'; choose auto, local or spark")
 
 
 def _runs_here(events: EventFiles, engine: str, master: str | None) -> bool:
-    """Whether events are ordered in this process: by choice, or because they are few and there is no
-    cluster."""
+    """Whether to order events in this process: by choice, or because they are few."""
     if engine == "auto":
         is_cluster = bool(master or os.environ.get("SPARK_REMOTE"))
         return not is_cluster and estimate_rows(events) <= MAX_LOCAL_ROWS
@@ -168,8 +165,7 @@ def _refuse_inside(events: EventFiles, out: Path) -> None:
 
 
 def _refuse_foreign_checkpoint(out: Path, checkpoint: Path) -> None:
-    """A stream continues only with its own checkpoint: with another it would lose rows, or write them
-    twice."""
+    """A stream continues only with its own checkpoint: another would lose or repeat rows."""
     if odd := _UNREADABLE_IN_PATHS.search(str(checkpoint.resolve())):
         raise InputError(
             f"{checkpoint}: Spark cannot read the state of a stream where a path has {odd[0]!r} in it; give "

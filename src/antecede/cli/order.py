@@ -145,8 +145,7 @@ def held(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Show the rows that a stream of antecede order holds, and the causes they wait for, as of its last
-    batch.
+    """Show the rows that a stream of antecede order holds as of its last batch, and what they wait for.
 
     The stream may be running.
     """

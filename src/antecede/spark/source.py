@@ -317,8 +317,7 @@ def _check_meta(folder: Path) -> None:
 
 
 def _fingerprint(part: Path) -> str:
-    """Identifies the contents of a part: its size, and a hash of its end, where Parquet keeps the
-    metadata."""
+    """Identifies the contents of a part: its size, and a hash of its end, where Parquet has its metadata."""
     with part.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - _FINGERPRINT_BYTES))
@@ -388,8 +387,7 @@ def _refuse_other(schema: StructType) -> None:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Let errors that a user can correct be one line: Spark shows all that a worker prints, with its
-    stack."""
+    """Let errors that a user can correct be one line: Spark shows a worker's whole stack."""
     try:
         yield
     except (InputError, OSError) as error:
