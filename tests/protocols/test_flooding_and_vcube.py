@@ -136,7 +136,7 @@ def test_flooding_works_on_any_connected_overlay() -> None:
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
 def test_a_packet_is_forwarded_once_and_must_come_from_another_member(protocol: str) -> None:
-    members = catalog.find(protocol).group(8)
+    members = catalog.find_protocol(protocol).group(8)
     packet = members[0].broadcast(b"", 0).sends[0].packet
     for nobody in (-1, 4, 8):
         with pytest.raises(RemoteError):

@@ -80,7 +80,7 @@ def test_a_group_of_one_sends_to_nobody(protocol: type[Protocol]) -> None:
 @pytest.mark.parametrize("name", FLAT)
 def test_a_rank_outside_the_group_is_a_local_error(name: str) -> None:
     with pytest.raises(LocalError):
-        catalog.find(name)(3, 3)
+        catalog.find_protocol(name)(3, 3)
 
 
 @protocols
@@ -155,7 +155,7 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol]
 
 @pytest.mark.parametrize("name", FLAT)
 def test_a_valid_packet_of_another_protocol_is_refused(name: str) -> None:
-    protocol = catalog.find(name)
+    protocol = catalog.find_protocol(name)
     valid = [ClockPacket(b"", 1, [0, 1, 0]), DependencyPacket(b"", 1, 1, {}), SequencePacket(b"", 1, 1, {})]
     for packet in [each for each in valid if not isinstance(each, protocol.packets)]:
         with pytest.raises(RemoteError):
@@ -164,7 +164,7 @@ def test_a_valid_packet_of_another_protocol_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq", "flooding"])
 def test_a_number_is_refused_exactly_from_the_limit_on(name: str) -> None:
-    protocol = catalog.find(name)
+    protocol = catalog.find_protocol(name)
     member = protocol.group(3)[0]
     packets: dict[type[Packet], Callable[[int], Packet]] = {
         ClockPacket: lambda seq: ClockPacket(b"", 1, [0, seq, 0]),
@@ -179,25 +179,25 @@ def test_a_number_is_refused_exactly_from_the_limit_on(name: str) -> None:
 
 
 def test_storage_as_the_papers_count() -> None:
-    one, other, _ = catalog.find("mbcp").group(3)
+    one, other, _ = catalog.find_protocol("mbcp").group(3)
     assert one.paper_storage() == 4 * 3
     one.receive(1, other.broadcast(b"", 0).sends[0].packet, 0)
     one.deliver(0)
     assert one.paper_storage() == 4 * 3 + 8
-    assert catalog.find("timestamp").group(3)[0].paper_storage() == 0
+    assert catalog.find_protocol("timestamp").group(3)[0].paper_storage() == 0
     assert one.role() == "member"
 
 
 def test_a_clock_without_its_sender_is_refused() -> None:
     with pytest.raises(ValueError, match="no peer 3"):
         ClockPacket(b"", 3, [0, 0, 0])
-    timestamp = catalog.find("timestamp")
+    timestamp = catalog.find_protocol("timestamp")
     with pytest.raises(RemoteError, match="no peer 3"):
         timestamp.decode(msgspec.msgpack.encode([0, b"", 3, [0, 0, 0]]))
 
 
 def test_a_saved_state_is_restored_by_its_own_protocol_only() -> None:
-    mbcp, diff = catalog.find("mbcp"), catalog.find("timestamp-diff")
+    mbcp, diff = catalog.find_protocol("mbcp"), catalog.find_protocol("timestamp-diff")
     state = mbcp(0, 3).save()
     assert mbcp.restore(state) == mbcp(0, 3)
     with pytest.raises(LocalError, match="of a mbcp"):
@@ -210,8 +210,8 @@ def test_a_saved_state_is_restored_by_its_own_protocol_only() -> None:
 def test_names_that_are_not_protocols() -> None:
     for name in ("nope", "nowhere:Thing", "antecede.protocols.base:Nothing", "antecede.errors:InputError"):
         with pytest.raises(InputError, match=name.split(":")[0]):
-            catalog.find(name)
-    assert catalog.find("antecede.protocols.mbcp:Mbcp").name == "mbcp"
+            catalog.find_protocol(name)
+    assert catalog.find_protocol("antecede.protocols.mbcp:Mbcp").name == "mbcp"
 
 
 def test_a_layout_reaches_the_members() -> None:

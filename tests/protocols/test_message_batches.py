@@ -20,7 +20,7 @@ class ManualNetwork:
     """Members, and every copy of a packet in flight; the test decides what happens next."""
 
     def __init__(self, protocol: str) -> None:
-        self.members = catalog.find(protocol).group(SIZE)
+        self.members = catalog.find_protocol(protocol).group(SIZE)
         self.in_flight: list[tuple[int, int, Packet]] = []
         self.histories: list[list[Step]] = [[] for _ in range(SIZE)]
 

@@ -43,7 +43,7 @@ scenarios = st.builds(
 
 
 def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Protocol]]:
-    make = catalog.find(protocol)
+    make = catalog.find_protocol(protocol)
     kinds = ("spike",) if make.links.fifo else ("spike", "reorder", "duplicate")
     if make.links.bounded_delays:
         kinds = ("duplicate",)

@@ -108,7 +108,7 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         others["count"] = pick(("wire", "paper"))
         others["probes"] = pick(((), ("costs",), ("immediate",), ("queues",), ("costs", "immediate")))
         others["warmup"] = pick((0.0, 0.1))
-    layout = catalog.find(protocol).layout
+    layout = catalog.find_protocol(protocol).layout
     if layout is not None:
         others["layout"] = msgspec.to_builtins(layout.random(peers, source.randrange))
         others["local_delay"] = source.choice((None, "wild:1us-10ms", "0-2ms", "0us"))
@@ -118,7 +118,7 @@ def event_scenario(source: random.Random, protocol: str) -> Scenario:
         if protocol == "freescale":
             others["faults"] = FAULTS[:1]
         others["warmup"] = source.choice((0.0, 0.1))
-    if catalog.find(protocol).dynamic_links:
+    if catalog.find_protocol(protocol).dynamic_links:
         others["churn"] = source.choice((None, 5.0, 50.0, 500.0))
     return any_scenario(source, protocol, **others)
 

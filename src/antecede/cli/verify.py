@@ -42,13 +42,13 @@ def verify(
 
     Passes (exit code 0) if every message is delivered exactly once, in causal order, and none stays held.
     """
-    from antecede.protocols.catalog import PROTOCOLS, find
+    from antecede.protocols.catalog import PROTOCOLS, find_protocol
 
     if export:
         require("antecede.trace", "sim")
     names = list(PROTOCOLS) if protocol == "all" else [protocol]
     for name in names:
-        find(name)
+        find_protocol(name)
     reports = []
     with show.progress() as progress:
         for name in names:

@@ -14,7 +14,7 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Protocol
-from antecede.protocols.catalog import find
+from antecede.protocols.catalog import find_protocol
 from antecede.units import parse_duration, parse_range
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
@@ -176,7 +176,7 @@ class Roster(msgspec.Struct, frozen=True):
 
     @classmethod
     def create(cls, protocol_name: str, members: list[Member]) -> Self:
-        protocol = find(protocol_name)
+        protocol = find_protocol(protocol_name)
         if protocol.links.bounded_delays or protocol.overlapping_groups:
             why = "promises about delays" if protocol.links.bounded_delays else "several groups at once"
             raise InputError(f"protocol: {protocol.name} needs {why}, which live groups do not offer")

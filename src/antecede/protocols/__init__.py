@@ -23,7 +23,7 @@ from antecede.protocols.base import (
     Send,
     Waiting,
 )
-from antecede.protocols.catalog import PROTOCOLS, find
+from antecede.protocols.catalog import PROTOCOLS, find_protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flat import Flat
 from antecede.protocols.flooding import Flooding
@@ -65,5 +65,5 @@ __all__ = [
     "Vcube",
     "VcubeAgg",
     "Waiting",
-    "find",
+    "find_protocol",
 ]

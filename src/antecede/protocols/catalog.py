@@ -40,7 +40,7 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 }
 
 
-def find(name: str) -> type[Protocol]:
+def find_protocol(name: str) -> type[Protocol]:
     """The protocol with this name, or the class that `module:Class` names."""
     if name in PROTOCOLS:
         return PROTOCOLS[name]
@@ -65,5 +65,5 @@ def fingerprint(name: str) -> str:
     """What results depend on besides the protocol's name: a digest of a user's own module; empty for ours."""
     if name in PROTOCOLS:
         return ""
-    source = inspect.getsourcefile(sys.modules[find(name).__module__])
+    source = inspect.getsourcefile(sys.modules[find_protocol(name).__module__])
     return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""

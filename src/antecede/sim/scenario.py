@@ -176,7 +176,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
 
     def protocol_class(self) -> type[Protocol]:
-        return catalog.find(self.protocol)
+        return catalog.find_protocol(self.protocol)
 
     # What a run is made of.
 

@@ -107,7 +107,7 @@ def random_scenario(protocol: str, seed: int, run: int, peers: int | None = None
         *pick(1, [[], ["reorder:20%:900ms"]]),
         *pick(2, [[], ["spike:100-300ms:700ms"]]),
     ]
-    kind = catalog.find(protocol)
+    kind = catalog.find_protocol(protocol)
     if kind.links.fifo:
         faults = [fault for fault in faults if fault.startswith("spike")]
     if kind.links.bounded_delays:
@@ -166,7 +166,7 @@ def verify(
 
     With `export`, each run's trace is written to that folder too.
     """
-    report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    report = VerifyReport(catalog.find_protocol(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     for run in range(first, first + runs):
         report.add(_judge(protocol, random_scenario(protocol, seed, run, peers), run, export))
         yield report
@@ -209,7 +209,7 @@ def verify_parallel(
     jobs: int, protocol: str, runs: int, seed: int, peers: int | None = None, export: Path | None = None
 ) -> Iterator[VerifyReport]:
     """As `verify`, on `jobs` processes, with the same outcome. Yields the report after each batch."""
-    report = VerifyReport(catalog.find(protocol).name if protocol in catalog.PROTOCOLS else protocol)
+    report = VerifyReport(catalog.find_protocol(protocol).name if protocol in catalog.PROTOCOLS else protocol)
     batches = [(first, min(_BATCH, runs - first)) for first in range(0, runs, _BATCH)]
     pool = ProcessPoolExecutor(jobs)
     try:

@@ -132,7 +132,7 @@ def _metrics(scenario: Scenario, schedule: SendSchedule, state: RecurrenceState,
 
 def message_packet(scenario: Scenario) -> type[Packet]:
     """How the messages of one of the flat protocols are stamped."""
-    kind = cast(type[Flat], catalog.find(scenario.protocol))
+    kind = cast(type[Flat], catalog.find_protocol(scenario.protocol))
     return kind.message_packets[0]
 
 
