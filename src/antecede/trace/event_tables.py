@@ -7,6 +7,7 @@ a few integers until it is written. Time and memory O(rows).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,6 @@ from antecede.trace.schema import FIELDS, KINDS
 
 SEND, RECEIVE, DELIVER = range(len(KINDS))
 """Codes of kinds."""
-_KIND_NAMES = pa.array(KINDS)
 _MAX_DICTIONARY = 65_536
 """With more names, each batch would have to repeat too long a dictionary."""
 
@@ -24,7 +24,12 @@ class EventTables:
     """Builds tables of the events of one run, among processes with these names."""
 
     def __init__(self, run: str, groups: Iterable[str], names: Iterable[str]) -> None:
-        self._run, self._groups, self._names = pa.array([run]), pa.array(list(groups)), pa.array(list(names))
+        self._values = ([run], list(groups), list(names), list(KINDS))
+
+    @cached_property
+    def _dictionaries(self) -> tuple[pa.Array, ...]:
+        # Not before the first rows: Arrow's first array imports pandas, for which a live member cannot wait.
+        return tuple(pa.array(values) for values in self._values)
 
     def build(
         self,
@@ -41,13 +46,14 @@ class EventTables:
         """
         kind, process, origin, seq, time, link, control = np.ascontiguousarray(events.T)
         not_sends = kind != SEND
+        run, groups, names, kinds = self._dictionaries
         columns = {
-            "run": _by_code(np.zeros(len(events)), self._run),
-            "group": _by_code(np.zeros(len(events)) if group is None else group, self._groups),
-            "process": _by_code(process, self._names),
+            "run": _by_code(np.zeros(len(events)), run),
+            "group": _by_code(np.zeros(len(events)) if group is None else group, groups),
+            "process": _by_code(process, names),
             "index": pa.array(index),
-            "kind": _by_code(kind, _KIND_NAMES),
-            "origin": _by_code(origin, self._names),
+            "kind": _by_code(kind, kinds),
+            "origin": _by_code(origin, names),
             "seq": pa.array(seq),
             "time": pa.array(time),
         }
@@ -56,7 +62,7 @@ class EventTables:
         columns |= {
             "control_bytes": pa.array(control, mask=not_sends),
             "payload_bytes": pa.array(payload_bytes, mask=not_sends),
-            "link": _by_code(link, self._names, kind != RECEIVE),
+            "link": _by_code(link, names, kind != RECEIVE),
         }
         return pa.table(columns)
 
