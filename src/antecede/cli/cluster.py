@@ -124,7 +124,7 @@ def _print_members(plan: TrialPlan, outcome: ClusterResult) -> None:
             member.kind,
             f"{member.accepted:,}",
             f"{member.delivered:,}",
-            f"{member.again:,}",
+            f"{member.redelivered:,}",
             f"{member.kills:,}",
         ]
         for member in outcome.members

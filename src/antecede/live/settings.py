@@ -247,8 +247,8 @@ def _validate_target(text: str) -> None:
         return
     try:
         parts = urlsplit(text)
-        found = parts.hostname and (parts.port or True)
+        is_valid = bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        found = None
-    if not found:
+        is_valid = False
+    if not is_valid:
         raise InputError(f"peers: '{text}' is not an address; write ws://host:port")

@@ -47,7 +47,7 @@ def make_keys(
         _write(folder / CA, _pem(_authority(key, f"antecede {group}")), secret=False)
     issuer = _subject(folder / CA)
     token_key = _token_key(folder / TOKEN_KEY)
-    made = []
+    folders = []
     for name in servers:
         mine = folder / name
         if (mine / CERTIFICATE).exists():
@@ -55,7 +55,7 @@ def make_keys(
         mine.mkdir(exist_ok=True)
         _copy(folder / CA, mine / CA)
         _write_certificate(mine, key, issuer, Identity(group, name), days, hosts.get(name, []))
-        made.append(mine)
+        folders.append(mine)
     for name in supers:
         _write(folder / name / TOKEN_KEY, token_key, secret=True)
     for name in phones:
@@ -64,8 +64,8 @@ def make_keys(
         _copy(folder / CA, mine / CA)
         token = issue(token_key, group, name, int(time.time() + days * 86_400))
         _write(mine / TOKEN, token.encode() + b"\n", secret=True)
-        made.append(mine)
-    return made
+        folders.append(mine)
+    return folders
 
 
 def keys_from_secret(secret: bytes, who: Identity, folder: Path) -> None:
@@ -89,12 +89,12 @@ def new_secret(path: Path) -> None:
 def _authority_key(path: Path) -> Ed25519PrivateKey:
     if path.exists():
         try:
-            found = serialization.load_pem_private_key(path.read_bytes(), None)
+            key = serialization.load_pem_private_key(path.read_bytes(), None)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
-        if not isinstance(found, Ed25519PrivateKey):
+        if not isinstance(key, Ed25519PrivateKey):
             raise InputError(f"{path} holds another kind of key")
-        return found
+        return key
     key = Ed25519PrivateKey.generate()
     _write(path, _private(key), secret=True)
     return key

@@ -28,10 +28,10 @@ from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, 
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
+from antecede.live.transport.connection import Connection, TokenBucket
 from antecede.live.transport.frames import (
     MAX_BYTES,
     Ack,
-    Frame,
     Greeting,
     Heartbeat,
     Nack,
@@ -61,50 +61,6 @@ _MAX_STRANGERS = 64
 _GREETINGS_PER_SECOND = 50.0
 _REPEAT_LOG_SECONDS = 60.0
 _MAX_LOGGED = 1_000
-
-
-class TokenBucket:
-    """Admits `rate` a second on average, and up to twice that at once."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._tokens, self._at = rate, 2 * rate, time.monotonic()
-
-    def admit(self) -> bool:
-        now = time.monotonic()
-        self._tokens = min(self._tokens + (now - self._at) * self._rate, 2 * self._rate)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-
-class Connection:
-    """What this process knows of one partner, connected or not."""
-
-    def __init__(self, peer: int, name: str, target: str | None) -> None:
-        self.peer, self.name, self.target = peer, name, target
-        self.wire: Wire | None = None
-        self.by_lesser_name = False
-        """Whether the one with the lesser name has called."""
-        self.has_work = asyncio.Event()
-        self.control: list[Frame] = []
-        """Frames to send besides packets and acks."""
-        self.reported: dict[int, list[int]] = {}
-        """The matrix clock as this partner was told it."""
-        self.resend_after: int | None = None
-        self.sent_at = self.heard_at = 0.0
-        self.reason = ""
-        """Why it is not connected, as last heard."""
-
-    def send(self, frame: Frame) -> None:
-        self.control.append(frame)
-        self.has_work.set()
-
-    def open(self, wire: Wire, by_lesser_name: bool) -> None:
-        self.wire, self.by_lesser_name = wire, by_lesser_name
-        self.reported, self.control, self.resend_after, self.reason = {}, [], None, ""
-        self.sent_at = self.heard_at = time.monotonic()
 
 
 class Connections:

@@ -59,7 +59,7 @@ class TrialMember(msgspec.Struct):
     kind: str
     accepted: int = 0
     delivered: int = 0
-    again: int = 0
+    redelivered: int = msgspec.field(default=0, name="again")
     """Redelivered, because the process was killed with it in flight."""
     kills: int = 0
 
@@ -124,12 +124,12 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for one in sockets:
+            one.close()
 
 
 class MemberProcess:
@@ -153,7 +153,7 @@ class MemberProcess:
         self.accepted = 0
         """How many messages it has broadcast: by what returned, or as restored when it started again."""
         self.seen: dict[str, BitWindow] = {}
-        self.delivered = self.again = 0
+        self.delivered = self.redelivered = 0
         self.faults: list[str] = []
         self._last: tuple[str, int] | None = None
 
@@ -191,21 +191,21 @@ class MemberProcess:
         with self._application_log.open("rb") as file:
             file.seek(self._read_until)
             data = file.read()
-        whole = data.rfind(b"\n") + 1
-        self._read_until += whole
-        for line in data[:whole].decode().splitlines():
+        complete = data.rfind(b"\n") + 1
+        self._read_until += complete
+        for line in data[:complete].decode().splitlines():
             kind, *rest = line.split()
             if kind in "s+":
                 self.accepted = max(self.accepted, int(rest[0]))
             else:
                 self._on_delivered(rest[0], int(rest[1]), kind == "r")
 
-    def _on_delivered(self, origin: str, seq: int, again: bool) -> None:
+    def _on_delivered(self, origin: str, seq: int, redelivered: bool) -> None:
         """Once, or a second time if it was in flight when the process was killed."""
         if self.seen.setdefault(origin, BitWindow()).add(seq):
             self.delivered += 1
-        elif again and self._last == (origin, seq):
-            self.again += 1
+        elif redelivered and self._last == (origin, seq):
+            self.redelivered += 1
         else:
             self.faults.append(f"{origin}:{seq} was delivered twice at {self.name}")
         self._last = (origin, seq)
@@ -288,7 +288,9 @@ def _compare(
             if missing:
                 more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
                 faults.append(f"{process.name} never delivered {other.name}:{missing[0]}{more}")
-    return TrialMember(process.name, kind, process.accepted, process.delivered, process.again, process.kills)
+    return TrialMember(
+        process.name, kind, process.accepted, process.delivered, process.redelivered, process.kills
+    )
 
 
 def summary(result: ClusterResult) -> dict[str, Any]:
