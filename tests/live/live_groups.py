@@ -69,7 +69,7 @@ class Ear:
         async for notice in events:
             self.notices.append(notice)
 
-    def said(self, origin: str | None = None) -> list[Any]:
+    def bodies(self, origin: str | None = None) -> list[Any]:
         return [each.body for each in self.messages if origin in (None, each.origin)]
 
     def texts(self, kind: str) -> list[str]:
@@ -136,14 +136,14 @@ class Relay:
 
 @contextlib.asynccontextmanager
 async def process(
-    settings: dict[str, Any], *does: str, say: Sequence[Any] = ()
+    settings: dict[str, Any], *does: str, broadcast: Sequence[Any] = ()
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A member in a process of its own, to be killed; see live_member.py for what it does."""
     made = await asyncio.create_subprocess_exec(
         sys.executable,
         str(MEMBER),
         json.dumps(settings, default=str),
-        json.dumps(list(say)),
+        json.dumps(list(broadcast)),
         *does,
         stdout=asyncio.subprocess.PIPE,
     )

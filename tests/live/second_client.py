@@ -2,7 +2,7 @@
 
     members = ["sue", "phone behind sue", "ext"]
     async with Phone("ws://127.0.0.1:8000", "room", members, "phone", "sue") as phone:
-        await phone.say("hello")
+        await phone.broadcast("hello")
         async for origin, seq, body in phone:
             print(origin, seq, body)
 
@@ -56,7 +56,7 @@ def pack(value: Any) -> bytes:
         case dict():
             parts = (part for item in value.items() for part in item)
             return _head(len(value), 0x80, 16, 0xDD, 1) + b"".join(map(pack, parts))
-    raise TypeError(f"{value!r} is nothing that members say")
+    raise TypeError(f"{value!r} is not part of the wire format")
 
 
 def _head(number: int, short: int, below: int, long: int, least: int) -> bytes:
@@ -90,7 +90,7 @@ def _unpack(data: bytes, at: int) -> tuple[Any, int]:
         raw, at = _take(data, at, size)
         length = int.from_bytes(raw, "big")
     else:
-        raise ValueError(f"{tag:#x} is nothing that members say")
+        raise ValueError(f"{tag:#x} is not part of the wire format")
     if kind in (bytes, str):
         raw, at = _take(data, at, length)
         return (raw.decode() if kind is str else raw), at
@@ -159,7 +159,7 @@ class Phone:
         self._unsafe: list[bytes] = []
         self._safe = self._sent = self._got = self._said_got = 0
         # The page's D is all up to _solid, and _beyond; its C is _causes, with what the numbers stand for.
-        self._count = self._solid = self._unsaid = self._mine = 0
+        self._count = self._solid = self._unreported = self._mine = 0
         self._after_own = False
         self._beyond: set[int] = set()
         self._causes: dict[int, tuple[int, int]] = {}
@@ -179,7 +179,7 @@ class Phone:
 
     # Speaking and listening
 
-    async def say(self, body: bytes | str) -> int:
+    async def broadcast(self, body: bytes | str) -> int:
         """Say something to everybody; returns its number among one's own."""
         if self._failure:
             raise self._failure
@@ -187,7 +187,7 @@ class Phone:
         payload = pack([kind, self._after_own, dict(sorted(self._causes.values())), data])
         self._count += 1
         self._send([UP, payload, self._rank, self._count, bits(self._causes), self._solid])
-        self._causes, self._after_own, self._mine, self._unsaid = {}, True, 0, 0
+        self._causes, self._after_own, self._mine, self._unreported = {}, True, 0, 0
         self._row[self._rank] = self._count
         return self._count
 
@@ -222,10 +222,10 @@ class Phone:
         self._causes[number] = origin, seq
         self._after_own = self._after_own and (not self._mine or self._mine not in past)
         self._row[origin] = seq
-        self._unsaid += 1
-        if self._unsaid == ACK_EVERY:
+        self._unreported += 1
+        if self._unreported == ACK_EVERY:
             self._send([ACK, self._count, self._solid, bits(self._causes)])
-            self._unsaid = 0
+            self._unreported = 0
         self._work.set()
         kind, _, _, body = unpack(payload)[:4]
         return self._names[origin], seq, [bytes, bytes.decode, json.loads][kind](body)
@@ -342,7 +342,7 @@ class Phone:
                 self._work.set()
 
     async def _speak(self, socket: ClientConnection) -> None:
-        told: dict[int, int] = {}
+        reported: dict[int, int] = {}
         while True:
             self._work.clear()
             if unsent := self._unsafe[self._sent - self._safe :][:100]:
@@ -352,8 +352,10 @@ class Phone:
             if self._got > self._said_got:
                 self._said_got = self._got
                 await socket.send(pack([GOT, self._got]))
-            if changed := {origin: count for origin, count in self._row.items() if told.get(origin) != count}:
-                told |= changed
+            if changed := {
+                origin: count for origin, count in self._row.items() if reported.get(origin) != count
+            }:
+                reported |= changed
                 await socket.send(pack([HAVE, {self._rank: changed}]))
             try:
                 async with asyncio.timeout(BEAT_SECONDS):

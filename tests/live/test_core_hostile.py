@@ -208,7 +208,7 @@ def attack(group: Group, data: st.DataObject) -> None:
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_whatever_bytes_come_a_frame_or_a_remote_error_comes_out(data: st.DataObject) -> None:
+def test_any_bytes_decode_to_a_frame_or_raise_a_remote_error(data: st.DataObject) -> None:
     real = [
         frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", "s", "", 3), frames.Refusal("no"),
         frames.Heartbeat(), frames.Packets(1, [b"x"]), frames.Ack(3), frames.Nack(2),
@@ -258,7 +258,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     "rows",
     [{1: {0: -1}}, {1: {7: 1}}, {1: {-1: 1}}, {-1: {0: 1}}, {7: {0: 1}}, {1: {0: 2}}],
 )
-def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
+def test_impossible_progress_is_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
     """Of members or origins that there are not, of what is to come."""
     group = Group(roster("mbcp", 3), tmp_path)
     group.broadcast(0)
@@ -271,7 +271,7 @@ def test_counts_that_cannot_be_are_refused(rows: dict[int, dict[int, int]], tmp_
 @pytest.mark.parametrize(
     "span", [(-1, 1, 1), (3, 1, 1), (0, 0, 1), (0, 2, 1), (0, 1, 1_001), (0, 1, 1 << 62)]
 )
-def test_spans_that_cannot_be_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
+def test_impossible_repair_requests_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
     group = Group(roster("mbcp", 3), tmp_path)
     with pytest.raises(RemoteError):
         group.peers[0].core.repair.reply([span])

@@ -28,14 +28,14 @@ BODIES: list[Any] = [
 ]  # fmt: skip
 
 
-def test_bodies_come_back_as_they_went() -> None:
+def test_bodies_are_delivered_as_they_were_broadcast() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             for body in BODIES:
                 await ana.broadcast(body)
             ear = Ear(bo)
             await ear.has(len(BODIES))
-            assert [(type(body), body) for body in ear.said()] == [(type(body), body) for body in BODIES]
+            assert [(type(body), body) for body in ear.bodies()] == [(type(body), body) for body in BODIES]
             assert [each.id for each in ear.messages] == [MessageId("ana", n + 1) for n in range(len(BODIES))]
             assert not any(each.redelivered for each in ear.messages)
 
@@ -71,7 +71,7 @@ def test_a_body_that_no_link_could_carry_is_refused(body: Any) -> None:
     run(test())
 
 
-def test_a_reply_comes_after_what_it_answers_and_names_it() -> None:
+def test_a_reply_is_delivered_after_its_question_and_names_it_as_cause() -> None:
     async def test() -> None:
         async with together("ana", "bo", "cleo") as (ana, bo, cleo):
             ear = Ear(cleo)
@@ -94,7 +94,7 @@ def test_a_reply_comes_after_what_it_answers_and_names_it() -> None:
 async def _conversation(
     groups: list[Group], count: int, seed: int
 ) -> dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]]:
-    """Everybody talks at random; what each has said or heard, in its order."""
+    """Every member broadcasts at random; what each has broadcast or delivered, in its order."""
     seen: dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]] = {group.me: [] for group in groups}
     chance = random.Random(seed)
 
@@ -144,7 +144,7 @@ def test_a_conversation_by_every_protocol(protocol: str) -> None:
     run(test())
 
 
-def test_two_tasks_that_listen_are_refused() -> None:
+def test_two_tasks_cannot_iterate() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             first = asyncio.create_task(anext(bo))
@@ -157,7 +157,7 @@ def test_two_tasks_that_listen_are_refused() -> None:
     run(test())
 
 
-def test_a_listener_that_gives_up_loses_nothing() -> None:
+def test_a_cancelled_request_loses_nothing() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             heard = []
@@ -168,12 +168,12 @@ def test_a_listener_that_gives_up_loses_nothing() -> None:
                         heard.append((await anext(bo)).body)
             ear = Ear(bo)
             await ear.has(50 - len(heard))
-            assert heard + ear.said() == list(range(50))
+            assert heard + ear.bodies() == list(range(50))
 
     run(test())
 
 
-def test_drain_waits_for_everybody_and_accepts_nothing_more() -> None:
+def test_drain_waits_for_every_member_and_accepts_nothing_more() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             await ana.broadcast("one")
@@ -189,7 +189,7 @@ def test_drain_waits_for_everybody_and_accepts_nothing_more() -> None:
     run(test())
 
 
-def test_who_leaves_tells_the_others_what_it_has() -> None:
+def test_a_member_reports_its_progress_when_it_leaves() -> None:
     """Or they would wait for ever to hear that it had their last words."""
 
     async def leave(group: Group) -> None:
@@ -207,7 +207,7 @@ def test_who_leaves_tells_the_others_what_it_has() -> None:
     run(test())
 
 
-def test_closing_ends_listeners_and_watchers() -> None:
+def test_closing_ends_iteration_and_events() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             ear = Ear(ana)
@@ -227,7 +227,7 @@ def test_closing_ends_listeners_and_watchers() -> None:
     run(test())
 
 
-def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
+def test_a_cut_connection_loses_and_duplicates_nothing() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             at_ana, at_bo = Ear(ana), Ear(bo)
@@ -239,14 +239,14 @@ def test_a_cut_loses_nothing_and_doubles_nothing() -> None:
                 await bo.broadcast(number)
             await at_ana.has(300)
             await at_bo.has(300)
-            assert at_ana.said() == at_bo.said() == list(range(300))
+            assert at_ana.bodies() == at_bo.bodies() == list(range(300))
             assert at_ana.texts("lost")
             await until(lambda: at_ana.notices[-1].kind == "joined")
 
     run(test())
 
 
-def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_names_the_cause_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
     """Ana's message is lost between her and Cleo; Bo's answer to it is not."""
     caplog.set_level("INFO", "antecede.live")
 
@@ -272,7 +272,7 @@ def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.Log
             await until(lambda: not cleo.waiting() or cleo.waiting()[0].holders == ("ana", "bo"))
             # Bo supplies it, though it is not his, since Ana cannot.
             await ear.has(2)
-            assert ear.said() == ["shall we?", "yes!"]
+            assert ear.bodies() == ["shall we?", "yes!"]
             assert cleo.waiting() == []
             assert "ana:1 to 1, asked of bo" in ear.texts("gap")
             assert ear.texts("recovered") == ["ana:1 from bo"]
@@ -281,7 +281,7 @@ def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.Log
             relay.mend()
             await ana.broadcast("good")
             await ear.has(3)
-            assert ear.said() == ["shall we?", "yes!", "good"]
+            assert ear.bodies() == ["shall we?", "yes!", "good"]
             repaired = [record for record in caplog.records if "was missing" in record.message]
             assert [vars(each)["message_id"] for each in repaired] == ["ana:1"]
             about = [vars(repaired[0])[name] for name in ("group", "member", "peer")]
@@ -290,7 +290,7 @@ def test_what_is_held_says_for_what_since_when_and_who_has_it(caplog: pytest.Log
     run(test())
 
 
-def test_what_reached_one_before_its_sender_was_gone_for_good_reaches_all() -> None:
+def test_what_reached_one_member_before_its_sender_died_reaches_all() -> None:
     async def test() -> None:
         async with (
             antecede.join("room", me="cleo", listen=":0", peers=["ana", "bo"]) as cleo,
@@ -303,14 +303,14 @@ def test_what_reached_one_before_its_sender_was_gone_for_good_reaches_all() -> N
                     await ana.broadcast(number)
                 await at_bo.has(20)
             await at_cleo.has(20)
-            assert at_bo.said() == at_cleo.said() == list(range(20))
+            assert at_bo.bodies() == at_cleo.bodies() == list(range(20))
             assert len(at_cleo.texts("recovered")) == 20
 
     run(test())
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_what_is_said_to_nobody_takes_no_room(tmp_path: Path, stored: bool) -> None:
+def test_a_group_of_one_is_never_full(tmp_path: Path, stored: bool) -> None:
     async def test() -> None:
         options: dict[str, Any] = {"store": tmp_path / "store"} if stored else {}
         async with antecede.join("room", me="ana", peers=[], limit=50, **options) as ana:
@@ -320,7 +320,7 @@ def test_what_is_said_to_nobody_takes_no_room(tmp_path: Path, stored: bool) -> N
     run(test())
 
 
-def test_last_words_are_passed_on() -> None:
+def test_what_is_broadcast_just_before_leaving_is_sent() -> None:
     """Also without a store, and if there is no time between them and leaving."""
 
     async def test() -> None:
@@ -384,12 +384,12 @@ def test_at_the_limit_a_broadcast_waits_for_who_is_away() -> None:
             await until(lambda: ears[0].texts("room"))
             await ears[1].has(60)
             await ears[2].has(60)
-            assert ears[1].said() == ears[2].said() == [str(number) * 500 for number in range(60)]
+            assert ears[1].bodies() == ears[2].bodies() == [str(number) * 500 for number in range(60)]
 
     run(test())
 
 
-def test_who_has_not_listened_may_still_speak() -> None:
+def test_a_member_that_does_not_consume_may_still_broadcast() -> None:
     """The limit is for what others lack: nobody else could make that room."""
 
     async def test() -> None:
@@ -406,7 +406,7 @@ def test_who_has_not_listened_may_still_speak() -> None:
     run(test())
 
 
-def test_a_member_that_answers_everything_is_not_stopped_by_what_it_has_not_read() -> None:
+def test_replying_to_everything_is_not_blocked_by_undelivered_messages() -> None:
     """One loop that listens and answers: it must not wait for room that only its own listening makes."""
 
     async def test() -> None:

@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"lissten": ":7000"}, "lissten"),
         ({"listen": 7000}, "listen"),
@@ -51,12 +51,12 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
         ({"cls": 1}, "cls"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(tmp_path: Path, wrong: dict[str, Any], text: str) -> None:
     async def test() -> None:
         with pytest.raises(InputError) as refused:
             async with antecede.join(**{**GOOD, **wrong}):
                 pass
-        assert said in str(refused.value)
+        assert text in str(refused.value)
         assert "\n" not in str(refused.value)
 
     run(test())

@@ -30,9 +30,9 @@ def bo(folder: Path, at: Group | str, **options: Any) -> dict[str, Any]:
     return {"group": "room", "me": "bo", "peers": [f"ana@{where}"], "store": str(folder / "bo.db"), **options}
 
 
-def test_what_was_accepted_outlives_its_sender(tmp_path: Path) -> None:
+def test_accepted_messages_survive_their_sender(tmp_path: Path) -> None:
     async def test() -> None:
-        async with process(ana(tmp_path, listen=":0"), say=list(range(2000))) as made:
+        async with process(ana(tmp_path, listen=":0"), broadcast=list(range(2000))) as made:
             await lines(made, 30)
             made.kill()
         async with (
@@ -45,7 +45,7 @@ def test_what_was_accepted_outlives_its_sender(tmp_path: Path) -> None:
             assert last == MessageId("ana", accepted + 1)
             ear = Ear(second)
             await ear.has(accepted + 1)
-            assert ear.said() == [*range(accepted), "and on"]
+            assert ear.bodies() == [*range(accepted), "and on"]
             assert [each.seq for each in ear.messages] == list(range(1, accepted + 2))
             await first.drain()
 
@@ -53,7 +53,7 @@ def test_what_was_accepted_outlives_its_sender(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("does", [("take", "3"), ("take", "3", "ack")])
-def test_only_the_message_in_hand_comes_again(tmp_path: Path, does: tuple[str, ...]) -> None:
+def test_only_the_message_in_flight_is_redelivered(tmp_path: Path, does: tuple[str, ...]) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             for number in range(1, 6):
@@ -74,7 +74,7 @@ def test_only_the_message_in_hand_comes_again(tmp_path: Path, does: tuple[str, .
     run(test())
 
 
-def test_again_and_again_until_it_is_dealt_with(tmp_path: Path) -> None:
+def test_a_message_is_redelivered_until_it_is_acked(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             await first.broadcast("hard to digest")
@@ -86,7 +86,7 @@ def test_again_and_again_until_it_is_dealt_with(tmp_path: Path) -> None:
     run(test())
 
 
-def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
+def test_an_exception_leaves_the_message_in_flight(tmp_path: Path) -> None:
     """It was not dealt with: to leave by an exception is to die with it."""
 
     async def test() -> None:
@@ -112,7 +112,7 @@ def test_an_exception_in_mid_message_leaves_it_in_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["ready", "changes_since"])
-def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
+def test_an_internal_error_ends_the_group_with_the_reason(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that died in silence would leave broadcasts waiting for ever."""
@@ -134,7 +134,7 @@ def test_whatever_goes_wrong_inside_ends_the_group_with_the_reason(
     run(test())
 
 
-def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
+def test_a_broadcast_that_waits_while_a_write_fails_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may = threading.Event(), threading.Event()
@@ -147,31 +147,31 @@ def test_whoever_waits_while_a_write_fails_and_the_group_is_left_hears_of_it(
     async def test() -> None:
         async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "a.db") as ana:
             monkeypatch.setattr(ana._journal, "write", fail)
-            said = [asyncio.create_task(ana.broadcast("before"))]
+            broadcasts = [asyncio.create_task(ana.broadcast("before"))]
             await until(began.is_set)
-            said.append(asyncio.create_task(ana.broadcast("while it is written")))
+            broadcasts.append(asyncio.create_task(ana.broadcast("while it is written")))
             await until(lambda: ana._driver._waiters)
             leaving = asyncio.create_task(ana.aclose())
             await until(lambda: ana._driver._is_closing)
             may.set()
             await leaving
-            errors = await asyncio.gather(*said, return_exceptions=True)
+            errors = await asyncio.gather(*broadcasts, return_exceptions=True)
             assert all(isinstance(each, StoreError) and "the disk is gone" in str(each) for each in errors)
 
     run(test())
 
 
-def test_a_store_that_is_full_says_so_and_keeps_what_it_accepted(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_member_and_keeps_what_was_accepted(tmp_path: Path) -> None:
     async def test() -> None:
         most = ("times", "200", "most", "2000000")
-        async with process(ana(tmp_path, listen=":0"), *most, say=["x" * 10_000]) as made:
-            said: list[str] = []
-            while not said or said[-1].startswith("accepted"):
-                said += await lines(made, 1)
-            assert said[-1].startswith(f"StoreError: {tmp_path / 'ana.db'}: ")
-            assert "the member stops" in said[-1]
+        async with process(ana(tmp_path, listen=":0"), *most, broadcast=["x" * 10_000]) as made:
+            printed: list[str] = []
+            while not printed or printed[-1].startswith("accepted"):
+                printed += await lines(made, 1)
+            assert printed[-1].startswith(f"StoreError: {tmp_path / 'ana.db'}: ")
+            assert "the member stops" in printed[-1]
             made.kill()
-        accepted = len(said) - 1
+        accepted = len(printed) - 1
         assert 10 < accepted < 200
         async with (
             antecede.join(**ana(tmp_path, listen=":0")) as first,
@@ -191,7 +191,7 @@ async def _spoil(group: Group) -> None:
     group._journal._database.execute("PRAGMA query_only = ON")
 
 
-def test_a_store_that_fails_ends_everything_and_lets_go(tmp_path: Path) -> None:
+def test_a_failing_store_ends_the_group_and_its_connections(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             ear = Ear(first)
@@ -215,12 +215,12 @@ def test_a_store_that_fails_ends_everything_and_lets_go(tmp_path: Path) -> None:
                 assert second.delivered()["bo"] == 1
                 assert (await second.broadcast("accepted, too")).seq == 2
                 await ear.has(2)
-            assert ear.said() == ["accepted", "accepted, too"]
+            assert ear.bodies() == ["accepted", "accepted, too"]
 
     run(test())
 
 
-def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
+def test_nothing_is_written_after_a_failed_write(tmp_path: Path) -> None:
     """What comes while a write fails must not be written without it: it would be counted wrongly."""
 
     async def test() -> None:
@@ -251,7 +251,7 @@ def test_after_a_write_that_failed_there_is_no_other(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_store_that_fails_at_a_greeting_is_a_store_that_fails(tmp_path: Path) -> None:
+def test_a_store_that_fails_during_the_handshake_stops_the_member(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             ear = Ear(first, listens=False)
@@ -320,7 +320,9 @@ def test_the_trace_of_a_member_that_was_killed_is_complete(tmp_path: Path) -> No
                 for _ in range(10):
                     await first.broadcast("hello")
                 words = ["yes"] * 5
-                async with process(bo(tmp_path, first, trace=str(trace)), "take", "9", say=words) as made:
+                async with process(
+                    bo(tmp_path, first, trace=str(trace)), "take", "9", broadcast=words
+                ) as made:
                     await lines(made, 5 + 9)
                     made.kill()
                 await at_ana.has(5 * round_ + 5)
@@ -343,7 +345,7 @@ def _copy(store: Path, to: Path) -> None:
 
 @pytest.mark.parametrize("who_spoke", ["ana", "bo"])
 def test_an_older_copy_of_a_store_is_refused_by_its_name(tmp_path: Path, who_spoke: str) -> None:
-    """Bo's store is of before; whether he has lost what he said or what he heard, it is he who must act."""
+    """Bo's store is of before; whether he has lost what he sent or what he received, he must act."""
 
     async def test() -> None:
         where = {"listen": ":0"}

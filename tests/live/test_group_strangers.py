@@ -62,7 +62,9 @@ async def answer(reader: asyncio.StreamReader) -> Any:
         ({"peers": ["cleo"]}, "it lists other members: cleo there, nobody else at ana"),
     ],
 )
-def test_who_is_of_another_group_is_refused_and_both_hear_why(changes: dict[str, Any], reason: str) -> None:
+def test_a_member_of_another_group_is_refused_and_both_sides_hear_why(
+    changes: dict[str, Any], reason: str
+) -> None:
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
             at_ana = Ear(ana)
@@ -81,7 +83,7 @@ def test_who_is_of_another_group_is_refused_and_both_hear_why(changes: dict[str,
     run(test())
 
 
-def test_who_calls_the_wrong_member_is_told_so() -> None:
+def test_calling_the_wrong_member_is_refused() -> None:
     """Ana believes that Bo is where Cleo is."""
 
     async def test() -> None:
@@ -96,7 +98,7 @@ def test_who_calls_the_wrong_member_is_told_so() -> None:
     run(test())
 
 
-def test_who_comes_without_the_store_it_had_is_refused() -> None:
+def test_a_member_without_its_former_store_is_refused() -> None:
     """Without a store a member that was restarted knows nothing of what it had confirmed."""
 
     async def test() -> None:
@@ -126,7 +128,7 @@ def test_who_comes_without_the_store_it_had_is_refused() -> None:
         (Packets(1, [b""]), "it does not greet"),
     ],
 )
-def test_frames_made_by_hand_are_answered_with_a_reason(frame: Any, reason: str) -> None:
+def test_an_invalid_greeting_is_refused_with_a_reason(frame: Any, reason: str) -> None:
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
             ear = Ear(ana)
@@ -142,7 +144,7 @@ def test_frames_made_by_hand_are_answered_with_a_reason(frame: Any, reason: str)
     run(test())
 
 
-def test_who_answers_with_another_version_is_refused() -> None:
+def test_another_version_in_the_answer_is_refused() -> None:
     heard: list[Any] = []
 
     async def fake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -200,7 +202,7 @@ def test_strangers_on_the_port_disturb_nobody() -> None:
             count = len(writers)
             await at_ana.has(count)
             await at_bo.has(count)
-            assert at_ana.said() == at_bo.said() == list(range(count))
+            assert at_ana.bodies() == at_bo.bodies() == list(range(count))
             for writer in writers[::2]:
                 writer.transport.abort()
             # They do not keep members out, either.
@@ -213,7 +215,7 @@ def test_strangers_on_the_port_disturb_nobody() -> None:
     run(test())
 
 
-def test_a_member_that_breaks_the_rules_is_cut_off_and_disturbs_nobody() -> None:
+def test_a_member_that_violates_the_protocol_is_disconnected() -> None:
     """Eve is in the group and sends rubbish; Ana and Bo go on."""
     members = ["ana", "bo", "eve"]
 
@@ -232,7 +234,7 @@ def test_a_member_that_breaks_the_rules_is_cut_off_and_disturbs_nobody() -> None
             await until(lambda: len(at_ana.texts("refused")) >= 3)
             await at_ana.has(3)
             await at_bo.has(3)
-            assert at_ana.said("bo") == at_bo.said("ana") == ["a word"] * 3
+            assert at_ana.bodies("bo") == at_bo.bodies("ana") == ["a word"] * 3
             assert "bo" in ana.connected
 
     run(test())
@@ -264,14 +266,14 @@ def test_strangers_on_the_web_port_disturb_nobody() -> None:
                         await socket.recv()
             await at_sue.has(len(writers))
             await at_phone.has(len(writers))
-            assert at_sue.said() == at_phone.said() == list(range(len(writers)))
+            assert at_sue.bodies() == at_phone.bodies() == list(range(len(writers)))
             for writer in writers:
                 writer.transport.abort()
 
     run(test())
 
 
-def test_many_who_say_nothing_do_not_keep_a_member_out() -> None:
+def test_silent_connections_do_not_keep_a_member_out() -> None:
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
             host, port = str(ana.address).rsplit(":", 1)

@@ -32,7 +32,7 @@ async def ask(port: int, request: bytes) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
-def test_what_happens_is_counted() -> None:
+def test_metrics_count_what_happens() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             await until(lambda: ana.connected and bo.connected)
@@ -55,7 +55,7 @@ def test_what_happens_is_counted() -> None:
     run(test())
 
 
-def test_pages_are_served_and_nothing_else() -> None:
+def test_only_metrics_and_health_are_served() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, _):
             server = await serve(ana, ":0")
@@ -63,8 +63,8 @@ def test_pages_are_served_and_nothing_else() -> None:
             code, body = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (code, b"antecede_held_messages{" in body) == (200, True)
             code, body = await ask(port, b"GET /health?x=1 HTTP/1.1\r\n\r\n")
-            told: dict[str, Any] = json.loads(body)
-            assert (code, told["state"], told["member"]) == (200, "open", "ana")
+            report: dict[str, Any] = json.loads(body)
+            assert (code, report["state"], report["member"]) == (200, "open", "ana")
             assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n"))[0] == 404
             assert (await ask(port, b"POST /health HTTP/1.1\r\n\r\n"))[0] == 405
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

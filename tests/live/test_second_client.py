@@ -90,15 +90,15 @@ def test_ranks_are_those_of_the_page() -> None:
 class Talker:
     """A member that says what it has heard so far, so that whoever hears it can judge the order by itself."""
 
-    def __init__(self, name: str, say: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
-        self.name, self._say = name, say
+    def __init__(self, name: str, broadcast: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
+        self.name, self._broadcast = name, broadcast
         self.heard: list[tuple[str, int]] = []
         self.seen = dict.fromkeys(NAMES, 0)
 
-    async def say(self, hops: int = 0) -> None:
+    async def broadcast(self, hops: int = 0) -> None:
         text = json.dumps({"hops": hops, "seen": self.seen})
         self.seen[self.name] += 1
-        await self._say(text)
+        await self._broadcast(text)
 
     async def hear(self, origin: str, seq: int, text: str) -> None:
         message = json.loads(text)
@@ -110,7 +110,7 @@ class Talker:
         # One of the others answers, in turn.
         turn = (NAMES.index(origin) + 1 + message["hops"] % 3) % 4
         if message["hops"] < LONGEST and NAMES[turn] == self.name:
-            await self.say(message["hops"] + 1)
+            await self.broadcast(message["hops"] + 1)
 
 
 def join(**options: Any) -> Joining:
@@ -150,7 +150,7 @@ async def ended(listeners: list[asyncio.Task[None]], condition: Callable[[], obj
             task.result()
 
 
-def test_everybody_hears_everything_once_and_in_order_also_over_cuts() -> None:
+def test_every_message_is_delivered_once_and_in_order_also_over_cuts() -> None:
     async def test() -> None:
         async with (
             library() as (sue, lib, ext),
@@ -160,17 +160,17 @@ def test_everybody_hears_everything_once_and_in_order_also_over_cuts() -> None:
             groups = {"sue": sue, "lib": lib, "ext": ext}
             talkers = [Talker(name, group.broadcast) for name, group in groups.items()]
             listeners = [asyncio.create_task(listen(groups[each.name], each)) for each in talkers]
-            talkers.append(Talker("cell", cell.say))
+            talkers.append(Talker("cell", cell.broadcast))
             listeners.append(asyncio.create_task(listen_and_lose(cell, talkers[-1], relay)))
             for _ in range(STARTS):
                 for talker in talkers:
-                    await talker.say()
+                    await talker.broadcast()
             total = len(NAMES) * STARTS * (LONGEST + 1)
             await ended(listeners, lambda: all(sum(each.seen.values()) == total for each in talkers))
             assert all(len(each.heard) == total - each.seen[each.name] for each in talkers)
             assert len({str(each.seen) for each in talkers}) == 1
             assert cell.connections > 2
-            # All are told that all have all, and so may forget it.
+            # All are reported that all have all, and so may forget it.
             await ended(listeners, lambda: not any(group.unstable_bytes for group in groups.values()))
             for task in listeners:
                 task.cancel()
@@ -179,7 +179,7 @@ def test_everybody_hears_everything_once_and_in_order_also_over_cuts() -> None:
     run(test())
 
 
-def test_what_is_said_on_either_side_of_a_cut_comes_when_it_is_mended() -> None:
+def test_what_is_broadcast_on_either_side_of_a_cut_is_delivered_afterwards() -> None:
     async def test() -> None:
         async with (
             library() as (sue, lib, ext),
@@ -189,7 +189,7 @@ def test_what_is_said_on_either_side_of_a_cut_comes_when_it_is_mended() -> None:
             await ext.broadcast("question")
             assert await anext(cell) == ("ext", 1, "question")
             relay.cut()
-            await cell.say(b"\x00 answer")
+            await cell.broadcast(b"\x00 answer")
             await until(lambda: "cell" not in sue.connected)
             await ext.broadcast({"another": "question"})
             assert [(await anext(lib)).seq for _ in range(2)] == [1, 2]
@@ -198,17 +198,17 @@ def test_what_is_said_on_either_side_of_a_cut_comes_when_it_is_mended() -> None:
             assert (answer.body, answer.causes) == (b"\x00 answer", (("ext", 1),))
             assert await anext(cell) == ("ext", 2, {"another": "question"})
             # The causes that it tells are the immediate ones, its own last message among them.
-            await cell.say("and more")
+            await cell.broadcast("and more")
             assert (await anext(lib)).causes == (("cell", 1), ("ext", 2))
             await lib.broadcast("enough")
             assert await anext(cell) == ("lib", 1, "enough")
-            await cell.say("well")
+            await cell.broadcast("well")
             assert [(await anext(ext)).causes for _ in range(4)][-1] == (("lib", 1),)
 
     run(test())
 
 
-def test_its_answer_waits_for_the_question_where_that_is_late() -> None:
+def test_its_answer_is_held_for_a_late_question() -> None:
     async def test() -> None:
         async with (
             join(me="sue", listen=":0", web=":0", peers=["ext", "eve", LINES[2]]) as sue,
@@ -221,7 +221,7 @@ def test_its_answer_waits_for_the_question_where_that_is_late() -> None:
             await until(lambda: eve.connected == ("sue",) and "eve" in sue.connected)
             await ext.broadcast("question")
             assert await anext(cell) == ("ext", 1, "question")
-            await cell.say("answer")
+            await cell.broadcast("answer")
             await until(eve.waiting)
             assert [held.id for held in eve.waiting()] == [("cell", 1)]
             relay.mend()
@@ -230,7 +230,7 @@ def test_its_answer_waits_for_the_question_where_that_is_late() -> None:
     run(test())
 
 
-def test_who_only_listens_says_how_far_it_is() -> None:
+def test_a_phone_that_only_receives_reports_its_progress() -> None:
     async def test() -> None:
         async with (
             library() as (sue, lib, ext),
@@ -242,7 +242,7 @@ def test_who_only_listens_says_how_far_it_is() -> None:
                 assert await anext(cell) == ("ext", number + 1, number)
             await ext.broadcast(b"large" * 500_000)
             assert len((await anext(cell))[2]) == 2_500_000
-            await cell.say("all of it")
+            await cell.broadcast("all of it")
             for group in (sue, lib):
                 assert [(await anext(group)).origin for _ in range(102)][-1] == "cell"
             await anext(ext)
@@ -256,9 +256,9 @@ def test_who_only_listens_says_how_far_it_is() -> None:
 
 def token(key: bytes, name: str, expires: int) -> str:
     """A token, made as the page says."""
-    said = json.dumps({"group": "room", "name": name, "expires": expires}, separators=(",", ":")).encode()
-    signature = hmac.digest(key, b"antecede token\n" + said, "sha256")
-    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (said, signature))
+    claims = json.dumps({"group": "room", "name": name, "expires": expires}, separators=(",", ":")).encode()
+    signature = hmac.digest(key, b"antecede token\n" + claims, "sha256")
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (claims, signature))
 
 
 def test_a_token_is_made_as_the_page_says() -> None:
@@ -286,7 +286,7 @@ def test_with_keys_it_shows_a_token_and_reads_why_one_is_refused(tmp_path: Path)
                     await anext(cell)
             good = token(key, "cell", now + 60)
             async with Phone(url, "room", LINES, "cell", "sue", good, trusting) as cell:
-                await cell.say("hello")
+                await cell.broadcast("hello")
                 for group in (sue, lib, ext):
                     assert (await anext(group)).body == "hello"
                 await lib.broadcast("hello to you")

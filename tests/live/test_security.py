@@ -70,7 +70,7 @@ async def refused_at(*groups: Group, words: str = "") -> str:
         ("right/ana", "it claims to be bo; its certificate is for ana of group 'the room'"),
     ],
 )
-def test_who_cannot_prove_its_name_is_refused_and_the_log_says_why(
+def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
     folder: Path, bo_keys: str | None, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -91,7 +91,7 @@ def test_who_cannot_prove_its_name_is_refused_and_the_log_says_why(
     assert reason in caplog.text
 
 
-def test_who_has_no_keys_says_so_to_whoever_calls_with_tls(folder: Path) -> None:
+def test_a_member_without_keys_refuses_tls_with_a_reason(folder: Path) -> None:
     async def test() -> None:
         async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"]) as ana:
             refusal = asyncio.create_task(refused_at(ana))
@@ -155,7 +155,7 @@ def test_a_phone_shows_a_token(folder: Path, tmp_path: Path, phone_keys: str, re
     asyncio.run(test())
 
 
-def test_a_shared_key_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+def test_a_shared_secret_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
     for name in ("ours", "theirs"):
         keys.new_secret(tmp_path / name)
 
@@ -188,7 +188,7 @@ def test_a_shared_key_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> None:
         ({"keys": "a", "secret": "b"}, "keys and secret: give only one of them"),
     ],
 )
-def test_what_would_be_open_or_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
+def test_insecure_or_invalid_settings_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         Security(Settings.create(group=GROUP, me="ana", **given))
     assert words in str(error.value)
@@ -209,7 +209,7 @@ def test_the_former_name_of_insecure_works_for_one_release() -> None:
     assert settings.insecure
 
 
-def test_tokens_end_and_cannot_be_altered() -> None:
+def test_tokens_expire_and_cannot_be_altered() -> None:
     token = identity.issue(b"key", GROUP, "phone", 1000)
     assert identity.verify_token(b"key", token, 999) == Identity(GROUP, "phone")
     with pytest.raises(RemoteError, match="expired 5 s ago"):
@@ -220,7 +220,7 @@ def test_tokens_end_and_cannot_be_altered() -> None:
             identity.verify_token(b"key", altered, 999)
 
 
-def test_keys_are_added_and_never_made_anew(tmp_path: Path) -> None:
+def test_keys_are_added_and_never_replaced(tmp_path: Path) -> None:
     first = keys.make_keys(tmp_path, GROUP, ["ana"], [], 30, {}, [])
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert [each.name for each in first] == ["ana"]

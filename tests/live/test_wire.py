@@ -30,7 +30,7 @@ def test_the_vectors_are_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["frames"], ids=lambda vector: vector["name"])
-def test_frames_come_back(vector: dict[str, Any]) -> None:
+def test_frames_round_trip(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     frame = frames.decode(data)
     assert type(frame).__name__ == vector["kind"]
@@ -38,7 +38,7 @@ def test_frames_come_back(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["packets"], ids=lambda vector: vector["name"])
-def test_packets_come_back_in_the_protocols_that_have_them(vector: dict[str, Any]) -> None:
+def test_packets_round_trip_in_their_protocols(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     names = [name for name in vector["name"].split(", ") if name in PROTOCOLS]
     assert names
@@ -56,12 +56,12 @@ def test_every_packet_of_a_live_protocol_has_a_vector() -> None:
         assert {kind.__name__ for kind in kinds} <= known, name
 
 
-def test_payloads_say_what_was_said() -> None:
-    said = [decode_body(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
-    assert said == [b"\x00\xff", "häi", {"n": 1}]
+def test_payloads_decode_to_their_bodies() -> None:
+    bodies = [decode_body(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
+    assert bodies == [b"\x00\xff", "häi", {"n": 1}]
 
 
-def test_a_token_of_the_vectors_is_good() -> None:
+def test_the_token_of_the_vectors_is_valid() -> None:
     (vector,) = VECTORS["tokens"]
     found = identity.verify_token(bytes.fromhex(vector["key"]), vector["token"], 1_999_999_999)
     assert found == identity.Identity("room", "phone")
@@ -70,7 +70,7 @@ def test_a_token_of_the_vectors_is_good() -> None:
 def test_the_page_names_every_element_in_order() -> None:
     page = (DOCS / "wire.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (\w+) \|(?: [\w, -]+ \|)? (.*?) \|", page, re.MULTILINE)
-    told = {(int(tag), name.lower()): re.findall(r"`(\w+)`", rest) for tag, name, rest in rows}
+    listed = {(int(tag), name.lower()): re.findall(r"`(\w+)`", rest) for tag, name, rest in rows}
     kinds: list[type[msgspec.Struct]] = list(frames.Frame.__args__)
     for protocol in (PROTOCOLS[name] for name in PROTOCOLS.keys() - NOT_LIVE):
         kinds += getattr(protocol.packets, "__args__", (protocol.packets,))
@@ -78,10 +78,10 @@ def test_the_page_names_every_element_in_order() -> None:
     for kind in kinds:
         tag = kind.__struct_config__.tag
         assert isinstance(tag, int)
-        assert told[tag, kind.__name__.lower()] == list(kind.__struct_fields__), kind
+        assert listed[tag, kind.__name__.lower()] == list(kind.__struct_fields__), kind
 
 
-def test_whatever_bytes_come_only_a_remote_error_comes_out() -> None:
+def test_random_bytes_raise_only_remote_errors() -> None:
     tried = fuzz(2.0, 1)
     assert tried["good packets"] > 10
     assert tried["refused packets"] > 100
