@@ -228,7 +228,7 @@ def test_changing_links_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = open_question.open_score(runs)
     assert {each.verdict for each in rows} == {"same shape"}
     assert {each.verdict for each in open_question.open_score(Runs([]))} == {"same shape", "pending"}
-    packets = row(rows, "open: packets a delivery")
+    packets = row(rows, "open: packets per delivery")
     # 8 nodes have 3 neighbours each: 24 ways less 7 that go not back, for 7 deliveries.
     assert str(packets.measured).startswith(f"flooding {17 / 7:.3g}; pc {17 / 7:.3g} with 0, ")
     for figure in open_question.open_figures(runs):

@@ -71,9 +71,9 @@ def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
     printed = 3 * (7 + 7 + 5) + 4 * (2 + 2 + 1) + 3
     assert len(rows) == printed
     assert {row.verdict for row in rows if " at " in row.quantity} == {"pending"}
-    ran = [row for row in rows if "slope a peer," in row.quantity]
+    ran = [row for row in rows if "slope per peer," in row.quantity]
     assert all(row.runs == 2 and row.verdict != "pending" for row in ran)
-    assert by_name["DS communication, slope a peer, 0–50 ms"].measured == pytest.approx(4, abs=0.8)
+    assert by_name["DS communication, slope per peer, 0–50 ms"].measured == pytest.approx(4, abs=0.8)
 
 
 def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:

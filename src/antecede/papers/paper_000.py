@@ -161,7 +161,7 @@ def score(runs: Runs) -> list[ScoreRow]:
     for place, delay in enumerate(DELAYS):
         largest = LARGEST_PUBLISHED[place]
         for measure, printed in SLOPES.items():
-            what = f"{measure}, slope a peer, {delay}"
+            what = f"{measure}, slope per peer, {delay}"
             slopes = _slopes(_of(runs, measure, delay), measure)
             rows.append(number(PAPER, what, printed[place], slopes, _why(measure)))
         for measure, at in AT.items():
@@ -208,7 +208,7 @@ def _rate_rows(runs: Runs) -> list[ScoreRow]:
         ):
             for rate, value in zip(RATES, printed or (), strict=False):
                 slopes = _slopes(_of(runs, measure, delay, rate), measure)
-                what = f"{measure}, slope a peer at {rate} messages/s in all, {delay}"
+                what = f"{measure}, slope per peer at {rate} messages/s in all, {delay}"
                 rows.append(number(PAPER, what, value, slopes, _WHY_RATE))
     return rows
 
@@ -252,7 +252,7 @@ def figures(runs: Runs) -> list[Figure]:
                 for rate in RATES
                 if len(_of(runs, name, delay, rate))
             }
-            lines["12.5/s a peer"] = _of(runs, name, delay).line(MEASURES[name][1], size)
+            lines["12.5/s per peer"] = _of(runs, name, delay).line(MEASURES[name][1], size)
             title = f"{name.capitalize()} at a fixed total rate, delays of {delay}"
             charts.append(Figure(f"{7 + place}{part}", title, "peers", "bytes", lines))
     return charts + _wire(runs)

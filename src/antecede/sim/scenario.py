@@ -64,8 +64,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `protocol`: the name of a built-in protocol, or module:Class
     - `peers`, `seed`, `seconds` of sending; messages in flight at the end still arrive
     - `workload`: when peers send
-        - periodic, poisson: `rate` messages a second from each peer; periodic sends are up to `jitter` of an
-          interval late
+        - periodic, poisson: `rate` messages per second from each peer; periodic sends are up to `jitter` of
+          an interval late
         - drawn: at intervals distributed as `interval`, which is written like `delay`
         - once: each peer once, at any time in `seconds`
         - rounds: each peer sends `burst` messages at once, `rate` times a second
@@ -86,7 +86,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `layout`: how members are arranged, for protocols whose members differ (docs/protocols)
     - `local_delay`: the delay within a site of the layout, if it is not `delay`
     - `skew`: each peer's clock is ahead of true time by a fixed amount of up to this much
-    - `churn`: how many links a second open or close, for protocols that support it
+    - `churn`: how many links per second open or close, for protocols that support it
     - `probes`: further measurements by name (docs/sweeps.md), from `warmup` seconds on
     - `payload`: bytes of each message; `most_messages`: stop sending after this many in all
     """

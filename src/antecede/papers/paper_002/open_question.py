@@ -78,7 +78,7 @@ def _cost_rows(runs: Runs) -> list[ScoreRow]:
     carried = [fmean(part.values("control_bytes_mean")) for part in parts]
     packets = [_per_delivery(part, "packets") for part in parts]
     control = [_per_delivery(part, "link_bytes") for part in parts]
-    same, more = "as flooding without changes, more with each", "a delivery"
+    same, more = "as flooding without changes, more with each", "per delivery"
     return [
         row("open: changes do not slow messages down (pc)", delays, " ms", _at_most(delays, 1.1)),
         row(
@@ -102,8 +102,8 @@ def _rises(values: Sequence[float]) -> bool:
 def open_figures(runs: Runs) -> list[Figure]:
     charts = []
     for place, (figure, title, unit, scale) in enumerate(
-        (("latency_mean_ns", "Mean delay", "ms", MS), ("packets", "Packets a delivery", "packets", 0.0),
-         ("link_bytes", "Control bytes a delivery", "bytes", 0.0)), 1,
+        (("latency_mean_ns", "Mean delay", "ms", MS), ("packets", "Packets per delivery", "packets", 0.0),
+         ("link_bytes", "Control bytes per delivery", "bytes", 0.0)), 1,
     ):  # fmt: skip
         lines = {}
         for name, part in (("pc", runs.where(protocol="pc")), ("flooding", runs.where(protocol="flooding"))):

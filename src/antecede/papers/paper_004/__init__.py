@@ -18,7 +18,7 @@ from antecede.papers.paper_004.scores import score
 
 READINGS = [
     Reading(
-        "“random time given by a Poisson distribution with interval rate λ = 1000”, one message a node",
+        "“random time given by a Poisson distribution with interval rate λ = 1000”, one message per node",
         "each node at any time of the first 500 units",
         "the one number not printed, chosen because the largest clock of Figure 6 has 54 dependencies. With "
         "256 nodes ours has about 55; starts spread evenly over 1000 give 140, exponential with mean 1000 "

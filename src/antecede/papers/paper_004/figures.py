@@ -80,7 +80,7 @@ def _over_sizes(runs: Runs) -> list[Figure]:
 
         return line_of(paired, units)
 
-    trees = {AGG: "a tree a source", SINGLE: "one tree"}
+    trees = {AGG: "one tree per source", SINGLE: "one tree"}
     counted = {
         f"{what}, {tree}": line_of(select(runs, protocol), figure)
         for what, figure in (("aggregations", aggregated), ("delayed messages", value_of("held")))
@@ -88,7 +88,7 @@ def _over_sizes(runs: Runs) -> list[Figure]:
     }
     return [
         Figure(
-            "1a", "Reception latency with one tree and with one a source", nodes, "units of time",
+            "1a", "Reception latency with one tree and with one per source", nodes, "units of time",
             lines("reception_mean_ns", AGG, SINGLE),
         ),
         Figure(

@@ -169,7 +169,7 @@ def tree_rows(runs: Runs) -> list[ScoreRow]:
     slower = changes(runs, value_of("reception_mean_ns"), sizes, SINGLE, AGG)
     rows.append(
         claim_row(
-            "Figure 1: reception takes longer with one tree than with one a source, whatever the size",
+            "Figure 1: reception takes longer with one tree than with one per source, whatever the size",
             all(change > 0 for change in slower.values()) if slower else None,
             f"longer by {listed(slower)} %", runs,
         )
@@ -182,7 +182,7 @@ def tree_rows(runs: Runs) -> list[ScoreRow]:
     )  # fmt: skip
     rows.append(
         claim_row(
-            "Figure 1: with one tree its root queues ever longer, with one a source nobody does "
+            "Figure 1: with one tree its root queues ever longer, with one per source nobody does "
             "(128 nodes and more; with fewer the root keeps up)",
             last[0] > 1.5 * first[0] and last[1] < 1.1 * first[1] if largest else None,
             f"from {first[0]:.0f} to {last[0]:.0f} units; from {first[1]:.0f} to {last[1]:.0f}",
