@@ -1,4 +1,4 @@
-"""Traces with a violation that was put there, for pages and excerpts; and faults planted in any run."""
+"""Traces with planted violations, for pages and excerpts; and random faults planted in any run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table(events: Iterable[tuple[str, str, str, int]], run: str = "r") -> pa.Tab
 
 
 def chain(hops: int, late: bool = True, name: str = "n{}") -> list[tuple[str, str, str, int]]:
-    """Each sends once it has the message of the one before; the last gets the first message late or never."""
+    """Each process sends after it delivers the one before; the last gets the first message late or never."""
     names = [name.format(number) for number in range(hops + 1)]
     events = []
     for number, (here, there) in enumerate(pairwise(names)):
@@ -47,7 +47,7 @@ def violation(rows: pa.Table, process: str, cause: str) -> Finding:
 
 
 def busy() -> pa.Table:
-    """A chain of two whose processes have much else to do, and get the path's messages again."""
+    """A chain of two whose processes deliver much else, and the path's messages again."""
     mine = ("n0", "n1", "n2")
     events = [("x", "send", f"x:{number}", 0) for number in range(1, 101)]
     events += [(process, "deliver", f"x:{number}", 1) for process in mine for number in range(1, 51)]
@@ -67,7 +67,7 @@ class Spoilt(NamedTuple):
 
 
 def spoil(rows: pa.Table, seed: int, faults: int, reach: int = 1 << 30) -> Spoilt:
-    """Displace, repeat or drop so many deliveries of one run at random; indices are counted anew.
+    """Displace, repeat or drop a number of deliveries of one run at random, and renumber the indices.
 
     What is displaced or repeated comes at most `reach` events from where it was.
     """

@@ -1,4 +1,4 @@
-"""Advice: what follows from a log is what the simulator measures; what is simulated is near it."""
+"""Advice: costs computed from a log equal what the simulator measures; simulated ones are close."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliv
         assert not cost.exact
 
 
-def test_the_log_of_a_slower_system_does_not_say_what_direct_sends_know() -> None:
+def test_pasts_of_a_slower_system_s_log_are_not_used_for_direct_protocols() -> None:
     fields = {"peers": 16, "seconds": 8, "workload": "rounds", "rate": 2, "delay": "wild:1ms-2s"}
     run, rows, members = logged(scenario(protocol="vcube", **fields))
     advice = advise_run(run, rows, members, Request(("timestamp-diff", "mbcp", "vcube")))
@@ -140,7 +140,7 @@ def test_without_receives_delays_are_those_of_deliveries() -> None:
     assert "from send to delivery" in advice.delay
 
 
-def test_clocks_that_differ_are_told_of() -> None:
+def test_clock_skew_is_reported() -> None:
     run, rows, members = logged(scenario(protocol="mbcp", peers=3, seconds=1, delay="20ms"))
     ahead = [t + (50 * MILLISECOND if p == "p0" else 0) for t, p in zip(
         rows.column("time").to_pylist(), rows.column("process").to_pylist(), strict=True)]  # fmt: skip
@@ -189,7 +189,7 @@ def test_causes_that_a_log_names_are_enough() -> None:
     assert cost.control_bytes_mean == 7 + 2 / 3  # b:1 names a:1; its own last one goes without saying
 
 
-def test_given_sends_are_sent_when_they_say() -> None:
+def test_given_sends_are_sent_at_their_times() -> None:
     again = trial_scenario("mbcp", [[0, 5 * MILLISECOND], [], [MILLISECOND]], "quantiles:2ms,2ms", 7)
     trial = run_trial(again)
     assert trial.copies == 2
@@ -231,7 +231,7 @@ def rows_of(*events: tuple[str, int, str, str, int], group: str = "g", **more: o
     return pa.table({"run": ["r"] * size, "group": [group] * size, **columns, "time": index, **more})
 
 
-def test_what_cannot_be_advised() -> None:
+def test_runs_that_cannot_be_advised_on() -> None:
     one = rows_of(("a", 0, "send", "a", 1), ("b", 0, "deliver", "a", 1))
     two = pa.concat_tables([one, rows_of(("a", 1, "send", "a", 2), ("c", 0, "deliver", "a", 2), group="h")])
     for rows, message in (
@@ -259,7 +259,7 @@ def test_what_cannot_be_advised() -> None:
         advise_run("r", one, {}, Request(("mbcp",), internal=("a",)))
 
 
-def test_the_split_is_by_traffic_or_given() -> None:
+def test_freescale_roles_are_by_traffic_or_as_requested() -> None:
     import numpy as np
 
     names = ["a", "b", "c", "d"]

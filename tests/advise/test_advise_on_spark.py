@@ -1,4 +1,4 @@
-"""Advice on Spark: the same as here, run by run."""
+"""Advice on Spark equals local advice, run by run."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def audit(trace: Path, master: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
 
 
-def test_a_cluster_gives_the_same_answer_and_sees_only_what_it_shares(master: str, tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_result_and_refuses_unshared_paths(master: str, tmp_path: Path) -> None:
     shared, mine = tmp_path / "shared", tmp_path / "mine"
     given = scenario(protocol="mbcp", peers=5, seconds=1)
     for folder in (shared, mine):
@@ -118,8 +118,8 @@ with connect(sys.argv[1]) as spark:
 """
 
 
-def test_a_worker_that_dies_in_mid_audit_changes_nothing(master: str, tmp_path: Path) -> None:
-    """With SIGKILL, and its executor with it, while that is at work on parcels."""
+def test_a_worker_killed_during_an_audit_does_not_change_the_result(master: str, tmp_path: Path) -> None:
+    """By SIGKILL, together with its executor, while that works on chunks."""
     trace = tmp_path / "trace"
     simulate_to(trace, scenario(protocol="timestamp", peers=30, seconds=8))
     rows = pa.concat_tables(pq.read_table(part) for part in sorted(trace.glob("*.parquet")))
@@ -150,8 +150,8 @@ def test_a_worker_that_dies_in_mid_audit_changes_nothing(master: str, tmp_path: 
     assert json.loads(out) == asdict(alone.verdict)
 
 
-def test_spark_connect_gives_the_same_answer(tmp_path: Path) -> None:
-    """A Connect server of one's own: sc://, and nothing of it is taken to be this process."""
+def test_spark_connect_gives_the_same_result(tmp_path: Path) -> None:
+    """With a Connect server of its own (sc://), which is not mistaken for this process."""
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=4, seconds=1))
     port = free_port()
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")

@@ -52,7 +52,9 @@ def test_spark_and_the_oracle_agree_on_planted_faults(spark: SparkSession, fault
     }
 
 
-def test_without_members_those_who_appear_should_have_got_it(spark: SparkSession, faulty: Path) -> None:
+def test_without_members_the_audience_is_every_process_that_appears(
+    spark: SparkSession, faulty: Path
+) -> None:
     with_members = audit(read_events(spark, str(faulty)), read_members(spark, str(faulty))).total()
     without = audit(read_events(spark, str(faulty))).total()
     assert with_members == without
@@ -119,7 +121,7 @@ def test_bad_rows_are_named(spark: SparkSession, change: dict[str, Any], says: s
 
 
 @pytest.mark.parametrize("seed", [1, 78])
-def test_a_run_that_many_tasks_judge_is_judged_as_by_one(spark: SparkSession, seed: int) -> None:
+def test_many_tasks_judge_a_run_as_one_task_does(spark: SparkSession, seed: int) -> None:
     """With cycles, several audiences, orphans and whatever else is wrong; 1 has impossible deliveries."""
     source = random.Random(seed)
     table, members = as_rows(source, any_execution(source))

@@ -80,7 +80,7 @@ def part(table: pa.Table, *which: int) -> pa.Table:
 def judged(
     plan: BlockPlan, batches: list[pa.RecordBatch], most: int
 ) -> tuple[np.ndarray, list[Root], int, list[Any]]:
-    """All jobs in turn."""
+    """All steps in turn."""
     rows = pa.Table.from_batches(list(steps.pack_rows(plan)(batches)), schema=CHUNK)
     collected = on_blocks(plan, steps.collect_block(plan), rows)
     marked = CHUNK.empty_table()
@@ -135,7 +135,7 @@ def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
         assert [len(path), path[0], path[-1]] == [len(shortest), root.cause, root.effect]
 
 
-def test_two_events_with_one_index_are_told_with_their_process() -> None:
+def test_two_events_with_one_index_are_reported_with_their_process() -> None:
     source = random.Random(1)
     log = encode_run(*as_rows(source, any_execution(source)))
     plan = plan_of(source, log)

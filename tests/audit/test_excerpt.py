@@ -1,4 +1,4 @@
-"""A violation in a few events: the right ones, out of any number of rows."""
+"""Excerpts: the right few events of a violation, out of any number of rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_messages_of_one_sender_need_no_delivery_between() -> None:
     assert not second.stays
 
 
-def test_of_what_else_happened_only_a_little_is_taken() -> None:
+def test_an_excerpt_has_only_a_few_neighbouring_events() -> None:
     rows = busy()
     found = violation(rows, "n2", "n0:1")
     few = select_rows(rows, [found])
@@ -64,7 +64,7 @@ def test_of_what_else_happened_only_a_little_is_taken() -> None:
 _after = {"n0": (51, 52), "n1": (52, 53), "n2": (52, 53)}
 
 
-def test_a_trace_that_has_changed_meanwhile_is_said_so() -> None:
+def test_a_trace_that_changed_meanwhile_is_refused() -> None:
     rows = table(chain(2))
     found = violation(rows, "n2", "n0:1")
     with pytest.raises(InputError, match="no more deliver of n0:1 at n1"):
@@ -73,11 +73,11 @@ def test_a_trace_that_has_changed_meanwhile_is_said_so() -> None:
         )
 
 
-def test_the_last_colon_parts_origin_and_number() -> None:
+def test_the_last_colon_separates_origin_and_seq() -> None:
     assert split_message_id("a:b:7") == ("a:b", 7)
 
 
-def test_whatever_is_wrong_in_a_log_its_violations_can_be_drawn() -> None:
+def test_violations_of_any_faulty_log_can_be_drawn() -> None:
     drawn = 0
     for seed in range(400):
         source = random.Random(seed)

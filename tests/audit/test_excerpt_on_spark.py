@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_spark_takes_the_same_rows(spark: SparkSession) -> None:
+def test_spark_selects_the_same_rows(spark: SparkSession) -> None:
     rows = busy()
     found = [violation(rows, "n2", "n0:1")]
     others = table([("n0", "send", "n0:1", 5), ("n2", "deliver", "n0:1", 5)], run="another")

@@ -1,4 +1,4 @@
-"""Compiled passes over a log say what the oracle says, whatever is wrong with it."""
+"""The compiled passes agree with the oracle on any log, however faulty."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_root_is_a_violation_with_a_shortest_path(seed: int) -> None:
         assert [finding.path[0], finding.path[-1]] == [finding.cause, finding.effect]
 
 
-def test_long_streams_take_wider_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_streams_use_wider_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_dtype(np.array([0, 65_534])) == np.uint16
     assert count_dtype(np.array([0, 65_535])) == np.int32
     for module in (causality, judging):

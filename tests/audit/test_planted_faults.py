@@ -76,7 +76,7 @@ def read(trace: Path) -> Run:
     st.sampled_from(FAULTS),
     st.sampled_from((NEAR, FAR)),
 )
-def test_planted_faults_are_found_as_the_oracle_finds_them(
+def test_the_audit_and_the_oracle_agree_on_planted_faults(
     small: dict[str, Run], seed: int, which: str, faults: int, reach: int
 ) -> None:
     run = small[which]
@@ -89,7 +89,7 @@ def test_planted_faults_are_found_as_the_oracle_finds_them(
 
 
 def check_findings(findings: Iterable[Finding], judgement: Judgement) -> None:
-    """All that was not there in time, each with the first delivery that needed it and how many did."""
+    """Every cause that was late or missing, with the first delivery that needed it and how many did."""
     given, verdict = judgement.execution, judgement.verdict
     needed: Counter[tuple[str, str, bool]] = Counter()
     first: dict[tuple[str, str, bool], str] = {}

@@ -1,4 +1,4 @@
-"""One pass over a trace says what the oracle says, or nothing."""
+"""The one-pass audit agrees with the oracle, or gives no verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def both(folder: Path, rows: Rows, run: str, members: dict[str, list[str]]) -> t
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("peers", [1, 2, 9])
-def test_a_clean_run_is_known_to_be_clean(tmp_path: Path, protocol: str, peers: int) -> None:
+def test_one_pass_finds_a_clean_run_clean(tmp_path: Path, protocol: str, peers: int) -> None:
     rows, run, members = simulated(tmp_path / "made", protocol=protocol, peers=peers)
     found, judged = both(tmp_path / "again", rows, run, members)
     assert found == judged
@@ -51,7 +51,7 @@ def test_a_clean_run_is_known_to_be_clean(tmp_path: Path, protocol: str, peers: 
 
 
 @given(seed=st.integers(0, 1 << 30))
-def test_whatever_is_done_to_a_trace_it_says_what_the_oracle_says(
+def test_one_pass_never_contradicts_the_oracle_on_corrupted_traces(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     source = random.Random(seed)
@@ -87,14 +87,14 @@ def spoil(source: random.Random, rows: Rows) -> None:
             rows.insert(one, rows.pop(other))
 
 
-def test_more_under_way_than_there_was_room_for(tmp_path: Path) -> None:
+def test_state_grows_with_messages_in_flight(tmp_path: Path) -> None:
     rows, run, members = simulated(tmp_path / "made", peers=6, rate=200, delay="100-300ms")
     found, judged = both(tmp_path / "again", rows, run, members)
     assert found == judged
     assert judged.messages > 300
 
 
-def test_what_it_leaves_to_others(tmp_path: Path) -> None:
+def test_what_one_pass_leaves_to_the_full_audit(tmp_path: Path) -> None:
     rows, run, members = simulated(tmp_path / "made")
     files = trace_files(tmp_path / "made")
     assert verdict_if_clean(files, run, members) is not None

@@ -1,4 +1,4 @@
-"""Dependency graphs: the oracle's, networkx's, and what is plain to see on a few messages."""
+"""Dependency graphs: compared with the oracle, with networkx, and with small graphs checked by hand."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def table_of(parents: dict[str, str], processes: str = "") -> pa.Table:
 
 
 def plainly_reduced(given: Dependencies) -> set[tuple[int, int]]:
-    """Ten lines that are plain to see: every message's past as a set of bits."""
+    """The reference in ten lines: every message's past as a bit set."""
     past = [0] * len(given.order)
     kept = set()
     for message in given.order.tolist():
@@ -103,7 +103,7 @@ def any_table(source: random.Random) -> Dependencies:
 
 
 @given(st.integers(0, 1 << 60))
-def test_the_graph_of_a_log_is_the_oracle_s(seed: int) -> None:
+def test_the_graph_of_a_log_matches_the_oracle(seed: int) -> None:
     source = random.Random(seed)
     table, members = as_rows(source, any_execution(source))
     order = CausalOrder(execution(table, members))
@@ -144,7 +144,7 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
 
 
 @given(st.integers(0, 1 << 60))
-def test_a_table_is_reduced_as_sets_say(seed: int) -> None:
+def test_a_table_is_reduced_as_by_bit_sets(seed: int) -> None:
     given = any_table(random.Random(seed))
     assert numbered(graph_of_dependencies(given)) == plainly_reduced(given)
 
@@ -239,7 +239,7 @@ def test_real_tables(real_traces: Path, name: str) -> None:
     ) == REAL[name]  # fmt: skip
 
 
-def test_networkx_says_the_same(real_traces: Path) -> None:
+def test_networkx_agrees(real_traces: Path) -> None:
     compared = 0
     for file in sorted(real_traces.glob("*.dag.csv")):
         given = read_dependencies(file)
@@ -316,7 +316,7 @@ def test_numbers_may_be_numbers(tmp_path: Path) -> None:
         (b"node,process,parents\xff\n", "not text in UTF-8"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_errors_name_what_cannot_be_read(tmp_path: Path, text: str | bytes, says: str) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=says) as error:
@@ -340,7 +340,7 @@ def test_a_parquet_table_that_cannot_be_read(tmp_path: Path, column: str, values
         read_dependencies(tmp_path / "t.parquet")
 
 
-def test_what_is_no_table_of_dependencies_is_told_apart(tmp_path: Path) -> None:
+def test_dependency_tables_are_distinguished_from_traces(tmp_path: Path) -> None:
     assert dependency_file(tmp_path) is None
     assert dependency_file(tmp_path / "nothing.csv") is None
     pq.write_table(pa.table({"run": ["r"]}), tmp_path / "t.parquet")

@@ -1,4 +1,4 @@
-"""Dependency graphs on Spark: the same as here, run by run."""
+"""Dependency graphs on Spark equal local ones, run by run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing in tests: what an import says and leaves."""
+"""Imports in tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antecede.trace.foreign.import_formats import import_path
 
 
 def imported(form: str, path: Path, **options: Any) -> tuple[DependencyTableInfo, list[dict[str, Any]]]:
-    """What an import says and leaves; whatever it is, parents come first."""
+    """What an import returns and the rows it writes, which must have parents first."""
     folder = path.parent / f"{path.name}.imported"
     about = import_path(form, path, folder, **options)
     assert read_table_info(folder) == about

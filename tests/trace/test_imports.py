@@ -1,4 +1,4 @@
-"""Logs and graphs of other programs as dependency tables: what they say, and what is wrong with them."""
+"""Logs and graphs of other programs as dependency tables, and their bad rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from antecede.trace.foreign.import_formats import import_path
         ("antidote_git", 57, 2_260, 2_676, 1.184, 2),
     ],
 )
-def test_real_graphs_are_what_their_notes_say(
+def test_real_graphs_match_their_descriptions(
     real_traces: Path,
     tmp_path: Path,
     name: str,
@@ -49,7 +49,7 @@ def test_real_graphs_are_what_their_notes_say(
     assert round(about.parents_mean, 3) == mean
 
 
-def test_a_real_editing_trace_says_the_same_as_its_graph(real_traces: Path, tmp_path: Path) -> None:
+def test_a_real_editing_trace_equals_its_graph(real_traces: Path, tmp_path: Path) -> None:
     _, graph = imported(
         "dependencies", wrote(tmp_path, (real_traces / "clownschool.dag.csv").read_bytes(), "graph")
     )
@@ -137,7 +137,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("yaml", "", "no format 'yaml'; there are shiviz, editing"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_named(tmp_path: Path, form: str, content: str | bytes, says: str) -> None:
+def test_errors_name_what_cannot_be_read(tmp_path: Path, form: str, content: str | bytes, says: str) -> None:
     file = wrote(tmp_path, content)
     with pytest.raises(InputError) as error:
         imported(form, file)
@@ -164,7 +164,7 @@ def test_an_editing_trace_of_one_author_is_a_chain(tmp_path: Path) -> None:
     assert about.processes == 1
 
 
-def test_parents_in_an_editing_trace_may_be_out_of_all_bounds(tmp_path: Path) -> None:
+def test_parents_of_an_editing_trace_out_of_range_are_counted(tmp_path: Path) -> None:
     trace = (
         '{"txns": [{"agent": "ana", "parents": [-1, 7]}, {"agent": 1, "parents": [0, 12345678901234567890]}]}'
     )
@@ -257,7 +257,7 @@ def test_a_table_replaces_a_table_and_nothing_else(tmp_path: Path) -> None:
 
 
 @given(st.permutations(range(30)), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=80))
-def test_rows_in_any_order_get_one_in_which_parents_come_first(
+def test_rows_in_any_order_are_written_with_parents_first(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], pairs: list[tuple[int, int]]
 ) -> None:
     parents: dict[int, list[int]] = {node: [] for node in order}
@@ -302,14 +302,14 @@ def test_a_table_of_parquet_and_long_lists_of_parents(tmp_path: Path) -> None:
     assert [each.examples for each in about.bad] == [["row 1: 1.5"], ["row 3"], ["the parents of 2: 1"]]
 
 
-def test_numbers_and_spaces_are_plain_ones(tmp_path: Path) -> None:
+def test_only_ascii_digits_and_spaces_count(tmp_path: Path) -> None:
     table = "node,process,seq,parents\na\u00a0b,p,1,\nc,p,2,a\u00a0b\nd,p,1_0,\ne,p,\u0663,\n"
     about, rows = imported("dependencies", wrote(tmp_path, table))
     assert [(row["node"], row["parents"]) for row in rows] == [("a\u00a0b", []), ("c", ["a\u00a0b"])]
     assert about.bad[0].examples == ["row 3: 1_0", "row 4: \u0663"]
 
 
-def test_where_a_shallow_clone_ends_is_told(repository: Path, tmp_path: Path) -> None:
+def test_the_end_of_a_shallow_clone_is_reported(repository: Path, tmp_path: Path) -> None:
     for place in range(3):
         git(repository, "commit", "-q", "--allow-empty", "-m", str(place))
     shallow = tmp_path / "shallow"

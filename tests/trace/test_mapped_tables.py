@@ -1,4 +1,4 @@
-"""Tables of other programs under our names: audited as they are, or a clear no."""
+"""Tables of other programs under --map: audited as they are, or refused with a clear error."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_real_logs_are_clean_under_a_map(real_traces: Path, name: str, processes
     assert found.deliveries == messages * (processes - 1)
 
 
-def test_two_deliveries_that_change_places_in_a_real_log_are_found(real_traces: Path, tmp_path: Path) -> None:
+def test_two_swapped_deliveries_in_a_real_log_are_found(real_traces: Path, tmp_path: Path) -> None:
     """Two in turn of one sender, so that the second depends on the first."""
     table = pq.read_table(real_traces / "clownschool.events.parquet")
     rows = table.sort_by([("process", "ascending"), ("idx", "ascending")]).to_pylist()
@@ -92,7 +92,7 @@ def test_two_deliveries_that_change_places_in_a_real_log_are_found(real_traces: 
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
-def test_every_kind_of_file_says_the_same(tmp_path: Path, suffix: str) -> None:
+def test_every_file_format_gives_the_same_rows(tmp_path: Path, suffix: str) -> None:
     file = wrote(tmp_path / f"monday.{suffix}", log(*FINE))
     assert verdict(file, THEIRS).clean
     rows = ours(file, THEIRS)
@@ -103,13 +103,13 @@ def test_every_kind_of_file_says_the_same(tmp_path: Path, suffix: str) -> None:
     assert [row["time"] for row in rows] == [row["index"] for row in rows] == [0, 0, 1, 1]
 
 
-def test_a_message_s_number_is_its_place_among_its_sender_s_wherever_its_row_is(tmp_path: Path) -> None:
+def test_a_message_s_seq_is_its_place_among_its_sender_s_sends(tmp_path: Path) -> None:
     rows = [("a", 9, "PUB", "y"), ("b", 0, "SUB", "x"), ("a", 3, "PUB", "x"), ("b", 1, "SUB", "y")]
     found = ours(wrote(tmp_path / "t.jsonl", log(*rows)), THEIRS)
     assert [(row["origin"], row["seq"]) for row in found] == [("a", 2), ("a", 1), ("a", 1), ("a", 2)]
 
 
-def test_what_nobody_sent_is_an_orphan_whatever_it_is_called(tmp_path: Path) -> None:
+def test_an_id_that_nobody_sent_is_an_orphan(tmp_path: Path) -> None:
     strange = [
         ("nobody's ", 0, "PUB", 1),
         (1, 2, "SUB", 99),
@@ -121,8 +121,8 @@ def test_what_nobody_sent_is_an_orphan_whatever_it_is_called(tmp_path: Path) -> 
     assert (found.orphans, found.duplicates, found.messages) == (3, 1, 3)
 
 
-def test_the_same_answer_as_for_the_trace_itself(tmp_path: Path) -> None:
-    """A trace with losses, its columns mapped_trace, its messages by an id, its parts in several files."""
+def test_a_mapped_table_gives_the_same_verdict_as_the_trace(tmp_path: Path) -> None:
+    """A trace with losses, its columns renamed, its messages by an id, its parts in several files."""
     simulate_to(
         tmp_path / "trace",
         scenario(protocol="basic", peers=6, seconds=3, delay="wild:1us-1s", faults=("loss:2%",)),
@@ -143,7 +143,7 @@ def test_the_same_answer_as_for_the_trace_itself(tmp_path: Path) -> None:
     assert {row["run"] for row in ours(tmp_path / "theirs", "process=who,index=at,message=id")} == {"theirs"}
 
 
-def test_files_of_a_folder_are_runs_each_and_ids_are_a_run_s_own(tmp_path: Path) -> None:
+def test_each_file_of_a_folder_is_a_run_with_its_own_ids(tmp_path: Path) -> None:
     for day in ("monday", "tuesday"):
         wrote(tmp_path / f"{day}.csv", log(*FINE))
     found = verdict(tmp_path, THEIRS)
@@ -158,14 +158,14 @@ def test_one_table_may_hold_several_runs(tmp_path: Path) -> None:
     assert found.messages == 4
 
 
-def test_one_s_own_delivery_is_part_of_the_send_once(tmp_path: Path) -> None:
+def test_the_first_delivery_of_one_s_own_message_is_part_of_the_send(tmp_path: Path) -> None:
     mine = [(1, 5, "SUB", 70), (2, 5, "SUB", 50)]
     assert verdict(wrote(tmp_path / "once.csv", log(*FINE, *mine)), THEIRS).clean
     again = [*mine, (1, 6, "SUB", 70)]
     assert verdict(wrote(tmp_path / "twice.csv", log(*FINE, *again)), THEIRS).duplicates == 1
 
 
-def test_rows_of_no_kind_of_ours_are_left_out_if_one_says_so(tmp_path: Path) -> None:
+def test_rows_of_skipped_kinds_are_left_out(tmp_path: Path) -> None:
     file = wrote(tmp_path / "t.jsonl", log(*FINE, (1, 7, "TICK", None)))
     with pytest.raises(InputError, match=r"t.jsonl, row 5: kind 'TICK' is not .*kind.skip=TICK"):
         verdict(file, THEIRS)
@@ -197,7 +197,7 @@ def test_origin_and_seq_may_have_other_names_and_start_at_zero(tmp_path: Path) -
         assert verdict(file, columns, "seq.first=0").clean
 
 
-def test_times_and_numbers_of_other_types_are_taken_where_nothing_is_lost(tmp_path: Path) -> None:
+def test_times_and_numbers_are_converted_where_nothing_is_lost(tmp_path: Path) -> None:
     table = pa.table(
         {
             "host": pa.array(["a", "b"]).dictionary_encode(),
@@ -212,7 +212,7 @@ def test_times_and_numbers_of_other_types_are_taken_where_nothing_is_lost(tmp_pa
     assert [(row["index"], row["time"], row["seq"]) for row in rows] == [(0, 1_000_000, 1), (1, 2_000_000, 1)]
 
 
-def test_fields_that_come_late_and_fields_that_are_not_meant(tmp_path: Path) -> None:
+def test_fields_that_first_appear_late_and_ignored_fields(tmp_path: Path) -> None:
     rows = (
         log((1, 0, "PUB", 70), link={"not": "ours"})
         + log((1, 1, "PUB", 71), to=["2"])
@@ -299,7 +299,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (("t.csv", b"node,process,seq,parents\n0,0,0,\n"), "process=process", "no column kind"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_named(
+def test_errors_name_what_cannot_be_read(
     tmp_path: Path, written: tuple[str, Any], columns: str, says: str
 ) -> None:
     name, content = written
@@ -315,7 +315,7 @@ def test_what_cannot_be_read_is_named(
     assert "antecede-" not in str(error.value)
 
 
-def test_only_local_files_are_renamed() -> None:
+def test_only_local_files_are_mapped() -> None:
     with (
         pytest.raises(InputError, match="--map is for local files"),
         mapped_trace("s3a://bucket/t", [THEIRS]),
@@ -323,7 +323,7 @@ def test_only_local_files_are_renamed() -> None:
         pass
 
 
-def test_a_dependency_table_cannot_be_audited_and_is_told_so(tmp_path: Path) -> None:
+def test_a_dependency_table_is_refused_by_the_audit(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("node,process,seq,parents\n0,0,0,\n1,0,1,0\n")
     with pytest.raises(InputError, match=r"says what depends on what.*antecede graph"):
         verdict(tmp_path / "t.csv")
@@ -393,7 +393,7 @@ def test_a_table_may_have_very_many_columns(tmp_path: Path) -> None:
     assert verdict(tmp_path / "t.csv", THEIRS).clean
 
 
-def test_what_leaves_no_delivery_is_told(tmp_path: Path) -> None:
+def test_a_table_left_without_deliveries_is_refused_with_an_example(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("host,n,what,id\n1,0,PUB,70\n2,x,SUB,70\n")
     bad = BadRows("t", strict=False)
     with mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:

@@ -29,7 +29,7 @@ from antecede.trace.foreign.shiviz_export import REGEX, export_shiviz
         ("simple-reliable-broadcast", 3, 39, 16, {}),
     ],
 )
-def test_real_logs_of_clocks_are_what_their_notes_say(
+def test_real_clock_logs_match_their_descriptions(
     real_traces: Path, tmp_path: Path, name: str, hosts: int, events: int, messages: int, bad: dict[str, int]
 ) -> None:
     file = wrote(tmp_path, (real_traces / f"shiviz_{name}.log").read_bytes())
@@ -74,7 +74,7 @@ EXPECTED = {"a:1": [], "b:1": ["a:1"], "c:1": ["b:1"], "a:2": ["a:1", "c:1"]}
         "{host} {clock} it happened\n",
     ],
 )
-def test_known_forms_of_logs_are_found(tmp_path: Path, form: str) -> None:
+def test_known_log_formats_are_recognised(tmp_path: Path, form: str) -> None:
     for content in (clocked(*EVENTS, form=form), clocked(*EVENTS, form=form).rstrip("\n")):
         about, rows = imported("shiviz", wrote(tmp_path, content))
         assert {row["node"]: row["parents"] for row in rows} == EXPECTED
@@ -84,7 +84,7 @@ def test_known_forms_of_logs_are_found(tmp_path: Path, form: str) -> None:
     assert imported("shiviz", packed)[0].rows == 4
 
 
-def test_a_form_of_one_s_own_is_given(tmp_path: Path) -> None:
+def test_a_custom_format_by_regular_expression(tmp_path: Path) -> None:
     log = wrote(tmp_path, clocked(*EVENTS, form="<{clock}> at {host}: it happened\n"))
     with pytest.raises(InputError, match="none of the known forms"):
         imported("shiviz", log)
@@ -121,7 +121,7 @@ def test_a_form_of_one_s_own_is_given(tmp_path: Path) -> None:
         ([("a", {"a": 1}), ("b", {"b": -1})], "cannot be read", {"a:1": []}),
     ],
 )
-def test_what_is_wrong_with_clocks_is_counted(
+def test_faulty_clocks_are_counted(
     tmp_path: Path, events: list[tuple[str, dict[str, int]]], what: str, parents: dict[str, list[str]]
 ) -> None:
     about, rows = imported("shiviz", wrote(tmp_path, clocked(*events)))
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_clocks_is_counted(
     assert bad.examples[0].startswith("line ")
 
 
-def test_a_strange_letter_in_what_an_event_says_does_no_harm(tmp_path: Path) -> None:
+def test_undecodable_text_of_an_event_does_no_harm(tmp_path: Path) -> None:
     assert imported("shiviz", wrote(tmp_path, b'\xef\xbb\xbfa {"a": 1}\n\xff\xfe\n'))[0].rows == 1
 
 
@@ -163,7 +163,7 @@ def test_an_exported_run_is_read_back_with_the_same_order(tmp_path: Path, protoc
         assert {names[other] for other in pasts[node] if other in names} == before
 
 
-def test_the_form_of_exported_logs_is_the_one_that_is_said(tmp_path: Path) -> None:
+def test_the_regex_of_an_export_matches_its_log(tmp_path: Path) -> None:
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.3))
     export_shiviz(tmp_path / "t", tmp_path / "run.log")
     given, _ = imported("shiviz", tmp_path / "run.log", regex=REGEX, strict=True)
@@ -197,7 +197,7 @@ def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> No
 TWO_LINES = 'a {"a": 1}\nx\nb {"b": 1, "a": 1}\ny\n'
 
 
-def test_a_regular_expression_does_not_look_for_ever() -> None:
+def test_a_regular_expression_has_a_deadline() -> None:
     before = signal.getsignal(signal.SIGALRM)
     evil = compile_pattern(r"(?<host>(a+)+)b (?<clock>{.*})")
     with pytest.raises(InputError, match=r"more than 0\.2 s to find an event from line 2 on"):
@@ -224,7 +224,7 @@ def test_a_host_or_a_clock_that_did_not_match_is_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_form_is_guessed_from_whole_lines(tmp_path: Path) -> None:
+def test_a_format_is_recognised_from_whole_lines(tmp_path: Path) -> None:
     about, _ = imported("shiviz", wrote(tmp_path, "x" * (1 << 20) + "\n" + TWO_LINES))
     assert (about.rows, about.bad_rows) == (2, 1)
     others = ", ".join(f'"h{place}": 1' for place in range(100_000))

@@ -1,4 +1,4 @@
-"""Traces: what is written is read back, in whatever format, and what cannot be read is named."""
+"""Traces: what is written is read back in every format, and errors name what cannot be read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_empty_trace_is_a_trace(tmp_path: Path) -> None:
     ).clean
 
 
-def test_json_lines_and_csv_say_the_same_as_parquet(trace: Path, tmp_path: Path) -> None:
+def test_json_lines_csv_and_parquet_give_the_same_rows(trace: Path, tmp_path: Path) -> None:
     rows = rows_of(trace)
     lines, table = tmp_path / "t.jsonl", tmp_path / "t.csv"
     lines.write_text(
@@ -237,7 +237,7 @@ HEADER = ",".join(REQUIRED)
         (write("t.jsonl", lines(row(origin="b"))), "process a, index 0: it sends a message of b"),
     ],
 )
-def test_what_cannot_be_read_is_named(trace: Path, damage: Callable[[Path], Path], says: str) -> None:
+def test_errors_name_what_cannot_be_read(trace: Path, damage: Callable[[Path], Path], says: str) -> None:
     path = damage(trace)
     with pytest.raises(InputError) as error:
         files = trace_files(path)
@@ -255,7 +255,7 @@ def table_of(*rows: tuple[str, int, str, str, int], **more: list[Any]) -> pa.Tab
     return pa.Table.from_pylist(made)
 
 
-def test_who_should_have_got_a_message() -> None:
+def test_the_audience_of_a_message() -> None:
     rows = [("a", 0, "send", "a", 1), ("b", 0, "deliver", "a", 1), ("c", 0, "receive", "a", 1)]
     observed = judge_run("r", table_of(*rows), {}).verdict
     assert (observed.missing, observed.processes) == (1, 3)
@@ -272,7 +272,7 @@ def test_an_orphan_may_come_from_a_process_nobody_knows() -> None:
     assert (verdict.orphans, verdict.messages, verdict.deliveries) == (1, 0, 1)
 
 
-def test_a_run_whose_pasts_would_take_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_pasts_do_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antecede.audit.core.MAX_BYTES", 3)
     with pytest.raises(InputError, match="has 2 messages in 1 streams"):
         judge_run("r", table_of(("a", 0, "send", "a", 1), ("a", 1, "send", "a", 2)), {})

@@ -73,7 +73,7 @@ def test_arrays_and_single_rows_are_judged_alike() -> None:
         ([{"origin": None}], "field origin is empty in 1 rows"),
     ],
 )
-def test_what_no_run_can_say(rows: list[dict[str, Any]], says: str) -> None:
+def test_impossible_runs_are_refused(rows: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(InputError) as error:
         check_run(table(*rows))
     assert says in str(error.value)
