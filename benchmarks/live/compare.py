@@ -1,11 +1,11 @@
-"""Live groups beside what one would take instead, in one run on one machine.
+"""Live groups compared with other message buses, on one machine.
 
     PYTHONPATH=<nats-py and pyzmq> python benchmarks/live/compare.py [--messages 120000] [--turns 2]
 
-Needs Debian's nats-server and libjgroups-java with a JDK; what is not there is left out. All have as many
-members; each sends its share at full speed and gets what all others send. Antecede keeps causal order; the
-others keep order from one sender, and JGroups with SEQUENCER one order for all. Turns alternate; the better
-one of each counts. Writes results.json.
+Needs Debian's nats-server and libjgroups-java with a JDK; what is not installed is skipped. All have the same
+number of members; each sends its share at full speed and receives what all others send. Antecede keeps causal
+order; the others keep FIFO order, and JGroups with SEQUENCER total order. Turns alternate; the better one of
+each counts. Writes results.json.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 240
 
 
 def free_port(count: int = 1) -> int:
-    """The first of so many free ports in a row, most likely."""
+    """The first of so many consecutive ports that are probably free."""
     while True:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
@@ -128,7 +128,7 @@ async def zeromq(plan: TrialPlan) -> LoadResult:
 
 
 async def jgroups(plan: TrialPlan, total: bool) -> LoadResult:
-    """JGroups' own TCP stack as it ships, with SEQUENCER put in for total order."""
+    """JGroups' own TCP stack as it ships, with SEQUENCER added for total order."""
     with tempfile.TemporaryDirectory(prefix="antecede-jgroups-") as name:
         folder = Path(name)
         stack = zipfile.ZipFile(JGROUPS).read("tcp.xml").decode()
@@ -180,14 +180,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--only", default="")
-    given = parser.parse_args()
+    options = parser.parse_args()
     results: dict[str, dict[str, LoadResult]] = {}
-    for size in given.bytes:
-        plan = TrialPlan(size=given.members, messages=given.messages, payload=size, sync=True)
+    for size in options.bytes:
+        plan = TrialPlan(size=options.members, messages=options.messages, payload=size, sync=True)
         best: dict[str, LoadResult] = {}
-        for _ in range(given.turns):
+        for _ in range(options.turns):
             for name, run in contenders().items():
-                if given.only not in name:
+                if options.only not in name:
                     continue
                 try:
                     found: LoadResult = asyncio.run(run(plan))  # type: ignore[arg-type]
@@ -202,14 +202,14 @@ def main() -> None:
                     flush=True,
                 )
         results[f"{size} bytes"] = best
-    if not given.only:
-        told = {
+    if not options.only:
+        document = {
             "machine": f"{platform.machine()}, Python {platform.python_version()}",
-            "messages": given.messages,
-            "members": given.members,
+            "messages": options.messages,
+            "members": options.members,
             "results": msgspec.to_builtins(results),
         }
-        (HERE / "results.json").write_text(json.dumps(told, indent=1) + "\n")
+        (HERE / "results.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

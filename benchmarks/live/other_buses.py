@@ -1,10 +1,10 @@
-"""What one would take instead, each as members that send to all and receive from all: NATS, ZeroMQ, JGroups.
+"""Other message buses, each with members that send to all and receive from all: NATS and ZeroMQ.
 
     python other_buses.py nats|zeromq MEMBER MEMBERS MESSAGES BYTES PORT
 
-A member says `ready`, waits for a line with the moment to begin, sends its share, receives all that others
-send, and reports as `antecede load`'s members do. All of these keep order from one sender only and nothing on
-disk; JGroups (Jgroups.java) also has total order.
+A member prints `ready`, waits for a line with the start time, sends its share, receives what all others
+send, and reports as the members of `antecede load` do. Both keep FIFO order and store nothing on disk;
+JGroups (Jgroups.java) also has total order.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 _TIME = struct.Struct("<qq")
 
 
-class Account:
-    """What a member has been given."""
+class Received:
+    """What a member has received."""
 
     def __init__(self, me: int, expected: int) -> None:
         self.me, self.expected = me, expected
@@ -31,7 +31,7 @@ class Account:
         if not expected:
             self.done.set()
 
-    def given(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         now = time.monotonic_ns()
         sent, origin = _TIME.unpack_from(data)
         if origin == self.me:
@@ -46,7 +46,7 @@ class Account:
             self.done.set()
 
     def report(self, began: float) -> None:
-        said = {
+        report = {
             "name": str(self.me),
             "delivered": self.delivered,
             "last": self.last,
@@ -55,11 +55,11 @@ class Account:
             "cpu": time.process_time() - began,
             "memory": 0,
         }
-        print(json.dumps(said), flush=True)
+        print(json.dumps(report), flush=True)
 
 
 async def begin() -> float:
-    """Say so, wait for everybody, and begin with them."""
+    """Print `ready`, and wait for the common start."""
     print("ready", flush=True)
     start = int(await asyncio.to_thread(sys.stdin.readline))
     await asyncio.sleep(max(0.0, (start - time.monotonic_ns()) / 1e9))
@@ -74,21 +74,21 @@ async def nats(me: int, members: int, messages: int, size: int, port: int) -> No
     """Every member publishes to one subject and subscribes to it, through nats-py."""
     import nats as library
 
-    account = Account(me, messages * (members - 1))
+    received = Received(me, messages * (members - 1))
     connection: Any = await library.connect(f"nats://127.0.0.1:{port}", pending_size=1 << 26)
 
-    async def given(message: Any) -> None:
-        account.given(message.data)
+    async def receive(message: Any) -> None:
+        received.add(message.data)
 
-    await connection.subscribe("room", cb=given, pending_msgs_limit=-1, pending_bytes_limit=-1)
+    await connection.subscribe("room", cb=receive, pending_msgs_limit=-1, pending_bytes_limit=-1)
     await connection.flush()
     began = await begin()
     for number in range(messages):
         await connection.publish("room", body(me, size))
         if number % 64 == 63:
             await asyncio.sleep(0)
-    await account.done.wait()
-    account.report(began)
+    await received.done.wait()
+    received.report(began)
     # The others may not have heard everything yet.
     await asyncio.sleep(1.0)
     await connection.close()
@@ -109,12 +109,12 @@ async def zeromq(me: int, members: int, messages: int, size: int, port: int) -> 
         if other != me:
             subscriber.connect(f"tcp://127.0.0.1:{port + other}")
     await asyncio.sleep(2.0)  # subscriptions travel; what is published before they arrive goes nowhere
-    account = Account(me, messages * (members - 1))
+    received = Received(me, messages * (members - 1))
     began = await begin()
 
     async def listen() -> None:
-        while not account.done.is_set():
-            account.given(await subscriber.recv())
+        while not received.done.is_set():
+            received.add(await subscriber.recv())
 
     async def send() -> None:
         for number in range(messages):
@@ -123,7 +123,7 @@ async def zeromq(me: int, members: int, messages: int, size: int, port: int) -> 
                 await asyncio.sleep(0)
 
     await asyncio.gather(listen(), send())
-    account.report(began)
+    received.report(began)
     await asyncio.sleep(1.0)
     context.destroy(linger=0)
 

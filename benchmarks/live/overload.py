@@ -1,8 +1,8 @@
 """Overload: one consumer stops for a minute under full load, then one link is throttled to 1 %.
 
-    python benchmarks/live/overload.py [SECONDS OF EACH TROUBLE]
+    python benchmarks/live/overload.py [SECONDS OF EACH DISTURBANCE]
 
-Four members send as fast as they may. Memory of every process stays bounded, nothing is dropped, and the
+Four members broadcast as fast as they may. Memory of every process stays bounded, nothing is dropped, and the
 group is back at full speed soon after. Writes overload.csv and overload.svg. The throttled link is a relay
 between two members, in this process.
 """
@@ -27,46 +27,46 @@ HERE = Path(__file__).parent
 LIMIT = 8 * 1024 * 1024
 SIZE, BYTES = 4, 1000
 QUIET = 15.0
-"""Seconds of full speed before, between and after the troubles."""
+"""Seconds of full speed before, between and after the disturbances."""
 
 
 async def member(config: dict[str, Any]) -> None:
-    """Send and listen; obey `pause`, `resume` and `end`; tell how things are twice a second."""
+    """Broadcast and receive; obey `pause`, `resume` and `end`; report twice a second."""
     listening = asyncio.Event()
     listening.set()
-    told = {"sent": 0, "delivered": 0, "stop": False}
+    counts = {"sent": 0, "delivered": 0, "stop": False}
     last: dict[str, int] = {}
     async with antecede.join(**config) as group:
 
         async def send() -> None:
-            while not told["stop"]:
+            while not counts["stop"]:
                 await group.broadcast(os.urandom(8) + b"\0" * (BYTES - 8))
-                told["sent"] += 1
+                counts["sent"] += 1
 
         async def listen() -> None:
             async for message in group:
                 if message.seq != last.get(message.origin, 0) + 1:
                     raise RuntimeError(f"{message.id} came after {last}")
                 last[message.origin] = message.seq
-                told["delivered"] += 1
+                counts["delivered"] += 1
                 if not listening.is_set():
                     await listening.wait()
 
-        async def tell() -> None:
+        async def report() -> None:
             while True:
                 await asyncio.sleep(0.5)
                 memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-                print(json.dumps(told | {"memory": memory, "unstable": group.unstable_bytes}), flush=True)
+                print(json.dumps(counts | {"memory": memory, "unstable": group.unstable_bytes}), flush=True)
 
-        tasks = [asyncio.create_task(work()) for work in (send, listen, tell)]
+        tasks = [asyncio.create_task(work()) for work in (send, listen, report)]
         while (line := (await asyncio.to_thread(sys.stdin.readline)).strip()) and line != "end":
             (listening.clear if line == "pause" else listening.set)()
-        told["stop"] = True
+        counts["stop"] = True
         await tasks[0]
         await group.drain()
         for task in tasks[1:]:
             task.cancel()
-        print(json.dumps(told | {"memory": 0, "unstable": 0, "ended": True}), flush=True)
+        print(json.dumps(counts | {"memory": 0, "unstable": 0, "ended": True}), flush=True)
 
 
 class Relay:
@@ -171,13 +171,14 @@ async def run(trouble: float) -> list[dict[str, Any]]:
         for row in ends:
             missing = sent - row["sent"] - row["delivered"]
             print(
-                f"member {row['member']}: sent {row['sent']:,}, given {row['delivered']:,}, missing {missing}"
+                f"member {row['member']}: sent {row['sent']:,}, "
+                f"delivered {row['delivered']:,}, missing {missing}"
             )
         return rows
 
 
 def drawn(rows: list[dict[str, Any]]) -> str:
-    """Messages a second that the others are given, and the memory of the largest member."""
+    """Messages a second delivered at the others, and the memory of the largest member."""
     width, height, left = 760, 300, 56
     end = max(row["time"] for row in rows)
     buckets: dict[int, list[float]] = {}
@@ -233,8 +234,8 @@ def main() -> None:
         writer.writerow(["seconds", "phase", "member", "sent", "delivered", "memory_mb", "unstable_mb"])
         for row in rows:
             figures = [round(row["memory"] / 1e6, 1), round(row["unstable"] / 1e6, 2)]
-            told = [round(row["time"], 1), row["phase"], row["member"], row["sent"], row["delivered"]]
-            writer.writerow(told + figures)
+            counts = [round(row["time"], 1), row["phase"], row["member"], row["sent"], row["delivered"]]
+            writer.writerow(counts + figures)
     (HERE / "overload.svg").write_text(drawn(rows))
     print(f"largest memory {max(row['memory'] for row in rows) / 1e6:.0f} MB, limit {LIMIT / 1e6:.0f} MB")
 

@@ -21,11 +21,11 @@ from antecede.live.trial.cluster import TrialPlan, run
 HERE = Path(__file__).parent
 _SAMPLE_SECONDS = 2.0
 LIMIT = 4 * 1024 * 1024
-"""Small, so that a flat line is seen to be the limit's doing and not that of a short run."""
+"""Small, so that a flat line is due to the limit and not to a short run."""
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has."""
+    """The resident memory of a process, in bytes."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:
@@ -51,7 +51,7 @@ async def sampled(plan: TrialPlan, folder: Path) -> list[tuple[float, int, float
     rows: list[tuple[float, int, float, float, float]] = []
     began = time.monotonic()
 
-    def told(done: int, _due: int, _kills: int) -> None:
+    def on_progress(done: int, _due: int, _kills: int) -> None:
         now = time.monotonic() - began
         if not rows or now - rows[-1][0] >= _SAMPLE_SECONDS:
             memory = max((resident(pid) for pid in workers()), default=0)
@@ -64,10 +64,10 @@ async def sampled(plan: TrialPlan, folder: Path) -> list[tuple[float, int, float
             )
             print(*(f"{value:.1f}" for value in rows[-1]), flush=True)
 
-    outcome = await run(plan, folder, None, told)
-    for fault in outcome.faults:
+    result = await run(plan, folder, None, on_progress)
+    for fault in result.faults:
         print("fault:", fault)
-    print(f"{plan.messages:,} messages, {plan.size} members, {outcome.seconds:.0f} s")
+    print(f"{plan.messages:,} messages, {plan.size} members, {result.seconds:.0f} s")
     return rows
 
 

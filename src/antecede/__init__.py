@@ -18,14 +18,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from antecede.errors import AntecedeError, InputError, MissingExtraError, ProtocolError, SparkError
+from antecede.errors import (
+    AntecedeError,
+    InputError,
+    MissingExtraError,
+    ProtocolError,
+    SparkError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
     from antecede.live.joining import join
     from antecede.live.messages import HeldMessage, Message, MessageId, Notice
     from antecede.live.settings import FaultInjection, Member, Settings
-    from antecede.live.store.group_commit import StoreError
     from antecede.protocols.base import LocalError, RemoteError
 
 __version__ = "0.1.0"
@@ -60,7 +66,6 @@ _MODULES = {
     "RemoteError": "antecede.protocols.base",
     "FaultInjection": "antecede.live.settings",
     "Settings": "antecede.live.settings",
-    "StoreError": "antecede.live.store.group_commit",
     "join": "antecede.live.joining",
 }
 """Where each lazy name is defined."""

@@ -22,6 +22,10 @@ class SparkError(AntecedeError):
     """Spark itself failed. The message names its log."""
 
 
+class StoreError(AntecedeError):
+    """A live member's store cannot be written: it accepts nothing more; what it had accepted is safe."""
+
+
 class MissingExtraError(AntecedeError):
     """A feature whose packages are not installed. The message names the extra that brings them."""
 

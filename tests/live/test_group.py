@@ -459,7 +459,7 @@ def test_super_peer_phone_and_external_peer() -> None:
             assert str(sue.web_address).startswith("ws://127.0.0.1:")
             groups = [sue, eve, phone]
             await until(lambda: set(sue.connected) == {"phone", "eve"})
-            assert eve.connected == phone.connected == ("sue",)
+            await until(lambda: eve.connected == phone.connected == ("sue",))
             phone.go_offline(0.3)
             _check(await _conversation(groups, 20, seed=2), 20)
 

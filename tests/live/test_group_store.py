@@ -14,10 +14,9 @@ from live_groups import Ear, lines, process, run, until
 
 import antecede
 from antecede.audit.run import audit_path
-from antecede.errors import InputError
+from antecede.errors import InputError, StoreError
 from antecede.live.group import Group
 from antecede.live.messages import MessageId
-from antecede.live.store.group_commit import StoreError
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:

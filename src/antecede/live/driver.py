@@ -28,11 +28,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from antecede.errors import StoreError
 from antecede.live.core import Core
 from antecede.live.events import DeliveryAcked, DeliveryRequested
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.ready import Ready
-from antecede.live.store.group_commit import GroupCommit, StoreError
+from antecede.live.store.group_commit import GroupCommit
 from antecede.live.store.journal import Journal
 from antecede.protocols.base import Delivery
 

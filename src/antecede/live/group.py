@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from antecede import causality
+from antecede.errors import StoreError
 from antecede.live.core import Core
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
@@ -36,7 +37,6 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
 from antecede.live.stability import Stability
-from antecede.live.store.group_commit import StoreError
 from antecede.live.store.journal import Journal
 from antecede.live.transport.connections import Connections
 from antecede.live.transport.handshake import KnownStores

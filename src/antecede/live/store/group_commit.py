@@ -6,17 +6,12 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from antecede.errors import AntecedeError
 from antecede.live.ready import Ready
 from antecede.live.store.journal import Journal
 
 _CHECKPOINT_SECONDS = 5.0
 _CHECKPOINT_BYTES = 1 << 22
 """A checkpoint is worth its cost after so much log, and twice the size of the last checkpoint."""
-
-
-class StoreError(AntecedeError):
-    """The store cannot be written: nothing more is accepted, and what was accepted is safe."""
 
 
 class GroupCommit:
