@@ -18,7 +18,7 @@ from antecede.sim.kernels.flooding import event as flooding
 from antecede.sim.kernels.freescale import event as freescale
 from antecede.sim.kernels.hcg import event as hcg
 from antecede.sim.kernels.runtime import routed, world
-from antecede.sim.kernels.vcube import members as vcube
+from antecede.sim.kernels.vcube import state as vcube
 from antecede.sim.scenario import scenario
 
 

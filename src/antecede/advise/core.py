@@ -32,8 +32,8 @@ from antecede.advise.results import Advice, Cost, FreescaleRoles
 from antecede.advise.schedule import WorkloadSchedule, assumed_schedule, logged_schedule, mean_delay
 from antecede.advise.trial import TrialResult, run_trial, trial_scenario
 from antecede.errors import InputError
-from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
 from antecede.sim.kernels.flat.log_sizes import control_sizes
+from antecede.sim.kernels.flat.stamps import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
 from antecede.sim.network import parse_delay
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.schema import Members

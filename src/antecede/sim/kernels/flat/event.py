@@ -1,15 +1,15 @@
-"""The twin of `protocols/flat.py` and of those built on it, event by event.
+"""The event kernel of the flat protocols: the twin of `protocols/flat.py` and of those built on it.
 
-What a message waits for is a row with a count for each peer: its sender's clock, or for `mbcp` the causes
-that it names. All four look at the sender's previous message first, and then from the last peer to the first
-(`Holdback.file`). Once the previous message is there, so are the counts of a clock that did not change since:
-`timestamp-diff` and `depseq`, which name fewer of them, are filed under the same as `timestamp`.
+What a message depends on is a row with a count for each peer: its sender's clock, or for `mbcp` the causes
+that it names. All four protocols check the sender's previous message first, and then from the last peer to
+the first. Once the previous message is delivered, so are all counts of a clock that did not change since:
+`timestamp-diff` and `depseq`, which name fewer of them, are held under the same message as `timestamp`.
 
-What is held is in chains, some for each peer, by a hash of the message that it waits for: less memory than
-one for each pair of peers, and so in nearer caches. A chain begins with what came last.
+Held messages are in chains, some for each peer, by a hash of the message that they wait for: less memory
+than a chain for each pair of peers, and so in nearer caches. A chain begins with what arrived last.
 
-Memory is 12 to 24 bytes for each pair of peers, 4 × peers for each message until all its packets have come
-and were delivered, and what is held.
+Memory is 12 to 24 bytes for each pair of peers, 4 × peers for each message until all its packets have
+arrived and were delivered, and what is held.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.flat import network as flat_network
 from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat import state as flat_state
-from antecede.sim.kernels.flat.delivery_times import MBCP, stamp_bytes
 from antecede.sim.kernels.flat.network import next_event, send_all
+from antecede.sim.kernels.flat.stamps import MBCP, stamp_bytes
 from antecede.sim.kernels.flat.state import (
     HELD,
     LANES,
@@ -52,12 +52,12 @@ from antecede.sim.scenario import Scenario
 
 _FIRST, _SECOND = 0x9E3779B1, 0x85EBCA6B
 _ITEM = (1 << 24) - 1
-"""Bits of a chain's word that say where it begins; the others are marks of what its items wait for."""
+"""Bits of a chain's word for its first item; the bits above are marks of what its items wait for."""
 _ONE, _63, _WIDE = (np.uint64(value) for value in (1, 63, LANES))
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     others = set(scenario.probes) - recurrence.PROBES - {"queues"}
     if others:
         return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
@@ -85,7 +85,7 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
 
 @njit_hot
 def advance(world: Any, rules: Any, network: Any, state: Any, params: Any, budget: Any) -> Any:
-    """So many events; False if there are no more."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         kind, peer, source, packet = next_event(world, rules, network)
         if kind == NOTHING:
@@ -112,44 +112,49 @@ def broadcast(world: Any, rules: Any, network: Any, state: Any, params: Any, me:
     message, seq = new_message(world, state, params, me), world.messages[me]
     if world.scalars[FULL]:
         return
-    row, have = state.messages[message], state.have[me]
+    row, delivered = state.messages[message], state.delivered[me]
     row.origin, row.seq, row.sent_at = me, seq, world.scalars[NOW]
     control, paper = 0, 0
     if params.peers > 1:
         control, paper = stamp(world, state, params, me, message, seq)
-    have[me] = seq
+    delivered[me] = seq
     record_send(world, me, control, paper)
     weight = params.payload + (paper if params.as_paper else control)
-    row.left = send_all(world, rules, network, me, message, seq - 1, control, weight)
-    if row.left == 0:
+    row.copies = send_all(world, rules, network, me, message, seq - 1, control, weight)
+    if row.copies == 0:
         free_message(state, params, message)
 
 
 @njit_inline
 def stamp(world: Any, state: Any, params: Any, me: Any, message: Any, seq: Any) -> Any:
-    """The twin of every `stamp`: what a message waits for, and its control bytes on the wire and on paper."""
-    have, need, told, named = state.have[me], state.needs[message], state.have[me], 0
+    """The twin of `stamp` of each protocol. Returns control bytes on the wire, and as the paper counts."""
+    delivered, dependencies, noted, named = (
+        state.delivered[me],
+        state.dependencies[message],
+        state.delivered[me],
+        0,
+    )
     if len(state.noted):
-        told = state.noted[me]
+        noted = state.noted[me]
     if params.protocol == MBCP:
         for peer in range(params.peers):
-            if told[peer]:
-                state.chosen[named] = peer
+            if noted[peer]:
+                state.named_peers[named] = peer
                 named += 1
-    clock = have[: params.peers]
+    clock = delivered[: params.peers]
     wire, paper = stamp_bytes(
-        params.protocol, me, seq, clock, told, state.chosen, named, state.ranks, told
+        params.protocol, me, seq, clock, noted, state.named_peers, named, state.ranks, noted
     )  # fmt: skip
-    for peer in range(len(have)):
-        need[peer] = told[peer] if params.protocol == MBCP else have[peer]
+    for peer in range(len(delivered)):
+        dependencies[peer] = noted[peer] if params.protocol == MBCP else delivered[peer]
     if len(state.noted):
-        for peer in range(len(have)):
-            told[peer] = 0 if params.protocol == MBCP else have[peer]
+        for peer in range(len(delivered)):
+            noted[peer] = 0 if params.protocol == MBCP else delivered[peer]
     if len(state.clocks):
-        for peer in range(len(have)):
-            state.clocks[message, peer] = have[peer]
-    for word in range(state.seen.shape[1] if len(state.seen) else 0):
-        state.seen[message, word] = 0
+        for peer in range(len(delivered)):
+            state.clocks[message, peer] = delivered[peer]
+    for word in range(state.arrived.shape[1] if len(state.arrived) else 0):
+        state.arrived[message, word] = 0
     wire += params.head
     probe_transmit(world, state, params, me, seq, wire, paper)
     return wire, paper
@@ -163,21 +168,21 @@ def receive(
     row = state.messages[message]
     origin, seq = np.int64(row.origin), np.int64(row.seq)
     record_receive(world, me, link, origin, seq)
-    if len(state.seen):
+    if len(state.arrived):
         word, bit = me >> 6, _ONE << (np.uint64(me) & _63)
-        if state.seen[message, word] & bit:
-            probe_receive(world, state.queues, me, state.have[me, origin] >= seq, True)
+        if state.arrived[message, word] & bit:
+            probe_receive(world, state.queues, me, state.delivered[me, origin] >= seq, True)
             drop_copy(state, params, message)
             return
-        state.seen[message, word] |= bit
+        state.arrived[message, word] |= bit
     probe_receive(world, state.queues, me, False, False)
     place, number = params.peers, seq - 1
-    if state.have[me, origin] >= number:
+    if state.delivered[me, origin] >= number:
         place = missing_cause(state, me, message, place)
         if place < 0:
             deliver(world, rules, network, state, params, me, message)
             return
-        origin, number = place, np.int64(state.needs[message, place])
+        origin, number = place, np.int64(state.dependencies[message, place])
     item = new_item(world, state.held)
     waiting = state.held.rows[item]
     waiting.message, waiting.since = message, world.scalars[NOW]
@@ -187,10 +192,11 @@ def receive(
 
 @njit_inline
 def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
-    """The last peer below `below` of which a message waits for more than is delivered here; -1 if none is.
+    """The last peer below `below` of which a message depends on more than is delivered here; -1 if there is
+    none.
 
-    Indices are unsigned, or each would be looked at for being negative."""
-    have, needs = state.have, state.needs
+    Indices are unsigned: signed ones cost a test for negatives."""
+    delivered, dependencies = state.delivered, state.dependencies
     here, row = np.uint64(me), np.uint64(message)
     end = (np.uint64(below) + _WIDE - _ONE) // _WIDE * _WIDE
     while end:
@@ -198,10 +204,10 @@ def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
         sign = np.int32(0)
         for lane in range(LANES):
             place = end + np.uint64(lane)
-            sign = np.int32(sign | np.int32(have[here, place] - needs[row, place]))
+            sign = np.int32(sign | np.int32(delivered[here, place] - dependencies[row, place]))
         if sign < 0:
             place = end + _WIDE - _ONE
-            while have[here, place] >= needs[row, place]:
+            while delivered[here, place] >= dependencies[row, place]:
                 place -= _ONE
             return np.int64(place)
     return np.int64(-1)
@@ -209,14 +215,14 @@ def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
 
 @njit_inline
 def chain_and_mark(params: Any, me: Any, origin: Any, number: Any) -> Any:
-    """Which chain what waits for a message is in, and the mark that the chain then has."""
+    """The chain of items that wait for a message, and the mark that the chain then has."""
     mixed = origin * _FIRST + number * _SECOND
     return me * params.chains + (mixed >> 16 & params.chains - 1), (_ITEM + 1) << (mixed >> 8 & 7)
 
 
 @njit_inline
 def file_under(state: Any, params: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
-    """Something waits until a message is delivered."""
+    """Hold an item until a message is delivered."""
     waiting = state.held.rows[item]
     chain, mark = chain_and_mark(params, me, origin, number)
     waiting.origin, waiting.number, waiting.place = origin, number, place
@@ -227,11 +233,11 @@ def file_under(state: Any, params: Any, me: Any, item: Any, origin: Any, number:
 
 @njit_inline
 def take_waiting(state: Any, params: Any, me: Any, origin: Any, number: Any) -> Any:
-    """Take off all that wait for a message: the first of them, each leading to the one that came after it."""
+    """Take all items that wait for a message off their chain: the first of a list in the order of arrival."""
     rows = state.held.rows
     chain, mark = chain_and_mark(params, me, origin, number)
     word, before, found = np.int64(state.chains[chain]), np.int64(0), np.int64(0)
-    if word & mark == 0:  # what is in the chain waits for others, and need not be looked at
+    if word & mark == 0:  # all items of the chain wait for other messages
         return found
     item, head, marks = word & _ITEM, np.int64(0), np.int64(0)
     while item:
@@ -256,13 +262,13 @@ def take_waiting(state: Any, params: Any, me: Any, origin: Any, number: Any) -> 
 
 @njit_inline
 def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: Any, message: Any) -> Any:
-    """The twin of `World._take_deliveries` and `Flat.deliver`, for a message that has just come."""
+    """Deliver a message that has just arrived, and all that waited for it: the twin of `Flat.deliver`."""
     rows, since = state.held.rows, world.scalars[NOW]
     ready, last = np.int64(0), np.int64(0)
     while True:
         row = state.messages[message]
         origin, seq, sent_at = np.int64(row.origin), np.int64(row.seq), row.sent_at
-        state.have[me, origin] = seq
+        state.delivered[me, origin] = seq
         note_causes(world, state, params, me, message, origin, seq)
         item = take_waiting(state, params, me, origin, seq)
         while item:
@@ -270,7 +276,7 @@ def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: A
             after, other = np.int64(waiting.after), np.int64(waiting.message)
             place = missing_cause(state, me, other, waiting.place)
             if place >= 0:
-                file_under(state, params, me, item, place, np.int64(state.needs[other, place]), place)
+                file_under(state, params, me, item, place, np.int64(state.dependencies[other, place]), place)
             else:
                 waiting.after = 0
                 if ready:
@@ -293,14 +299,14 @@ def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: A
 
 @njit_inline
 def note_causes(world: Any, state: Any, params: Any, me: Any, message: Any, origin: Any, seq: Any) -> Any:
-    """The twin of `Mbcp.learn`, the others knowing all from what they have; and of `Immediate.deliver`."""
-    need = state.needs[message]
+    """Note what the next message will name: the twin of `Mbcp.on_delivered`, and of the probe `immediate`."""
+    dependencies = state.dependencies[message]
     if params.protocol == MBCP:
         noted = state.noted[me]
         for peer in range(len(noted)):
-            noted[peer] = 0 if noted[peer] == need[peer] else noted[peer]
+            noted[peer] = 0 if noted[peer] == dependencies[peer] else noted[peer]
         noted[origin] = seq
     if params.immediate and world.messages[me]:
-        clock = state.clocks[message] if len(state.clocks) else need
+        clock = state.clocks[message] if len(state.clocks) else dependencies
         if clock[me] == world.messages[me]:
             state.covered[me] = True

@@ -1,4 +1,4 @@
-"""What the messages of a log would carry under each flat protocol, from their causal pasts alone."""
+"""What the messages of a log would carry under each flat protocol, computed from their causal pasts alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_plain
-from antecede.sim.kernels.flat.delivery_times import stamp_bytes
+from antecede.sim.kernels.flat.stamps import stamp_bytes
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 
 
@@ -18,23 +18,25 @@ def control_sizes(
 ) -> Any:  # fmt: skip
     """Control bytes of every message on the wire.
 
-    `senders` and `numbers` say whose message it is and its which; `vectors` how many of each other's it
-    knew, the peer of a column being in `columns`; `previous` what its sender sent before (-1: nothing);
-    `start` and `cause` its immediate dependencies.
+    By message: `senders` and `numbers` identify it; `vectors` is its vector clock, with the peers of its
+    columns in `columns`; `previous` is its sender's previous message (-1: none); `cause` from `start` on
+    are its immediate dependencies.
     """
     sizes = np.zeros(len(senders), np.int64)
-    clock, told = np.zeros(peers, np.int64), np.zeros(peers, np.int64)
+    clock, last_clock = np.zeros(peers, np.int64), np.zeros(peers, np.int64)
     chosen = np.empty(peers, np.int64)
     for message in range(len(senders)):
         me, before = senders[message], previous[message]
         for column in range(len(columns)):
             clock[columns[column]] = vectors[message, column]
-            told[columns[column]] = vectors[before, column] if before >= 0 else 0
+            last_clock[columns[column]] = vectors[before, column] if before >= 0 else 0
         count = 0
         for place in range(start[message], start[message + 1]):
-            if senders[cause[place]] != me:  # its own last one goes without saying
+            if senders[cause[place]] != me:  # its sender's previous message is implied
                 chosen[count] = cause[place]
                 count += 1
-        wire, _ = stamp_bytes(protocol, me, numbers[message], clock, told, chosen, count, senders, numbers)
+        wire, _ = stamp_bytes(
+            protocol, me, numbers[message], clock, last_clock, chosen, count, senders, numbers
+        )
         sizes[message] = wire + payload_head(payload)
     return sizes

@@ -1,9 +1,9 @@
-"""How the packets of flat protocols travel: one to everyone, at once.
+"""How the packets of flat protocols travel: one to every other peer, at once.
 
-Where nothing but chance decides about delays, all of a message's are drawn in one go, and its packets planned
-in a `dense` calendar: a packet is the n-th on its link as its message is the n-th of its sender. Links with
-faults, and networks with queues, plan their packets one by one in that of `events`. On a routed network one
-packet may go to all at once.
+Where delays are independent random values, all delays of a message are drawn in one pass and its packets
+planned in a dense calendar: a packet is the n-th on its link as its message is the n-th of its sender.
+Links with faults, and networks with queues, plan their packets one by one in the common calendar. On a
+routed network one packet may go to all peers.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from antecede.units import SECOND
 
 class FlatNetwork(NamedTuple):
     independent: bool
-    """Whether nothing but chance decides about delays."""
+    """Whether delays are independent random values."""
     calendar: DenseCalendar
     packing: ArrivalPacking
     keys: np.ndarray
-    """The random sequence of each link."""
+    """The key of each link's random sequence."""
     relays: np.ndarray
     """The same from the relay on; empty if there is none."""
     behind: int
     delay: Model
     delays: np.ndarray
-    """Of the packets that are being sent."""
+    """Delays of the packets that are being sent."""
     nodes: QueuedNodesState
     routed: RoutedState | None
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a network cannot be had; None if it can."""
+    """Why the scenario's network is not supported; None if it is."""
     return routed.supports(scenario)
 
 
 def create_network(scenario: Scenario, routes: RoutedState | None) -> FlatNetwork:
-    """The network of a run; `hops` is the routed one, if it is one."""
+    """The network of a run; `routes` if it is a routed one."""
     relayed = scenario.network if isinstance(scenario.network, RelayedModel) else None
     independent = relayed is not None or (scenario.network is None and not scenario.faults)
     delay = parse_delay(scenario.delay if relayed is None else relayed.delay)
@@ -82,7 +82,7 @@ def create_network(scenario: Scenario, routes: RoutedState | None) -> FlatNetwor
 
 
 def audiences(scenario: Scenario) -> Iterator[Audience]:
-    """Whom each peer sends to: everyone else."""
+    """The destinations of each sender: every other peer."""
     senders = set(who_sends(scenario))
     for me in range(scenario.peers):
         yield me, tuple(to for to in range(scenario.peers) if to != me) if me in senders else ()
@@ -94,7 +94,8 @@ def measured(network: FlatNetwork) -> dict[str, float]:
 
 @njit_inline
 def next_event(world: Any, rules: Any, network: Any) -> Any:
-    """What comes next, as `following` says it; but where the network is plain a packet is a number."""
+    """The next event, as in `agenda`; where delays are independent, a packet is its message's number less
+    one."""
     if network.independent and not must_stop(world):
         to, source, number = take_arrival(world, network.calendar, network.packing)
         if to >= 0:
@@ -106,7 +107,7 @@ def next_event(world: Any, rules: Any, network: Any) -> Any:
 def send_all(
     world: Any, rules: Any, network: Any, me: Any, message: Any, number: Any, control: Any, weight: Any
 ) -> Any:
-    """Send a message to everyone; how many copies of it will arrive."""
+    """Send a message to every other peer; how many copies of it will arrive."""
     peers = len(network.delays)
     if network.independent:
         draw_all_delays(world, network, me, number)
@@ -126,7 +127,7 @@ def send_all(
 def send_each(
     world: Any, rules: Any, network: Any, routes: Any, me: Any, message: Any, control: Any, weight: Any
 ) -> Any:
-    """The same with a packet for each, or where a network has trees with one for all."""
+    """The same one by one; or in one packet, where the network has multicast trees."""
     peers = len(network.delays)
     if routes is not None:
         if routes.multicast and peers > 1:
@@ -144,7 +145,8 @@ def send_each(
 
 @njit_inline
 def draw_all_delays(world: Any, network: Any, me: Any, number: Any) -> Any:
-    """The twin of `Direct.transmit` without faults, and of `Relayed.transmit`."""
+    """Draw the delays of a message to all peers: the twin of direct links without faults, and of relayed
+    ones."""
     delays, now, shift = network.delays, world.scalars[NOW], np.uint64(number) * STEP
     peers = len(delays)
     draw_delays(network.delay, network.keys[me], shift, delays)

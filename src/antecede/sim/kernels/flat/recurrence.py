@@ -1,6 +1,7 @@
-"""Runs of flat protocols by the recurrence: what it can do, and the figures of a run from its arrays.
+"""The recurrence kernel of the flat protocols: what it supports, and the metrics from its arrays.
 
-`flat_events` makes its figures of probes in the same way."""
+The computation is in `delivery_times`. The event kernel computes metrics of probes by the same functions.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from antecede.protocols.flat import DependencyPacket, Flat
 from antecede.sim import counter_rng
 from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.flat import delivery_times
-from antecede.sim.kernels.flat.delivery_times import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF, RecurrenceState
-from antecede.sim.kernels.runtime.counter_rng import Model, model
+from antecede.sim.kernels.flat.delivery_times import RecurrenceState
+from antecede.sim.kernels.flat.stamps import DEPSEQ, MBCP, TIMESTAMP, TIMESTAMP_DIFF
+from antecede.sim.kernels.runtime.counter_rng import model
 from antecede.sim.kernels.runtime.send_schedule import SendSchedule, create_schedule
 from antecede.sim.metrics import Metrics, mean
 from antecede.sim.network import RelayedModel, parse_delay
@@ -25,14 +27,14 @@ from antecede.units import SECOND
 PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 PROBES = {"costs", "immediate"}
 MAX_PEERS = 5_000
-"""Tables of peers² are 28 bytes a pair."""
+"""Tables take 28 bytes for each pair of peers."""
 _ROWS = 64
 _CHUNK = 20_000_000
 """Deliveries between two reports of progress: about a second."""
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     if scenario.reply:
         return Unsupported("peers answer what they deliver")
     if scenario.faults:
@@ -48,29 +50,27 @@ def supports(scenario: Scenario) -> Unsupported | None:
 
 
 def run(scenario: Scenario, _observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    """The figures of a run; there are no events to show."""
+    """Run a scenario; there are no events to show."""
     schedule = create_schedule(scenario)
     samples = scenario.sample_times() if scenario.probes else range(0)
-    looks = np.array(samples, np.int64)
+    sample_times = np.array(samples, np.int64)
     try:
-        state = _run(scenario, schedule, looks, progress, wide=False)
+        state = _run(scenario, schedule, sample_times, progress, wide=False)
     except OverflowError:
-        state = _run(scenario, schedule, looks, progress, wide=True)
+        state = _run(scenario, schedule, sample_times, progress, wide=True)
     return _metrics(scenario, schedule, state, samples)
 
 
 def _run(
     scenario: Scenario, schedule: SendSchedule, samples: np.ndarray, progress: Progress | None, wide: bool
 ) -> RecurrenceState:
-    """The end of a run; an `OverflowError` if times do not fit into 32 bits, and `wide` is not asked for."""
-    near: Model
-    far: Model
+    """The state at the end of a run. An `OverflowError` if times do not fit into 32 bits, unless `wide`."""
     if isinstance(scenario.network, RelayedModel):
-        near = far = model(parse_delay(scenario.network.delay))
+        delay = model(parse_delay(scenario.network.delay))
         behind, fifo = scenario.network.behind, False
         relays = counter_rng.key(counter_rng.mix(scenario.seed), counter_rng.LINK)
     else:
-        near = far = model(parse_delay(scenario.delay))
+        delay = model(parse_delay(scenario.delay))
         behind, relays, fifo = 0, None, bool(scenario.fifo)
     links = counter_rng.key(scenario.seed, counter_rng.LINK)
     state = delivery_times.create_state(schedule, scenario.peers, links, relays, fifo, wide, _ROWS)
@@ -80,7 +80,7 @@ def _run(
     while True:
         end = min(total, done + chunk)
         done, sampled = delivery_times.advance(
-            done, end, protocol, scenario.payload, schedule, state, near, far, behind, samples, sampled
+            done, end, protocol, scenario.payload, schedule, state, delay, behind, samples, sampled
         )
         if done < 0:
             raise OverflowError
@@ -97,10 +97,10 @@ def _metrics(scenario: Scenario, schedule: SendSchedule, state: RecurrenceState,
     messages, sums = len(schedule.times), [int(value) for value in state.sums]
     deliveries, held = messages * others, sums[delivery_times.HELD]
     measured: dict[str, float] = {}
-    heard = schedule.times >= round(scenario.warmup * SECOND)
+    measured_messages = schedule.times >= round(scenario.warmup * SECOND)
     if "costs" in scenario.probes:
-        paper, wire = int(state.paper[heard].sum()), int(state.control[heard].sum())
-        packets = int(heard.sum()) if scenario.peers > 1 else 0
+        paper, wire = int(state.paper[measured_messages].sum()), int(state.control[measured_messages].sum())
+        packets = int(measured_messages.sum()) if scenario.peers > 1 else 0
         measured |= cost_metrics(
             scenario,
             packets,
@@ -110,7 +110,7 @@ def _metrics(scenario: Scenario, schedule: SendSchedule, state: RecurrenceState,
             sums[delivery_times.NAMED_AT_SAMPLES],
         )
     if "immediate" in scenario.probes:
-        measured |= _immediate_metrics(scenario, schedule, state, heard)
+        measured |= _immediate_metrics(scenario, schedule, state, measured_messages)
     return Metrics(
         messages=messages,
         deliveries=deliveries,
@@ -131,7 +131,7 @@ def _metrics(scenario: Scenario, schedule: SendSchedule, state: RecurrenceState,
 
 
 def message_packet(scenario: Scenario) -> type[Packet]:
-    """How the messages of one of the flat protocols are stamped."""
+    """The packet that carries a message of a flat protocol."""
     kind = cast(type[Flat], catalog.find_protocol(scenario.protocol))
     return kind.message_packets[0]
 
@@ -139,8 +139,8 @@ def message_packet(scenario: Scenario) -> type[Packet]:
 def cost_metrics(
     scenario: Scenario, packets: int, paper: int, wire: int, samples: int, named: int
 ) -> dict[str, float]:
-    """The twin of `probes.Costs`: packets and their bytes, and how often all peers were looked at, what their
-    next messages named then."""
+    """The metrics of the probe `costs`: of packets and their bytes, and of samples and what the peers' next
+    messages would have named then."""
     found: dict[str, float] = {}
     name = message_packet(scenario).metric_prefix()
     if packets:
@@ -155,9 +155,13 @@ def cost_metrics(
 
 
 def _immediate_metrics(
-    scenario: Scenario, schedule: SendSchedule, state: RecurrenceState, heard: np.ndarray
+    scenario: Scenario, schedule: SendSchedule, state: RecurrenceState, measured_messages: np.ndarray
 ) -> dict[str, float]:
-    seen = heard if message_packet(scenario) is DependencyPacket and scenario.peers > 1 else heard & False
+    seen = (
+        measured_messages
+        if message_packet(scenario) is DependencyPacket and scenario.peers > 1
+        else measured_messages & False
+    )
     named = state.named[seen] if scenario.protocol == "mbcp" else state.paper[seen] // 4 - 1
     found = named + ((schedule.numbers[seen] > 1) & ~state.covered[seen])
     total, most, causes = int(found.sum()), int(found.max(initial=0)), int(named.sum())
@@ -168,7 +172,7 @@ def _immediate_metrics(
 def immediate_metrics(
     messages: int, total: int, most: int, named: int, worst: int, everyone: int
 ) -> dict[str, float]:
-    """The twin of `probes.Immediate`: sums over messages, and how many had as many as can be."""
+    """The metrics of the probe `immediate`: sums over messages, and how many had as many as possible."""
     messages = max(1, messages)
     return {
         "immediate_mean": total / messages,

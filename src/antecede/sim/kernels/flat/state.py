@@ -1,4 +1,5 @@
-"""What the event kernel of flat protocols keeps: messages under way, what is held, and what probes count."""
+"""The state of the event kernel of flat protocols: messages in flight, what is held, and what probes
+count."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 from antecede.jit import njit_inline
 from antecede.protocols.flat import DependencyPacket
 from antecede.sim.kernels.flat import recurrence
-from antecede.sim.kernels.flat.delivery_times import MBCP, TIMESTAMP_DIFF
+from antecede.sim.kernels.flat.stamps import MBCP, TIMESTAMP_DIFF
 from antecede.sim.kernels.runtime import pool, probe_queues
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.kernels.runtime.pool import ItemPool
@@ -20,15 +21,15 @@ from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
 LANES = 64
-"""Counts that are compared at once: fewer would not be compiled into vectors, but one by one."""
+"""Counts that are compared at once; with fewer the compiler does not vectorise."""
 _MAX_COUNTS = 1 << 28
 _MAX_MESSAGES = 1 << 20
 _MAX_RECENT = 1 << 27
 _RECENT = 16
 _CHAINS = 64
-_MADE, _VACANT, HELD, RING, _SCALARS = range(5)
+_USED, _FREE, HELD, RING, _SCALARS = range(5)
 
-# Places in `State.sums`: of packets, samples and messages, as probes count them.
+# Places in `FlatState.sums`: of packets, samples and messages, as probes count them.
 _PACKETS, _PAPER, _WIRE, _SAMPLES, _SAMPLED = range(5)
 _MESSAGES, _IMMEDIATE, _MOST, _NAMED, _WORST, _ALL, _SUMS = range(5, 12)
 
@@ -36,10 +37,10 @@ _MESSAGE = [
     ("sent_at", np.int64),
     ("origin", np.int32),
     ("seq", np.int32),
-    ("left", np.int32),
+    ("copies", np.int32),
     ("after", np.int32),
 ]
-"""`left` copies have yet to come or to be delivered; then `after` is the next that is no message."""
+"""`copies` have yet to arrive or to be delivered. `after`: of a free message, the next free one."""
 _ITEM: list[tuple[str, type[np.generic]]] = [
     ("after", np.int32),
     ("origin", np.int32),
@@ -48,8 +49,8 @@ _ITEM: list[tuple[str, type[np.generic]]] = [
     ("place", np.int32),
     ("since", np.int64),
 ]
-"""A message that waits: the next in its chain, what it waits for, which it is, from which peer on it lacks
-nothing, and when it came."""
+"""A held message: the next in its chain, the message it waits for, which it is, from which peer on no
+dependency is missing, and when it arrived."""
 
 
 class FlatParams(NamedTuple):
@@ -61,11 +62,11 @@ class FlatParams(NamedTuple):
     head: int
     """Bytes of the payload's length on the wire."""
     as_paper: bool
-    """Whether the network weighs packets as the paper does."""
+    """Whether the network counts bytes as the paper does."""
     chains: int
-    """How many each peer has, a power of two."""
+    """Chains of held messages of each peer, a power of two."""
     dense: bool
-    """Whether packets are numbers of their senders' messages, not messages."""
+    """Whether a packet is its message's sequence number, not the place of the message."""
     dependent: bool
     """Whether messages are `DependencyPacket`."""
     since: int
@@ -76,29 +77,31 @@ class FlatParams(NamedTuple):
 
 class FlatState(NamedTuple):
     scalars: np.ndarray
-    """Single numbers, by the names above."""
+    """Single numbers, at the places above."""
     messages: np.ndarray
-    """Those under way, from 1 on."""
-    needs: np.ndarray
-    """Of each of them what it waits for, beyond the last peer too: to whole vectors."""
-    have: np.ndarray
-    """What each peer has delivered of each."""
+    """Messages in flight, from place 1 on."""
+    dependencies: np.ndarray
+    """What each message depends on: a count for each peer, padded to a multiple of `LANES`."""
+    delivered: np.ndarray
+    """How many messages of each peer each peer has delivered."""
     noted: np.ndarray
-    """What it will name next (`mbcp`), or had delivered when it last sent (`timestamp-diff`); or empty."""
+    """Of each peer, what its next message will name (`mbcp`), or what it had delivered when it last sent
+    (`timestamp-diff`); else empty."""
     clocks: np.ndarray
-    """The clock of each message where that is not what it waits for and a probe wants to know; or empty."""
-    seen: np.ndarray
-    """Of each message, to whom it has come, if packets may come twice; else it is empty."""
+    """The vector clock of each message, where it differs from `dependencies` and a probe needs it; else
+    empty."""
+    arrived: np.ndarray
+    """At which peers each message has arrived, if packets may arrive twice; else empty."""
     recent: np.ndarray
-    """The message that is the i-th of its sender, i modulo a ring; 0 if it is no longer under way."""
+    """A ring for each sender: the place of its i-th message, 0 if that is no longer in flight."""
     chains: np.ndarray
-    """Of what each peer holds: marks of what is waited for, and the first item."""
+    """Chains of what each peer holds: the first item, and above it marks of what its items wait for."""
     held: ItemPool
     ranks: np.ndarray
-    chosen: np.ndarray
-    """All peers, and those that a message names."""
+    named_peers: np.ndarray
+    """All peers; and those that a message names."""
     covered: np.ndarray
-    """Whether a peer's last message is before another that it has delivered."""
+    """Whether a peer's last message precedes another that it has delivered."""
     sums: np.ndarray
     queues: QueueProbe | None
 
@@ -128,30 +131,30 @@ def create_state(scenario: Scenario, params: FlatParams) -> FlatState:
     rows = min(_MAX_MESSAGES, _MAX_COUNTS // width)
     noted = peers if params.protocol in (MBCP, TIMESTAMP_DIFF) else 0
     clocks = rows if params.protocol == MBCP and params.immediate else 0
-    again = any(isinstance(parse_fault(fault), Duplicate) for fault in scenario.faults)
+    repeats = any(isinstance(parse_fault(fault), Duplicate) for fault in scenario.faults)
     state = FlatState(
         scalars=np.zeros(_SCALARS, np.int64),
         messages=np.empty(rows, np.dtype(_MESSAGE, align=True)),
-        needs=np.empty((rows, width), np.int32),
-        have=np.zeros((peers, width), np.int32),
+        dependencies=np.empty((rows, width), np.int32),
+        delivered=np.zeros((peers, width), np.int32),
         noted=np.zeros((noted, width), np.int32),
         clocks=np.empty((clocks, width), np.int32),
-        seen=np.empty((rows if again else 0, peers + 63 >> 6), np.uint64),
+        arrived=np.empty((rows if repeats else 0, peers + 63 >> 6), np.uint64),
         recent=np.zeros(_MAX_RECENT, np.int32),
         chains=np.zeros(peers * params.chains, np.uint32),
         held=pool.create_items(_ITEM),
         ranks=np.arange(peers),
-        chosen=np.empty(peers, np.int64),
+        named_peers=np.empty(peers, np.int64),
         covered=np.zeros(peers, np.bool_),
         sums=np.zeros(_SUMS, np.int64),
         queues=probe_queues.create_probe(scenario),
     )
-    state.scalars[_MADE], state.scalars[RING] = 1, _RECENT
+    state.scalars[_USED], state.scalars[RING] = 1, _RECENT
     return state
 
 
 def measured(scenario: Scenario, params: FlatParams, state: FlatState) -> dict[str, float]:
-    """What probes have found."""
+    """The metrics of probes."""
     sums = [int(value) for value in state.sums]
     found = recurrence.cost_metrics(scenario, *sums[_PACKETS:_MESSAGES]) if params.costs else {}
     return found | recurrence.immediate_metrics(*sums[_MESSAGES:]) if params.immediate else found
@@ -159,17 +162,17 @@ def measured(scenario: Scenario, params: FlatParams, state: FlatState) -> dict[s
 
 @njit_inline
 def new_message(world: Any, state: Any, params: Any, me: Any) -> Any:
-    """Room for the next message of `me`."""
+    """The place of the next message of `me`."""
     scalars = state.scalars
-    message = scalars[_VACANT]
+    message = scalars[_FREE]
     if message:
-        scalars[_VACANT] = state.messages[message].after
-    elif scalars[_MADE] == len(state.messages):
+        scalars[_FREE] = state.messages[message].after
+    elif scalars[_USED] == len(state.messages):
         world.scalars[FULL] = 1
         return message
     else:
-        message = scalars[_MADE]
-        scalars[_MADE] += 1
+        message = scalars[_USED]
+        scalars[_USED] += 1
     if params.dense:
         while state.recent[ring_place(state, params, me, world.messages[me])]:
             if 2 * scalars[RING] * params.peers > len(state.recent):
@@ -187,7 +190,7 @@ def ring_place(state: Any, params: Any, origin: Any, seq: Any) -> Any:
 
 @njit_inline
 def grow_rings(state: Any, params: Any) -> Any:
-    """Make rings of recent messages twice as long."""
+    """Double the rings of recent messages."""
     further = state.scalars[RING] * params.peers
     for place in range(further):
         message = state.recent[place]
@@ -199,26 +202,26 @@ def grow_rings(state: Any, params: Any) -> Any:
 
 @njit_inline
 def free_message(state: Any, params: Any, message: Any) -> Any:
-    """Nobody will look at a message any more."""
+    """A message has been delivered everywhere."""
     row = state.messages[message]
     if params.dense:
         state.recent[ring_place(state, params, row.origin, row.seq)] = 0
-    row.after = state.scalars[_VACANT]
-    state.scalars[_VACANT] = message
+    row.after = state.scalars[_FREE]
+    state.scalars[_FREE] = message
 
 
 @njit_inline
 def drop_copy(state: Any, params: Any, message: Any) -> Any:
-    """One copy less of a message has to come, or to be delivered."""
+    """One copy fewer of a message has to arrive or to be delivered."""
     row = state.messages[message]
-    row.left -= 1
-    if row.left == 0:
+    row.copies -= 1
+    if row.copies == 0:
         free_message(state, params, message)
 
 
 @njit_inline
 def probe_transmit(world: Any, state: Any, params: Any, me: Any, seq: Any, wire: Any, paper: Any) -> Any:
-    """The twins of `Costs.transmit` and `Immediate.transmit`."""
+    """What the probes `costs` and `immediate` count of a packet."""
     sums = state.sums
     if params.costs and world.scalars[NOW] >= params.since:
         sums[_PACKETS] += 1
@@ -239,7 +242,7 @@ def probe_transmit(world: Any, state: Any, params: Any, me: Any, seq: Any, wire:
 
 @njit_inline
 def probe_sample(state: Any, params: Any) -> Any:
-    """The twin of `Costs.sample`."""
+    """What the probe `costs` counts of all members."""
     state.sums[_SAMPLES] += 1
     if params.protocol == MBCP:
         for me in range(params.peers):

@@ -1,7 +1,7 @@
-"""The twin of `protocols/flooding.py`, for any number of peers and few senders, or the other way round.
+"""The event kernel of `flooding`, for any number of peers and few senders, or the other way round.
 
-Memory is peers × (senders and neighbours): for each link 12 bytes, for each sender 4 where links keep order,
-as they should; else a ring of bits besides, and a run that finds it too short begins again with a longer one.
+Memory is 12 bytes for each link, and for each pair of a peer and a sender 4 bytes where links are FIFO, as
+they should be; else also a ring of bits. A run that finds the rings too short starts over with longer ones.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from antecede.sim.scenario import Scenario
 
 _MAX_MESSAGES = 1 << 24
 _MAX_PAIRS = 1 << 28
-"""Peers × senders, with bits."""
+"""Pairs of a peer and a sender."""
 _MAX_WORDS = 1 << 10
 _NUMBER = 4
-"""Bytes that a message carries on paper."""
+"""Control bytes of a message as the paper counts."""
 
 
 class FloodingParams(NamedTuple):
@@ -49,25 +49,26 @@ class FloodingParams(NamedTuple):
     head: int
     """Bytes of the payload's length on the wire."""
     as_paper: bool
-    """Whether the network weighs packets as the paper does."""
+    """Whether the network counts bytes as the paper does."""
 
 
 TAG = 34
-"""Where in a packet's 64 bits the tag of its link begins; below is what the packet is."""
+"""The lowest bit of a link's tag in the 64 bits of a packet; the bits below are what the packet is."""
 
 
 class FloodingState(NamedTuple):
     first: np.ndarray
     last: np.ndarray
     neighbours: np.ndarray
-    """Of each peer in turn; it floods those from `first` to before `last`. From bit `TAG` on each has what
-    packets over that link bear, so that one can be told whose link has closed."""
+    """Peer by peer; a peer floods those from `first` to before `last`. From bit `TAG` on each has the tag
+    that packets over that link carry, which tells whether the link has closed since."""
     column: np.ndarray
-    """Of each peer among those that may send; -1 if it may not."""
-    solid: np.ndarray
-    top: np.ndarray
-    beyond: np.ndarray
-    """What each peer has of each sender: a window, as in `bitsets`; without bits if all comes in order."""
+    """The place of each peer among those that may send; -1 if it may not."""
+    delivered: np.ndarray
+    last_number: np.ndarray
+    bits: np.ndarray
+    """What each peer has delivered of each sender: a window, as in `bit_window`; without bits if links are
+    FIFO."""
     origin: np.ndarray
     seq: np.ndarray
     sent_at: np.ndarray
@@ -77,7 +78,7 @@ class FloodingState(NamedTuple):
 
 
 def supports(scenario: Scenario, measured: Sequence[str] = ("queues",)) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can. Of probes there are those `measured`."""
+    """Why the kernel cannot run a scenario; None if it can. `measured` are the probes that it has."""
     if not isinstance(scenario.network, RoutedModel | None):
         return Unsupported("delays depend on what else is sent")
     others = set(scenario.probes) - set(measured)
@@ -91,7 +92,7 @@ def supports(scenario: Scenario, measured: Sequence[str] = ("queues",)) -> Unsup
 
 
 def _in_order(scenario: Scenario) -> bool:
-    """Whether links are FIFO; routes always are, and have no faults."""
+    """Whether links are FIFO; routed ones always are, and have no faults."""
     return scenario.network is not None or (scenario.fifo is not False and not scenario.faults)
 
 
@@ -105,7 +106,7 @@ def run_with_growing_windows(
     progress: Progress | None,
     attempt: Callable[[Scenario, ObserverFeed, Progress | None, int], Metrics],
 ) -> Metrics:
-    """A run in as many attempts as it takes to find how many words of bits the windows need."""
+    """Run in as many attempts as it takes to find how many words of bits the windows need."""
     words = 0 if _in_order(scenario) else 2
     while True:
         try:
@@ -129,14 +130,14 @@ def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | N
         world, rules, lambda count: advance(world, rules, network, state, params, count), observers, progress
     )
     measured = routed.measured(network, twin, int(world.scalars[NOW]))
-    measured |= probe_queues.measured(probe_queues.create_probe(scenario))  # nothing is ever held
+    measured |= probe_queues.measured(probe_queues.create_probe(scenario))  # flooding never holds a message
     return runtime.metrics(world, 0, measured)
 
 
 def create_state(
     scenario: Scenario, first: np.ndarray, last: np.ndarray, neighbours: np.ndarray, words: int
 ) -> FloodingState:
-    """Before anything happens: each peer's neighbours, where they begin and end."""
+    """Before anything happens. Each peer floods its `neighbours` from `first` to before `last`."""
     senders = who_sends(scenario)
     column = np.full(scenario.peers, -1, np.int32)
     column[senders] = np.arange(len(senders))
@@ -151,17 +152,17 @@ def create_state(
 
 
 def _audiences(first: np.ndarray, neighbours: np.ndarray) -> Iterator[Audience]:
-    """Whom each peer sends to: all its neighbours, or all but one; in the order of `audience`."""
+    """The destinations of each peer: all its neighbours, or all but one; in the order of `audience`."""
     for peer, (begin, end) in enumerate(pairwise(first)):
-        those = tuple(neighbours[begin:end].tolist())
-        yield peer, those
-        for link in those:
-            yield peer, tuple(other for other in those if other != link)
+        links = tuple(neighbours[begin:end].tolist())
+        yield peer, links
+        for link in links:
+            yield peer, tuple(other for other in links if other != link)
 
 
 @njit_hot
 def advance(world: Any, rules: Any, routes: Any, state: Any, params: Any, budget: Any) -> Any:
-    """So many events; False if there are no more."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         kind, peer, source, message = next_event(world, rules, routes)
         if kind == NOTHING:
@@ -186,7 +187,7 @@ def broadcast(world: Any, rules: Any, routes: Any, state: Any, params: Any, me: 
 
 @njit_inline
 def new_message(world: Any, state: Any, head: Any, me: Any) -> Any:
-    """What `me` says now, on its way to its neighbours if it has any; -1 if it says nothing."""
+    """The next message of `me`, recorded as sent; -1 if there is none."""
     if not begin_broadcast(world, me):
         return -1
     message = state.total[0]
@@ -211,7 +212,7 @@ def control_bytes(state: Any, head: Any, message: Any) -> Any:
 
 @njit_inline
 def flood(world: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, control: Any) -> Any:
-    """To all neighbours but one; True if there are any."""
+    """Send a packet to all neighbours but one; True if there are any."""
     others = 0
     for place in range(state.first[me], state.last[me]):
         tagged = state.neighbours[place]
@@ -226,7 +227,7 @@ def flood(world: Any, rules: Any, state: Any, me: Any, link: Any, packet: Any, c
 def forward(
     world: Any, rules: Any, routes: Any, state: Any, params: Any, me: Any, link: Any, message: Any
 ) -> Any:
-    """The same, over links or over routes."""
+    """Send a message to all neighbours but the one that it came from, over links or routes."""
     control = control_bytes(state, params.head, message)
     if routes is None:
         flood(world, rules, state, me, link, message, control)
@@ -245,7 +246,7 @@ def forward(
 
 @njit_inline
 def audience(state: Any, me: Any, link: Any) -> Any:
-    """All neighbours but the one that it came from, if any."""
+    """The audience of all neighbours but the one that a message came from, if any."""
     first = state.first[me]
     if link < 0:
         return first + me
@@ -259,7 +260,7 @@ def audience(state: Any, me: Any, link: Any) -> Any:
 def receive(
     world: Any, rules: Any, routes: Any, state: Any, params: Any, me: Any, link: Any, message: Any
 ) -> Any:
-    """The twin of `Flooding.receive`, and of the delivery that follows the first."""
+    """The twin of `Flooding.receive`, and of the delivery of a first copy."""
     if not is_first_copy(world, state, me, link, message):
         return
     forward(world, rules, routes, state, params, me, link, message)
@@ -269,24 +270,24 @@ def receive(
 
 @njit_inline
 def is_first_copy(world: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
-    """A message has come: whether it is another's, and for the first time."""
+    """A message has arrived: whether it is another peer's, and for the first time."""
     origin, seq = state.origin[message], state.seq[message]
     record_receive(world, me, link, origin, seq)
     if origin == me:
         return False
     column = state.column[origin]
-    solid = state.solid[me, column]
-    if seq <= solid:
+    delivered = state.delivered[me, column]
+    if seq <= delivered:
         return False
-    if state.beyond.shape[2] == 0:
-        if seq > solid + 1:
+    if state.bits.shape[2] == 0:
+        if seq > delivered + 1:
             world.scalars[FULL] = 1
-        state.solid[me, column] = seq
+        state.delivered[me, column] = seq
         return True
-    ring = state.beyond[me, column]
-    if contains(ring, solid, state.top[me, column], seq):
+    ring = state.bits[me, column]
+    if contains(ring, delivered, state.last_number[me, column], seq):
         return False
-    if not add(ring, state.solid[me], state.top[me], column, seq):
+    if not add(ring, state.delivered[me], state.last_number[me], column, seq):
         world.scalars[FULL] = 1
         return False
     return True
@@ -294,6 +295,6 @@ def is_first_copy(world: Any, state: Any, me: Any, link: Any, message: Any) -> A
 
 @njit_inline
 def deliver(world: Any, rules: Any, state: Any, me: Any, message: Any) -> Any:
-    """Deliver a message that has just come; True if it is to be answered at once."""
+    """Deliver a message that has just arrived; True if the peer replies at once."""
     origin, seq, sent_at = state.origin[message], state.seq[message], state.sent_at[message]
     return record_delivery(world, rules, me, origin, seq, sent_at, world.scalars[NOW])

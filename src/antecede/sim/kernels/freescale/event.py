@@ -1,7 +1,7 @@
-"""The twin of `protocols/freescale.py` and its roles, for any number of super peers and either form.
+"""The event kernel of `freescale`, for any number of super peers and either form.
 
-Rings and rows are as long as what is under way asks for; a run that finds them too short begins again with
-longer ones.
+Rings and rows are sized by what may be in flight; a run that finds them too short starts over with longer
+ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from antecede.jit import njit_hot, njit_inline, njit_inner
 from antecede.protocols.freescale import FreescaleLayout
 from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.freescale.external import (
-    create_external,
+    accept_outside,
+    create_external_packet,
+    deliver_next_outside,
     deliver_outside,
-    next_outside,
-    receive_outside,
 )
-from antecede.sim.kernels.freescale.internal import assign_number, create_uplink, deliver_inside, file_inside
+from antecede.sim.kernels.freescale.internal import (
+    accept_inside,
+    assign_number,
+    create_packet,
+    deliver_inside,
+)
 from antecede.sim.kernels.freescale.packets import (
     count_costs,
     external_index,
@@ -30,12 +35,12 @@ from antecede.sim.kernels.freescale.packets import (
 )
 from antecede.sim.kernels.freescale.state import (
     ACK,
+    ASSIGNMENT,
     BASE,
     CAUSES,
     CONTROL,
     COPIES,
-    ECHO,
-    HEARD,
+    HELD,
     HIGH,
     KIND,
     KINDS,
@@ -44,7 +49,6 @@ from antecede.sim.kernels.freescale.state import (
     MAX_PEERS,
     MAX_SUPERS,
     MEMBERS,
-    NAMED,
     NAMED_BITS,
     NAMED_HIGH,
     NAMED_LOW,
@@ -53,22 +57,23 @@ from antecede.sim.kernels.freescale.state import (
     PAPER,
     SEEN_BASE,
     SEEN_TOP,
+    SENDERS,
     SENT_AT,
     SEQ,
-    STUCK,
     TABLE_SIZE,
+    TO_NAME,
     TOP,
-    UNSAID,
-    UP,
+    UNREPORTED,
+    UPLINK,
     FreescaleState,
     create_params,
     create_state,
 )
 from antecede.sim.kernels.freescale.super_peer import (
-    forward_inward,
-    forward_outward,
+    forward_external,
+    forward_internal,
     receive_ack,
-    receive_uplink,
+    receive_internal,
     send_ack,
     send_to_external_group,
 )
@@ -93,7 +98,7 @@ _BITS_PER_MESSAGE = 4
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     if scenario.network is not None:
         return Unsupported("delays depend on what else is sent")
     others = set(scenario.probes) - {"costs"}
@@ -137,19 +142,19 @@ def _attempt(
         world, rules, lambda count: advance(world, rules, params, state, count), observers, progress
     )
     return runtime.metrics(
-        world, int(state.scalars[STUCK]), _cost_metrics(state) if "costs" in scenario.probes else {}
+        world, int(state.scalars[HELD]), _cost_metrics(state) if "costs" in scenario.probes else {}
     )
 
 
 def _cost_metrics(state: FreescaleState) -> dict[str, float]:
-    """The twin of `probes.Costs`."""
+    """The metrics of the probe `costs`."""
     found: dict[str, float] = {}
     for name, (count, paper, wire) in zip(KINDS, state.costs.tolist(), strict=True):
         if count:
             found[f"{name}_packets"] = count
             found[f"{name}_paper_bytes"] = paper / count
             found[f"{name}_wire_bytes"] = wire / count
-    for name, (count, kept) in zip(MEMBERS, state.kept.tolist(), strict=True):
+    for name, (count, kept) in zip(MEMBERS, state.storage.tolist(), strict=True):
         if count:
             found[f"{name}_storage"] = kept / count
     return found
@@ -157,7 +162,7 @@ def _cost_metrics(state: FreescaleState) -> dict[str, float]:
 
 @njit_hot
 def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any:
-    """So many events; False if there are no more."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         kind, peer, source, packet = next_event(world, rules)
         if kind == NOTHING:
@@ -184,23 +189,23 @@ def is_internal(params: Any, me: Any) -> Any:
 
 @njit_inner
 def broadcast(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
-    """`broadcast` of each role."""
+    """The twin of `broadcast` of each role."""
     if not begin_broadcast(world, me):
         return
     if me < params.supers:
-        packet = create_uplink(world, params, state, me)
-        wire, counted = forward_outward(world, rules, params, state, me, packet, world.scalars[NOW])
+        packet = create_packet(world, params, state, me)
+        wire, counted = forward_internal(world, rules, params, state, me, packet, world.scalars[NOW])
         state.packets[packet, COPIES] = 1
         release(state, packet)
         record_send(world, me, wire, counted)
         return
     if is_internal(params, me):
-        packet = create_uplink(world, params, state, me)
+        packet = create_packet(world, params, state, me)
         record_send(world, me, state.packets[packet, CONTROL], state.packets[packet, PAPER])
         count_costs(world, params, state, packet)
         send(world, rules, params, state, me, params.homes[me], packet)
     else:
-        packet = create_external(world, params, state, me)
+        packet = create_external_packet(world, params, state, me)
         alone = params.peers - params.behind == 1
         record_send(
             world,
@@ -216,57 +221,57 @@ def broadcast(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
 
 @njit_inline
 def receive(world: Any, rules: Any, params: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
-    """`receive` of each role."""
+    """The twin of `receive` of each role."""
     kind = state.packets[packet, KIND]
-    if kind != ECHO and kind != ACK:
+    if kind != ASSIGNMENT and kind != ACK:
         record_receive(world, me, link, state.packets[packet, ORIGIN], state.packets[packet, SEQ])
     if is_internal(params, me):
-        if kind == ECHO:
+        if kind == ASSIGNMENT:
             assign_number(world, state, me, state.packets[packet, NUMBER])
             release(state, packet)
         else:
-            file_inside(world, state, me, packet, world.scalars[NOW], state.packets[packet, NUMBER])
-        if state.inside[UNSAID, me] >= params.ack_every:
+            accept_inside(world, state, me, packet, world.scalars[NOW], state.packets[packet, NUMBER])
+        if state.inside[UNREPORTED, me] >= params.ack_every:
             send_ack(world, rules, params, state, me)
-    elif kind == UP:
-        receive_uplink(world, rules, params, state, me, link, packet)
+    elif kind == UPLINK:
+        receive_internal(world, rules, params, state, me, link, packet)
     elif kind == ACK:
         receive_ack(world, params, state, me, link, packet)
     else:
-        receive_outside(world, params, state, me, link, packet)
+        accept_outside(world, params, state, me, link, packet)
         while me < params.supers:
-            turn, since = next_outside(world, params, state, me)
+            turn, arrived = deliver_next_outside(world, params, state, me)
             if turn < 0:
                 break
-            forward_inward(world, rules, params, state, me, turn, since)
+            forward_external(world, rules, params, state, me, turn, arrived)
             release(state, turn)
 
 
 @njit_inline
 def deliver(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
-    """All that is ready, one at a time, as the world takes it."""
+    """Deliver all that is ready, one at a time."""
     inside = me < params.supers or is_internal(params, me)
     while True:
         if inside:
-            packet, since = next_ready(state, True)
+            packet, arrived = next_ready(state, True)
             if packet < 0:
                 break
             deliver_inside(world, state, me, packet)
         else:
-            packet, since = next_outside(world, params, state, me)
+            packet, arrived = deliver_next_outside(world, params, state, me)
             if packet < 0:
                 break
             deliver_outside(world, params, state, me, packet)
         origin, seq = state.packets[packet, ORIGIN], state.packets[packet, SEQ]
-        answers = record_delivery(world, rules, me, origin, seq, state.packets[packet, SENT_AT], since)
+        replies = record_delivery(world, rules, me, origin, seq, state.packets[packet, SENT_AT], arrived)
         release(state, packet)
-        if answers:
+        if replies:
             broadcast(world, rules, params, state, me)
 
 
 @njit_inner
 def probe_sample(params: Any, state: Any, me: Any) -> Any:
-    """`paper_storage` of each role, for the probe."""
+    """What the probe `costs` samples: `paper_storage` of each role."""
     inside = me < params.supers or is_internal(params, me)
     kept = np.int64(0)
     if inside and me >= params.supers:
@@ -283,10 +288,10 @@ def probe_sample(params: Any, state: Any, me: Any) -> Any:
                 state.outside[SEEN_BASE, mine, place] + 1, state.outside[SEEN_TOP, mine, place]
             )
         if me < params.supers:
-            kept += 8 * state.supers[HEARD, me] + 8 * state.supers[TABLE_SIZE, me]
+            kept += 8 * state.supers[SENDERS, me] + 8 * state.supers[TABLE_SIZE, me]
             kind = 2
         else:
-            named = state.known[NAMED, mine]
+            named = state.external_counts[TO_NAME, mine]
             for place in range(len(named)):
                 kept += 8 * (named[place] > 0)
             for place in range(params.supers):
@@ -295,5 +300,5 @@ def probe_sample(params: Any, state: Any, me: Any) -> Any:
                 if lows[place] <= highs[place]:
                     kept += 4 + span_bytes(lows[place], highs[place])
             kind = 1
-    state.kept[kind, 0] += 1
-    state.kept[kind, 1] += kept
+    state.storage[kind, 0] += 1
+    state.storage[kind, 1] += kept

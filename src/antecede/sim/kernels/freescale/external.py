@@ -1,4 +1,4 @@
-"""The twins of `Outside` and `External` in `protocols/freescale_roles.py`: the external group."""
+"""The twin of `protocols/freescale/external.py`: members of the external group."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from antecede.sim.kernels.freescale.packets import (
     take_waiting,
 )
 from antecede.sim.kernels.freescale.state import (
-    ACROSS,
+    ARRIVED,
     CHAINS,
     COUNTS,
     END,
+    EXTERNAL,
     FINAL,
     FIRST,
     HEAD,
     LAST,
-    NAMED,
     NAMED_BITS,
     NAMED_HIGH,
     NAMED_LOW,
@@ -38,7 +38,7 @@ from antecede.sim.kernels.freescale.state import (
     SEEN,
     SEEN_BASE,
     SEEN_TOP,
-    SINCE,
+    TO_NAME,
 )
 from antecede.sim.kernels.runtime.bit_set import (
     row_fits,
@@ -58,12 +58,12 @@ _BLOCK = 64
 
 @njit_inline
 def missing_pair(pairs: Any, counts: Any, below: Any) -> Any:
-    """The last place before `below` at which a packet names more than is here; -1 if there is none."""
+    """The last place before `below` at which a packet names more than is delivered; -1 if there is none."""
     while below > 0:
         start = max(0, below - _BLOCK)
         lacking = False
         for place in range(start, below):
-            spot = np.uint64(place)  # what may be negative is looked up one by one
+            spot = np.uint64(place)  # signed indices keep the compiler from vectorising
             lacking |= pairs[spot] > counts[spot]
         if lacking:
             while pairs[below - 1] <= counts[below - 1]:
@@ -74,11 +74,11 @@ def missing_pair(pairs: Any, counts: Any, below: Any) -> Any:
 
 
 @njit_inline
-def file_outside(
-    world: Any, params: Any, state: Any, me: Any, sender: Any, packet: Any, since: Any, below: Any
+def hold_outside(
+    world: Any, params: Any, state: Any, me: Any, sender: Any, packet: Any, arrived: Any, below: Any
 ) -> Any:
-    """Under the last of what it names that is not here, and else under the same sender's last. All that it
-    names of external peers from the place `below` on is here."""
+    """Hold a packet under the last of what it names that is not delivered, else under its sender's previous
+    message; or make it ready. All that it names of external peers from the place `below` on is delivered."""
     mine = external_index(params, me)
     bases, tops, seen = (
         state.outside[SEEN_BASE, mine],
@@ -92,32 +92,32 @@ def file_outside(
             number = row_missing(seen[place], bases[place], tops[place], first[place], final[place], row)
             if number:
                 heads, ends = state.super_chains[HEAD, mine, place], state.super_chains[END, mine, place]
-                hold(world, state, packet, since, number, heads, ends, number % CHAINS)
+                hold(world, state, packet, arrived, number, heads, ends, number % CHAINS)
                 return
-    pairs, counts = state.pairs[packet], state.known[COUNTS, mine]
+    pairs, counts = state.pairs[packet], state.external_counts[COUNTS, mine]
     place = missing_pair(pairs, counts, below)
     if place >= 0:
         heads, ends = state.peer_chains[HEAD, mine], state.peer_chains[END, mine]
-        hold(world, state, packet, since, np.int64(pairs[place]), heads, ends, place)
+        hold(world, state, packet, arrived, np.int64(pairs[place]), heads, ends, place)
         return
     if sender < params.supers:
         before = state.packets[packet, LAST]
         if not contains(seen[sender], bases[sender], tops[sender], before):
             heads, ends = state.super_chains[HEAD, mine, sender], state.super_chains[END, mine, sender]
-            hold(world, state, packet, since, before, heads, ends, before % CHAINS)
+            hold(world, state, packet, arrived, before, heads, ends, before % CHAINS)
             return
     else:
         place, before = external_index(params, sender) - params.supers, state.packets[packet, NUMBER] - 1
         if counts[place] < before:
             heads, ends = state.peer_chains[HEAD, mine], state.peer_chains[END, mine]
-            hold(world, state, packet, since, before, heads, ends, place)
+            hold(world, state, packet, arrived, before, heads, ends, place)
             return
-    make_ready(state, False, packet, since)
+    make_ready(state, False, packet, arrived)
 
 
 @njit_inline
-def receive_outside(world: Any, params: Any, state: Any, me: Any, sender: Any, packet: Any) -> Any:
-    """`Outside.take`."""
+def accept_outside(world: Any, params: Any, state: Any, me: Any, sender: Any, packet: Any) -> Any:
+    """The twin of `ExternalInbox.accept`."""
     mine = external_index(params, me)
     if sender < params.supers:
         ring = state.outside_bits[SEEN, mine, sender]
@@ -131,15 +131,15 @@ def receive_outside(world: Any, params: Any, state: Any, me: Any, sender: Any, p
         first, final = state.bounds[FIRST, packet, translated], state.bounds[FINAL, packet, translated]
         if not add_row(ring, bases, tops, sender, first, final, state.rows[packet, translated]):
             world.scalars[FULL] = 1
-    file_outside(world, params, state, me, sender, packet, world.scalars[NOW], state.pairs.shape[1])
+    hold_outside(world, params, state, me, sender, packet, world.scalars[NOW], state.pairs.shape[1])
 
 
 @njit_inline
-def next_outside(world: Any, params: Any, state: Any, me: Any) -> Any:
-    """`Outside.next`."""
-    packet, since = next_ready(state, False)
+def deliver_next_outside(world: Any, params: Any, state: Any, me: Any) -> Any:
+    """The twin of `ExternalInbox.deliver_next`."""
+    packet, arrived = next_ready(state, False)
     if packet < 0:
-        return packet, since
+        return packet, arrived
     mine, sender = external_index(params, me), params.homes[state.packets[packet, ORIGIN]]
     number, below = state.packets[packet, NUMBER], state.pairs.shape[1]
     if sender < params.supers:
@@ -150,26 +150,26 @@ def next_outside(world: Any, params: Any, state: Any, me: Any) -> Any:
         held = take_waiting(state, number, heads, ends, number % CHAINS)
     else:
         below = external_index(params, sender) - params.supers
-        state.known[COUNTS, mine, below] = number
+        state.external_counts[COUNTS, mine, below] = number
         held = take_waiting(state, number, state.peer_chains[HEAD, mine], state.peer_chains[END, mine], below)
     while held:
-        later = np.int64(state.held[held, NEXT])
-        other, others_since = np.int64(state.held[held, PACKET]), state.held[held, SINCE]
+        following = np.int64(state.held[held, NEXT])
+        other, others_since = np.int64(state.held[held, PACKET]), state.held[held, ARRIVED]
         free_held(state, held)
         home = params.homes[state.packets[other, ORIGIN]]
-        file_outside(world, params, state, me, home, other, others_since, below)
-        held = later
-    return packet, since
+        hold_outside(world, params, state, me, home, other, others_since, below)
+        held = following
+    return packet, arrived
 
 
 @njit_inner
-def create_external(world: Any, params: Any, state: Any, me: Any) -> Any:
-    """The packet of `External.broadcast`."""
+def create_external_packet(world: Any, params: Any, state: Any, me: Any) -> Any:
+    """The packet that `ExternalPeer.broadcast` sends."""
     mine, seq = external_index(params, me), world.messages[me]
-    packet = new_packet(world, state, ACROSS, me, seq, world.scalars[NOW])
+    packet = new_packet(world, state, EXTERNAL, me, seq, world.scalars[NOW])
     state.packets[packet, NUMBER], state.packets[packet, LAST], state.packets[packet, OTHER] = seq, 0, seq - 1
-    state.known[COUNTS, mine, mine - params.supers] = seq  # one's own are here
-    pairs, named = state.pairs[packet], state.known[NAMED, mine]
+    state.external_counts[COUNTS, mine, mine - params.supers] = seq  # its own messages are delivered
+    pairs, named = state.pairs[packet], state.external_counts[TO_NAME, mine]
     for place in range(len(pairs)):
         pairs[place] = named[place]
         named[place] = 0
@@ -198,9 +198,9 @@ def create_external(world: Any, params: Any, state: Any, me: Any) -> Any:
 
 @njit_inline
 def deliver_outside(world: Any, params: Any, state: Any, me: Any, packet: Any) -> Any:
-    """`External.deliver`, once it is known what."""
+    """The twin of `ExternalPeer.deliver`, of a given packet."""
     mine, sender = external_index(params, me), params.homes[state.packets[packet, ORIGIN]]
-    pairs, named = state.pairs[packet], state.known[NAMED, mine]
+    pairs, named = state.pairs[packet], state.external_counts[TO_NAME, mine]
     for place in range(len(pairs)):
         named[place] = 0 if named[place] == pairs[place] else named[place]
     lows, highs = state.outside[NAMED_LOW, mine], state.outside[NAMED_HIGH, mine]

@@ -1,4 +1,4 @@
-"""The twin of `Internal` in `protocols/freescale_roles.py`: internal peers, super peers' applications."""
+"""The twin of `protocols/freescale/internal.py`: internal peers, and the applications of super peers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from antecede.sim.kernels.freescale.packets import (
     take_waiting,
 )
 from antecede.sim.kernels.freescale.state import (
+    ARRIVED,
     BASE,
     CAUSES,
     CHAINS,
+    DELIVERED,
     END,
     FINAL,
     FIRST,
-    HAVE,
     HEAD,
     HIGH,
     LAST,
@@ -31,10 +32,9 @@ from antecede.sim.kernels.freescale.state import (
     NUMBER,
     OTHER,
     PACKET,
-    SINCE,
     TOP,
-    UNSAID,
-    UP,
+    UNREPORTED,
+    UPLINK,
 )
 from antecede.sim.kernels.runtime.bit_set import (
     row_fits,
@@ -51,45 +51,45 @@ from antecede.sim.kernels.runtime.world_state import FULL, NOW
 
 
 @njit_inline
-def file_inside(world: Any, state: Any, me: Any, packet: Any, since: Any, below: Any) -> Any:
-    """Under the highest number that is not here, and else under the same sender's last. All that it names
-    from `below` on is here."""
+def accept_inside(world: Any, state: Any, me: Any, packet: Any, arrived: Any, below: Any) -> Any:
+    """The twin of `InternalPeer.accept`: hold a packet under the highest number that is not delivered, else
+    under its sender's previous message; or make it ready. All that it names from `below` on is delivered."""
     base, top = state.inside[BASE, me], state.inside[TOP, me]
     first, final = state.bounds[FIRST, packet, 0], min(state.bounds[FINAL, packet, 0], below - 1)
-    number = row_missing(state.inside_bits[HAVE, me], base, top, first, final, state.rows[packet, 0])
-    if number == 0 and not contains(state.inside_bits[HAVE, me], base, top, state.packets[packet, LAST]):
+    number = row_missing(state.inside_bits[DELIVERED, me], base, top, first, final, state.rows[packet, 0])
+    if number == 0 and not contains(state.inside_bits[DELIVERED, me], base, top, state.packets[packet, LAST]):
         number = state.packets[packet, LAST]
     if number:
         heads, ends = state.inside_chains[HEAD, me], state.inside_chains[END, me]
-        hold(world, state, packet, since, number, heads, ends, number % CHAINS)
+        hold(world, state, packet, arrived, number, heads, ends, number % CHAINS)
     else:
-        make_ready(state, True, packet, since)
+        make_ready(state, True, packet, arrived)
 
 
 @njit_inline
-def wake_inside(world: Any, state: Any, me: Any, number: Any) -> Any:
+def release_inside(world: Any, state: Any, me: Any, number: Any) -> Any:
     held = take_waiting(
         state, number, state.inside_chains[HEAD, me], state.inside_chains[END, me], number % CHAINS
     )
     while held:
-        later = np.int64(state.held[held, NEXT])
-        packet, since = np.int64(state.held[held, PACKET]), state.held[held, SINCE]
+        following = np.int64(state.held[held, NEXT])
+        packet, arrived = np.int64(state.held[held, PACKET]), state.held[held, ARRIVED]
         free_held(state, held)
-        file_inside(world, state, me, packet, since, number)
-        held = later
+        accept_inside(world, state, me, packet, arrived, number)
+        held = following
 
 
 @njit_inline
 def assign_number(world: Any, state: Any, me: Any, number: Any) -> Any:
-    """`Internal.echo`."""
-    if not add(state.inside_bits[HAVE, me], state.inside[BASE], state.inside[TOP], me, number):
+    """The twin of `InternalPeer.assign_number`."""
+    if not add(state.inside_bits[DELIVERED, me], state.inside[BASE], state.inside[TOP], me, number):
         world.scalars[FULL] = 1
-    wake_inside(world, state, me, number)
+    release_inside(world, state, me, number)
 
 
 @njit_inner
 def write_causes(world: Any, state: Any, me: Any, packet: Any) -> Any:
-    """The causes of an internal peer's next message, as bits."""
+    """Write the causes of an internal peer's next message into a packet."""
     set_tighten(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me)
     low, high = state.inside[LOW, me], state.inside[HIGH, me]
     row = state.rows[packet, 0]
@@ -102,22 +102,22 @@ def write_causes(world: Any, state: Any, me: Any, packet: Any) -> Any:
 
 
 @njit_inner
-def create_uplink(world: Any, params: Any, state: Any, me: Any) -> Any:
-    """`Internal.send`."""
-    packet = new_packet(world, state, UP, me, world.messages[me], world.scalars[NOW])
+def create_packet(world: Any, params: Any, state: Any, me: Any) -> Any:
+    """The twin of `InternalPeer.create_packet`."""
+    packet = new_packet(world, state, UPLINK, me, world.messages[me], world.scalars[NOW])
     write_causes(world, state, me, packet)
     state.packets[packet, OTHER] = state.inside[BASE, me]
     set_clear(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me)
-    state.inside[UNSAID, me] = 0
+    state.inside[UNREPORTED, me] = 0
     count_control_bytes(params, state, packet)
     return packet
 
 
 @njit_inline
 def deliver_inside(world: Any, state: Any, me: Any, packet: Any) -> Any:
-    """`Internal.deliver`, once it is known what."""
+    """The twin of `InternalPeer.deliver`, of a given packet."""
     number = state.packets[packet, NUMBER]
-    if not add(state.inside_bits[HAVE, me], state.inside[BASE], state.inside[TOP], me, number):
+    if not add(state.inside_bits[DELIVERED, me], state.inside[BASE], state.inside[TOP], me, number):
         world.scalars[FULL] = 1
     first, final = state.bounds[FIRST, packet, 0], state.bounds[FINAL, packet, 0]
     set_subtract(
@@ -137,5 +137,5 @@ def deliver_inside(world: Any, state: Any, me: Any, packet: Any) -> Any:
         set_tighten(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me)
     if not set_add(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me, number):
         world.scalars[FULL] = 1
-    state.inside[UNSAID, me] += 1
-    wake_inside(world, state, me, number)
+    state.inside[UNREPORTED, me] += 1
+    release_inside(world, state, me, number)

@@ -1,6 +1,6 @@
-"""Packets of the compiled `freescale`, their bytes, and chains of messages that are held.
+"""Packets of the `freescale` kernel, their sizes, and lists of held messages.
 
-Each is under the one thing that it waits for, in the order in which `Holdback` has them.
+A message is held under the one number that it waits for, in the order of `HoldBackQueue`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from antecede.jit import njit_inline, njit_inner
 from antecede.sim.kernels.freescale.state import (
     ACK,
     AFTER,
+    ARRIVED,
+    ASSIGNMENT,
     CONTROL,
     COPIES,
-    DOWN,
-    ECHO,
+    DOWNLINK,
     FINAL,
     FIRST,
-    FREE,
-    FREE_HOLDS,
-    HEAD_IN,
-    HEAD_OUT,
-    HOLDS,
+    HELD,
+    HELD_FREE,
+    HELD_USED,
+    INSIDE_HEAD,
+    INSIDE_TAIL,
     KEY,
     KIND,
     LAST,
@@ -31,16 +32,15 @@ from antecede.sim.kernels.freescale.state import (
     NUMBER,
     ORIGIN,
     OTHER,
+    OUTSIDE_HEAD,
+    OUTSIDE_TAIL,
     PACKET,
+    PACKETS_FREE,
+    PACKETS_USED,
     PAPER,
     SENT_AT,
     SEQ,
-    SINCE,
-    SLOTS,
-    STUCK,
-    TAIL_IN,
-    TAIL_OUT,
-    UP,
+    UPLINK,
 )
 from antecede.sim.kernels.runtime.links import transmit
 from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes, payload_head
@@ -50,15 +50,15 @@ from antecede.sim.kernels.runtime.world_state import FULL, NOW
 @njit_inline
 def new_packet(world: Any, state: Any, kind: Any, origin: Any, seq: Any, sent_at: Any) -> Any:
     scalars = state.scalars
-    if scalars[FREE] < len(state.free):
-        packet = np.int64(state.free[scalars[FREE]])
-        scalars[FREE] += 1
+    if scalars[PACKETS_FREE] < len(state.free):
+        packet = np.int64(state.free[scalars[PACKETS_FREE]])
+        scalars[PACKETS_FREE] += 1
     else:
-        packet = scalars[SLOTS]
+        packet = scalars[PACKETS_USED]
         if packet == len(state.free):
             world.scalars[FULL] = 1
             return np.int64(0)
-        scalars[SLOTS] += 1
+        scalars[PACKETS_USED] += 1
     state.packets[packet, KIND], state.packets[packet, ORIGIN], state.packets[packet, SEQ] = kind, origin, seq
     state.packets[packet, SENT_AT], state.packets[packet, COPIES] = sent_at, 0
     return packet
@@ -66,22 +66,22 @@ def new_packet(world: Any, state: Any, kind: Any, origin: Any, seq: Any, sent_at
 
 @njit_inline
 def release(state: Any, packet: Any) -> Any:
-    """One copy fewer; of none, the place is free."""
+    """One copy fewer; a packet without copies is freed."""
     state.packets[packet, COPIES] -= 1
     if state.packets[packet, COPIES] <= 0:
-        state.scalars[FREE] -= 1
-        state.free[state.scalars[FREE]] = packet
+        state.scalars[PACKETS_FREE] -= 1
+        state.free[state.scalars[PACKETS_FREE]] = packet
 
 
 @njit_inline
 def external_index(params: Any, peer: Any) -> Any:
-    """The place of a member of the external group among them."""
+    """The place of a peer among the members of the external group."""
     return peer if peer < params.supers else peer - params.behind
 
 
 @njit_inline
 def bits_bytes(first: Any, final: Any) -> Any:
-    """`Bits` on the wire."""
+    """Bytes of an `OffsetBitmap` on the wire."""
     if final < first:
         return 4
     length = final - first + 8 >> 3
@@ -95,9 +95,9 @@ def span_bytes(first: Any, final: Any) -> Any:
 
 @njit_inner
 def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
-    """Control bytes, on the wire and as the paper counts: the twin of `paper_bytes` and of the encoding."""
+    """Set a packet's control bytes, on the wire and as the paper counts."""
     kind, first, final = state.packets[packet, KIND], state.bounds[FIRST, packet], state.bounds[FINAL, packet]
-    if kind == ECHO:
+    if kind == ASSIGNMENT:
         state.packets[packet, CONTROL] = (
             2 + int_bytes(state.packets[packet, SEQ]) + int_bytes(state.packets[packet, NUMBER])
         )
@@ -111,12 +111,12 @@ def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
         state.packets[packet, PAPER] = 0
         return
     ours = params.head + int_bytes(state.packets[packet, ORIGIN]) + int_bytes(state.packets[packet, SEQ])
-    if kind == UP:
+    if kind == UPLINK:
         state.packets[packet, CONTROL] = wire + ours + int_bytes(state.packets[packet, OTHER])
         state.packets[packet, PAPER] = span_bytes(first[0], final[0])
         return
     ours += int_bytes(state.packets[packet, NUMBER]) + int_bytes(state.packets[packet, LAST])
-    if kind == DOWN:
+    if kind == DOWNLINK:
         state.packets[packet, CONTROL] = wire + ours
         state.packets[packet, PAPER] = span_bytes(first[0], final[0])
         return
@@ -142,8 +142,8 @@ def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
 
 @njit_inline
 def count_costs(world: Any, params: Any, state: Any, packet: Any) -> Any:
-    """What the probe counts of a packet that is sent, to however many."""
-    if params.probed and world.scalars[NOW] >= params.since:
+    """What the probe `costs` counts of a packet, to however many peers it goes."""
+    if params.probed and world.scalars[NOW] >= params.measured_from:
         sums = state.costs[state.packets[packet, KIND]]
         sums[0] += 1
         sums[1] += state.packets[packet, PAPER]
@@ -152,7 +152,7 @@ def count_costs(world: Any, params: Any, state: Any, packet: Any) -> Any:
 
 @njit_inline
 def send(world: Any, rules: Any, params: Any, state: Any, source: Any, to: Any, packet: Any) -> Any:
-    """A copy of a packet, to one peer."""
+    """Send a copy of a packet to one peer."""
     control = state.packets[packet, CONTROL]
     state.packets[packet, COPIES] += transmit(
         world, rules, source * params.peers + to, source, to, packet, control
@@ -160,20 +160,22 @@ def send(world: Any, rules: Any, params: Any, state: Any, source: Any, to: Any, 
 
 
 @njit_inline
-def hold(world: Any, state: Any, packet: Any, since: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
-    """Put a message at the end of a chain."""
+def hold(
+    world: Any, state: Any, packet: Any, arrived: Any, key: Any, heads: Any, ends: Any, place: Any
+) -> Any:
+    """Append a message to a list of held messages."""
     scalars = state.scalars
-    if scalars[FREE_HOLDS] < len(state.held_free):
-        held = np.int64(state.held_free[scalars[FREE_HOLDS]])
-        scalars[FREE_HOLDS] += 1
+    if scalars[HELD_FREE] < len(state.held_free):
+        held = np.int64(state.held_free[scalars[HELD_FREE]])
+        scalars[HELD_FREE] += 1
     else:
-        scalars[HOLDS] += 1
-        held = scalars[HOLDS]
+        scalars[HELD_USED] += 1
+        held = scalars[HELD_USED]
         if held >= len(state.held_free):
             world.scalars[FULL] = 1
             return
-    scalars[STUCK] += 1
-    state.held[held, PACKET], state.held[held, SINCE] = packet, since
+    scalars[HELD] += 1
+    state.held[held, PACKET], state.held[held, ARRIVED] = packet, arrived
     state.held[held, KEY], state.held[held, NEXT] = key, 0
     if heads[place]:
         state.held[ends[place], NEXT] = held
@@ -184,16 +186,16 @@ def hold(world: Any, state: Any, packet: Any, since: Any, key: Any, heads: Any, 
 
 @njit_inline
 def take_waiting(state: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any:
-    """Take those that wait for `key` out of a chain; the first of a chain of them, in their order."""
+    """Take the messages that wait for `key` out of a list: the first of a list of them, in their order."""
     first = last = before = np.int64(0)
     held = np.int64(heads[place])
     while held:
-        later = np.int64(state.held[held, NEXT])
+        following = np.int64(state.held[held, NEXT])
         if state.held[held, KEY] == key:
             if before:
-                state.held[before, NEXT] = later
+                state.held[before, NEXT] = following
             else:
-                heads[place] = later
+                heads[place] = following
             if first:
                 state.held[last, NEXT] = held
             else:
@@ -202,31 +204,31 @@ def take_waiting(state: Any, key: Any, heads: Any, ends: Any, place: Any) -> Any
             last = held
         else:
             before = held
-        held = later
+        held = following
     ends[place] = before
     return first
 
 
 @njit_inline
 def free_held(state: Any, held: Any) -> Any:
-    state.scalars[STUCK] -= 1
-    state.scalars[FREE_HOLDS] -= 1
-    state.held_free[state.scalars[FREE_HOLDS]] = held
+    state.scalars[HELD] -= 1
+    state.scalars[HELD_FREE] -= 1
+    state.held_free[state.scalars[HELD_FREE]] = held
 
 
 @njit_inline
-def make_ready(state: Any, inside: Any, packet: Any, since: Any) -> Any:
-    tail = TAIL_IN if inside else TAIL_OUT
+def make_ready(state: Any, inside: Any, packet: Any, arrived: Any) -> Any:
+    tail = INSIDE_TAIL if inside else OUTSIDE_TAIL
     place = state.scalars[tail]
     state.scalars[tail] += 1
     queue = 1 if inside else 0
-    state.ready[queue, place, 0], state.ready[queue, place, 1] = packet, since
+    state.ready[queue, place, 0], state.ready[queue, place, 1] = packet, arrived
 
 
 @njit_inline
 def next_ready(state: Any, inside: Any) -> Any:
-    """The next that is ready, and since when it is here; -1 if there is none."""
-    head, tail = (HEAD_IN, TAIL_IN) if inside else (HEAD_OUT, TAIL_OUT)
+    """The next packet that is ready, and when it arrived; -1 if there is none."""
+    head, tail = (INSIDE_HEAD, INSIDE_TAIL) if inside else (OUTSIDE_HEAD, OUTSIDE_TAIL)
     queue, place = 1 if inside else 0, state.scalars[head]
     if place == state.scalars[tail]:
         state.scalars[head] = state.scalars[tail] = 0

@@ -1,4 +1,4 @@
-"""The twin of `Super` in `protocols/freescale_roles.py`."""
+"""The twin of `protocols/freescale/super_peer.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_inline, njit_inner
-from antecede.sim.kernels.freescale.internal import assign_number, file_inside, write_causes
+from antecede.sim.kernels.freescale.internal import accept_inside, assign_number, write_causes
 from antecede.sim.kernels.freescale.packets import (
     count_control_bytes,
     count_costs,
@@ -18,44 +18,44 @@ from antecede.sim.kernels.freescale.packets import (
 )
 from antecede.sim.kernels.freescale.state import (
     ACK,
-    ACROSS,
     AFTER,
+    ASSIGNMENT,
     BASE,
     CAUSES,
     CONTROL,
     COPIES,
-    DOWN,
-    EARLY,
-    ECHO,
+    DELIVERED_UP_TO,
+    DOWNLINK,
+    EXTERNAL,
     FINAL,
     FIRST,
     FLOOR,
-    HEARD,
-    HEARD_NUMBER,
-    HEARD_SEQ,
     HIGH,
+    IN_USE_COUNT,
     LAST,
+    LAST_ASSIGNED,
+    LAST_NUMBER,
+    LAST_SEQ,
     LOW,
+    MAX_EARLY,
     NUMBER,
-    NUMBERS,
     ORIGIN,
     OTHER,
     PAPER,
-    PEER,
     PREVIOUS,
+    REPORTED,
+    REPORTED_HIGH,
+    REPORTED_LOW,
+    SENDER,
+    SENDER_NUMBER,
+    SENDERS,
     SENT_AT,
     SEQ,
-    SOLID,
-    SPARES,
-    STEPS,
+    SINCE_CLEAN_UP,
     TABLE_SIZE,
-    THEIRS,
-    UNSAID,
-    UNTOLD_HIGH,
-    UNTOLD_LOW,
-    WORD,
-    WORD_HIGH,
-    WORD_LOW,
+    UNANNOUNCED_HIGH,
+    UNANNOUNCED_LOW,
+    UNREPORTED,
 )
 from antecede.sim.kernels.runtime.bit_set import has, next_in_row, row_fits, set_add, set_clear, set_tighten
 from antecede.sim.kernels.runtime.world_state import FULL, NOW
@@ -63,7 +63,7 @@ from antecede.sim.kernels.runtime.world_state import FULL, NOW
 
 @njit_inner
 def send_to_external_group(world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any) -> Any:
-    """To everyone else in the external group."""
+    """Send a packet to all other members of the external group."""
     count_costs(world, params, state, packet)
     for peer in range(params.supers):
         if peer != me:
@@ -74,24 +74,24 @@ def send_to_external_group(world: Any, rules: Any, params: Any, state: Any, me: 
 
 
 @njit_inner
-def send_inward(world: Any, rules: Any, params: Any, state: Any, me: Any, down: Any, since: Any) -> Any:
-    """`Super._hand_in`. The super peer's own application has a copy too."""
-    origin = state.packets[down, ORIGIN]
+def send_inside(world: Any, rules: Any, params: Any, state: Any, me: Any, downlink: Any, arrived: Any) -> Any:
+    """The twin of `SuperPeer._send_inside`. The super peer's own application gets a copy too."""
+    origin = state.packets[downlink, ORIGIN]
     first, end = params.first[me], params.first[me + 1]
     mine = params.homes[origin] == me and origin != me
     if end - first > (1 if mine else 0):
-        count_costs(world, params, state, down)
+        count_costs(world, params, state, downlink)
         for peer in range(first, end):
             if peer != origin:
-                send(world, rules, params, state, me, peer, down)
+                send(world, rules, params, state, me, peer, downlink)
     if origin == me:
-        assign_number(world, state, me, state.packets[down, NUMBER])
+        assign_number(world, state, me, state.packets[downlink, NUMBER])
         return
-    state.packets[down, COPIES] += 1
-    file_inside(world, state, me, down, since, state.packets[down, NUMBER])
+    state.packets[downlink, COPIES] += 1
+    accept_inside(world, state, me, downlink, arrived, state.packets[downlink, NUMBER])
     if mine:
-        answer = new_packet(world, state, ECHO, origin, state.packets[down, SEQ], 0)
-        state.packets[answer, NUMBER] = state.packets[down, NUMBER]
+        answer = new_packet(world, state, ASSIGNMENT, origin, state.packets[downlink, SEQ], 0)
+        state.packets[answer, NUMBER] = state.packets[downlink, NUMBER]
         count_control_bytes(params, state, answer)
         count_costs(world, params, state, answer)
         send(world, rules, params, state, me, origin, answer)
@@ -100,91 +100,62 @@ def send_inward(world: Any, rules: Any, params: Any, state: Any, me: Any, down: 
 
 
 @njit_inner
-def forward_outward(world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any, since: Any) -> Any:
-    """`Super._pass_out`: control bytes, both ways of counting, of the first packet that it makes."""
+def forward_internal(
+    world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any, arrived: Any
+) -> Any:
+    """The twin of `SuperPeer._forward_internal`. Returns control bytes, on the wire and as the paper counts,
+    of the first packet that it sends."""
     origin = state.packets[packet, ORIGIN]
-    if state.inside[HEARD_SEQ, origin] == 0:
-        state.supers[HEARD, me] += 1
-    last = state.inside[HEARD_NUMBER, origin]
-    state.supers[NUMBERS, me] += 1
-    number = state.supers[NUMBERS, me]
-    state.inside[HEARD_SEQ, origin], state.inside[HEARD_NUMBER, origin] = state.packets[packet, SEQ], number
-    down = new_packet(world, state, DOWN, origin, state.packets[packet, SEQ], state.packets[packet, SENT_AT])
-    state.packets[down, NUMBER], state.packets[down, LAST] = number, last
+    if state.inside[LAST_SEQ, origin] == 0:
+        state.supers[SENDERS, me] += 1
+    last = state.inside[LAST_NUMBER, origin]
+    state.supers[LAST_ASSIGNED, me] += 1
+    number = state.supers[LAST_ASSIGNED, me]
+    state.inside[LAST_SEQ, origin], state.inside[LAST_NUMBER, origin] = state.packets[packet, SEQ], number
+    downlink = new_packet(
+        world, state, DOWNLINK, origin, state.packets[packet, SEQ], state.packets[packet, SENT_AT]
+    )
+    state.packets[downlink, NUMBER], state.packets[downlink, LAST] = number, last
     first, final = state.bounds[FIRST, packet, 0], state.bounds[FINAL, packet, 0]
-    state.bounds[FIRST, down, 0], state.bounds[FINAL, down, 0] = first, final
+    state.bounds[FIRST, downlink, 0], state.bounds[FINAL, downlink, 0] = first, final
     if first <= final:
         for word in range((final >> 6) - (first >> 6) + 1):
-            state.rows[down, 0, word] = state.rows[packet, 0, word]
-    count_control_bytes(params, state, down)
-    state.packets[down, COPIES] += 1
-    send_inward(world, rules, params, state, me, down, since)
+            state.rows[downlink, 0, word] = state.rows[packet, 0, word]
+    count_control_bytes(params, state, downlink)
+    state.packets[downlink, COPIES] += 1
+    send_inside(world, rules, params, state, me, downlink, arrived)
     own = params.homes[origin] == me and origin != me
     others = params.first[me + 1] - params.first[me] > (1 if own else 0)
     wire, counted = (
-        (state.packets[down, CONTROL], state.packets[down, PAPER]) if others else (np.int64(0), np.int64(0))
+        (state.packets[downlink, CONTROL], state.packets[downlink, PAPER])
+        if others
+        else (np.int64(0), np.int64(0))
     )
     if params.peers - params.behind > 1:
-        outward = translate_out(world, params, state, me, down)
+        outward = translate_outwards(world, params, state, me, downlink)
         send_to_external_group(world, rules, params, state, me, outward)
         if not others:
             wire, counted = state.packets[outward, CONTROL], state.packets[outward, PAPER]
         if state.packets[outward, COPIES] == 0:
             release(state, outward)
-    release(state, down)
+    release(state, downlink)
     state.supers[PREVIOUS, me] = number
     return wire, counted
 
 
 @njit_inner
-def translate_out(world: Any, params: Any, state: Any, me: Any, down: Any) -> Any:
-    """`Super._translate_out`. The first time round it finds how long rows are, then it fills them."""
-    packet = new_packet(
-        world,
-        state,
-        ACROSS,
-        state.packets[down, ORIGIN],
-        state.packets[down, SEQ],
-        state.packets[down, SENT_AT],
-    )
-    state.packets[packet, NUMBER], state.packets[packet, LAST] = (
-        state.packets[down, NUMBER],
-        state.packets[down, LAST],
-    )
+def translate_outwards(world: Any, params: Any, state: Any, me: Any, downlink: Any) -> Any:
+    """The twin of `SuperPeer._translate_outwards`: finds the bounds of rows first, then fills the rows."""
+    origin, seq = state.packets[downlink, ORIGIN], state.packets[downlink, SEQ]
+    packet = new_packet(world, state, EXTERNAL, origin, seq, state.packets[downlink, SENT_AT])
+    state.packets[packet, NUMBER] = state.packets[downlink, NUMBER]
+    state.packets[packet, LAST] = state.packets[downlink, LAST]
     state.packets[packet, OTHER] = state.supers[PREVIOUS, me]
-    supers, external = params.supers, params.peers - params.supers - params.behind
-    bits = state.table.shape[2]
-    first, final, pairs = state.bounds[FIRST, packet], state.bounds[FINAL, packet], state.pairs[packet]
-    for place in range(external):
-        pairs[place] = 0
-    for place in range(supers + 1):
-        first[place], final[place] = 1 << 62, -1
     if params.paper:
-        state.packets[packet, OTHER], state.packets[packet, LAST] = state.packets[down, NUMBER] - 1, 0
-        set_tighten(state.untold[me], state.supers[UNTOLD_LOW], state.supers[UNTOLD_HIGH], me)
-        if state.supers[UNTOLD_LOW, me] <= state.supers[UNTOLD_HIGH, me]:
-            first[supers], final[supers] = state.supers[UNTOLD_LOW, me], state.supers[UNTOLD_HIGH, me]
-        if state.packets[down, LAST]:
-            first[me] = final[me] = state.packets[down, LAST]
-    named_first, named_final = state.bounds[FIRST, down, 0], state.bounds[FINAL, down, 0]
-    number = np.int64(0)
-    while True:
-        number = next_in_row(named_first, named_final, state.rows[down, 0], number)
-        if number == 0:
-            break
-        peer, theirs = (
-            state.table[PEER, me, number & bits - 1] - 1,
-            state.table[THEIRS, me, number & bits - 1],
-        )
-        if peer < 0:
-            peer, theirs = me, number
-        elif params.paper:
-            first[supers], final[supers] = min(first[supers], number), max(final[supers], number)
-        if peer < supers:
-            first[peer], final[peer] = min(first[peer], theirs), max(final[peer], theirs)
-        else:
-            pairs[peer - supers] = max(pairs[peer - supers], theirs)
-    for place in range(supers + 1):
+        state.packets[packet, OTHER], state.packets[packet, LAST] = state.packets[downlink, NUMBER] - 1, 0
+    find_bounds_outwards(params, state, me, downlink, packet)
+    first, final = state.bounds[FIRST, packet], state.bounds[FINAL, packet]
+    for place in range(params.supers + 1):
         if final[place] < first[place]:
             first[place] = 0
         elif not row_fits(first[place], final[place], state.rows[packet, place]):
@@ -193,63 +164,111 @@ def translate_out(world: Any, params: Any, state: Any, me: Any, down: Any) -> An
         else:
             for word in range((final[place] >> 6) - (first[place] >> 6) + 1):
                 state.rows[packet, place, word] = 0
-    if params.paper:
-        for untold in range(state.supers[UNTOLD_LOW, me], state.supers[UNTOLD_HIGH, me] + 1):
-            if has(state.untold[me], untold):
-                put_in_row(state.rows[packet, supers], first[supers], untold)
-        set_clear(state.untold[me], state.supers[UNTOLD_LOW], state.supers[UNTOLD_HIGH], me)
-        if state.packets[down, LAST]:
-            put_in_row(state.rows[packet, me], first[me], state.packets[down, LAST])
-    number = np.int64(0)
-    while True:
-        number = next_in_row(named_first, named_final, state.rows[down, 0], number)
-        if number == 0:
-            break
-        peer, theirs = (
-            state.table[PEER, me, number & bits - 1] - 1,
-            state.table[THEIRS, me, number & bits - 1],
-        )
-        if peer < 0:
-            put_in_row(state.rows[packet, me], first[me], number)
-        else:
-            if params.paper:
-                put_in_row(state.rows[packet, supers], first[supers], number)
-            if peer < supers:
-                put_in_row(state.rows[packet, peer], first[peer], theirs)
+    fill_rows_outwards(params, state, me, downlink, packet)
     count_control_bytes(params, state, packet)
     return packet
 
 
 @njit_inline
+def find_bounds_outwards(params: Any, state: Any, me: Any, downlink: Any, packet: Any) -> Any:
+    """First and last number of each row of an external packet, and what it names of external peers."""
+    supers, bits = params.supers, state.table.shape[2]
+    first, final, pairs = state.bounds[FIRST, packet], state.bounds[FINAL, packet], state.pairs[packet]
+    for place in range(len(pairs)):
+        pairs[place] = 0
+    for place in range(supers + 1):
+        first[place], final[place] = 1 << 62, -1
+    if params.paper:
+        lows, highs = state.supers[UNANNOUNCED_LOW], state.supers[UNANNOUNCED_HIGH]
+        set_tighten(state.unannounced[me], lows, highs, me)
+        if lows[me] <= highs[me]:
+            first[supers], final[supers] = lows[me], highs[me]
+        if state.packets[downlink, LAST]:
+            first[me] = final[me] = state.packets[downlink, LAST]
+    row, start, end = (
+        state.rows[downlink, 0],
+        state.bounds[FIRST, downlink, 0],
+        state.bounds[FINAL, downlink, 0],
+    )
+    number = next_in_row(start, end, row, np.int64(0))
+    while number:
+        peer = state.table[SENDER, me, number & bits - 1] - 1
+        sender_number = state.table[SENDER_NUMBER, me, number & bits - 1]
+        if peer < 0:
+            peer, sender_number = me, number
+        elif params.paper:
+            first[supers], final[supers] = min(first[supers], number), max(final[supers], number)
+        if peer < supers:
+            first[peer], final[peer] = min(first[peer], sender_number), max(final[peer], sender_number)
+        else:
+            pairs[peer - supers] = max(pairs[peer - supers], sender_number)
+        number = next_in_row(start, end, row, number)
+
+
+@njit_inline
+def fill_rows_outwards(params: Any, state: Any, me: Any, downlink: Any, packet: Any) -> Any:
+    """The rows of an external packet, whose bounds are set and whose words are 0."""
+    supers, bits = params.supers, state.table.shape[2]
+    rows, first = state.rows[packet], state.bounds[FIRST, packet]
+    if params.paper:
+        lows, highs = state.supers[UNANNOUNCED_LOW], state.supers[UNANNOUNCED_HIGH]
+        for unannounced in range(lows[me], highs[me] + 1):
+            if has(state.unannounced[me], unannounced):
+                put_in_row(rows[supers], first[supers], unannounced)
+        set_clear(state.unannounced[me], lows, highs, me)
+        if state.packets[downlink, LAST]:
+            put_in_row(rows[me], first[me], state.packets[downlink, LAST])
+    row, start, end = (
+        state.rows[downlink, 0],
+        state.bounds[FIRST, downlink, 0],
+        state.bounds[FINAL, downlink, 0],
+    )
+    number = next_in_row(start, end, row, np.int64(0))
+    while number:
+        peer = state.table[SENDER, me, number & bits - 1] - 1
+        if peer < 0:
+            put_in_row(rows[me], first[me], number)
+        else:
+            if params.paper:
+                put_in_row(rows[supers], first[supers], number)
+            if peer < supers:
+                put_in_row(rows[peer], first[peer], state.table[SENDER_NUMBER, me, number & bits - 1])
+        number = next_in_row(start, end, row, number)
+
+
+@njit_inline
 def put_in_row(row: Any, first: Any, number: Any) -> Any:
+    """Add a number to a row that begins with the word of `first`."""
     row[(number >> 6) - (first >> 6)] |= np.uint64(1) << np.uint64(number & 63)
 
 
 @njit_inner
-def forward_inward(world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any, since: Any) -> Any:
-    """`Super._pass_in`."""
+def forward_external(
+    world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any, arrived: Any
+) -> Any:
+    """The twin of `SuperPeer._forward_external`."""
     sender, supers = params.homes[state.packets[packet, ORIGIN]], params.supers
-    theirs, bits = state.packets[packet, NUMBER], state.table.shape[2]
-    state.supers[NUMBERS, me] += 1
-    number = state.supers[NUMBERS, me]
-    down = new_packet(
+    sender_number, bits = state.packets[packet, NUMBER], state.table.shape[2]
+    state.supers[LAST_ASSIGNED, me] += 1
+    number = state.supers[LAST_ASSIGNED, me]
+    downlink = new_packet(
         world,
         state,
-        DOWN,
+        DOWNLINK,
         state.packets[packet, ORIGIN],
         state.packets[packet, SEQ],
         state.packets[packet, SENT_AT],
     )
-    state.packets[down, NUMBER] = number
-    found = named_inside(params, state, me, packet)
+    state.packets[downlink, NUMBER] = number
+    found = translate_causes(params, state, me, packet)
     low, high = np.int64(1 << 62), np.int64(-1)
     for place in range(found):
         low, high = min(low, state.scratch[place]), max(high, state.scratch[place])
-    row = state.rows[down, 0]
+    row = state.rows[downlink, 0]
     if not row_fits(low, high, row):
         world.scalars[FULL] = 1
         return
-    state.bounds[FIRST, down, 0], state.bounds[FINAL, down, 0] = (
+    state.bounds[FIRST, downlink, 0], state.bounds[FINAL, downlink, 0] = (
         (low, high) if found else (np.int64(0), np.int64(-1))
     )
     if found:
@@ -257,68 +276,70 @@ def forward_inward(world: Any, rules: Any, params: Any, state: Any, me: Any, pac
             row[word] = 0
     for place in range(found):
         put_in_row(row, low, state.scratch[place])
-    before = state.packets[packet, LAST] if sender < supers else theirs - 1
-    state.packets[down, LAST] = number_inside(params, state, me, sender, before)
-    count_control_bytes(params, state, down)
-    if state.table[PEER, me, number & bits - 1]:
+    before = state.packets[packet, LAST] if sender < supers else sender_number - 1
+    state.packets[downlink, LAST] = translate_number(params, state, me, sender, before)
+    count_control_bytes(params, state, downlink)
+    if state.table[SENDER, me, number & bits - 1]:
         world.scalars[FULL] = 1
         return
-    state.table[PEER, me, number & bits - 1] = external_index(params, sender) + 1
-    state.table[THEIRS, me, number & bits - 1] = theirs
+    state.table[SENDER, me, number & bits - 1] = external_index(params, sender) + 1
+    state.table[SENDER_NUMBER, me, number & bits - 1] = sender_number
     state.supers[TABLE_SIZE, me] += 1
     if sender < supers:
-        if state.numbered_super[me, sender, theirs & bits - 1]:
+        if state.numbered_super[me, sender, sender_number & bits - 1]:
             world.scalars[FULL] = 1
-        state.numbered_super[me, sender, theirs & bits - 1] = number
+        state.numbered_super[me, sender, sender_number & bits - 1] = number
     else:
         place = external_index(params, sender) - supers
-        if state.numbered[me, place, theirs & bits - 1]:
+        if state.numbered[me, place, sender_number & bits - 1]:
             world.scalars[FULL] = 1
-        state.numbered[me, place, theirs & bits - 1] = number
+        state.numbered[me, place, sender_number & bits - 1] = number
     if params.paper and not set_add(
-        state.untold[me], state.supers[UNTOLD_LOW], state.supers[UNTOLD_HIGH], me, number
+        state.unannounced[me], state.supers[UNANNOUNCED_LOW], state.supers[UNANNOUNCED_HIGH], me, number
     ):
         world.scalars[FULL] = 1
-    forget_periodically(params, state, me)
-    state.packets[down, COPIES] += 1
-    send_inward(world, rules, params, state, me, down, since)
-    release(state, down)
+    clean_up_occasionally(params, state, me)
+    state.packets[downlink, COPIES] += 1
+    send_inside(world, rules, params, state, me, downlink, arrived)
+    release(state, downlink)
 
 
 @njit_inline
-def number_inside(params: Any, state: Any, me: Any, sender: Any, theirs: Any) -> Any:
-    """`numbered.get((sender, theirs), 0)`."""
+def translate_number(params: Any, state: Any, me: Any, sender: Any, sender_number: Any) -> Any:
+    """The number that this super peer gave to a sender's message; 0 if none."""
     bits = state.table.shape[2]
-    if theirs <= 0:
+    if sender_number <= 0:
         return np.int64(0)
     if sender < params.supers:
-        number = state.numbered_super[me, sender, theirs & bits - 1]
+        number = state.numbered_super[me, sender, sender_number & bits - 1]
     else:
-        number = state.numbered[me, external_index(params, sender) - params.supers, theirs & bits - 1]
-    if number and state.table[THEIRS, me, number & bits - 1] != theirs:
+        number = state.numbered[me, external_index(params, sender) - params.supers, sender_number & bits - 1]
+    if number and state.table[SENDER_NUMBER, me, number & bits - 1] != sender_number:
         return np.int64(0)
     return number
 
 
 @njit_inline
-def named_inside(params: Any, state: Any, me: Any, packet: Any) -> Any:
-    """`Super._named_inside`, into `scratch`: how many."""
+def translate_causes(params: Any, state: Any, me: Any, packet: Any) -> Any:
+    """The twin of `SuperPeer._translate_causes`: into `scratch`; how many."""
     found, start = 0, params.supers + params.behind
     pairs = state.pairs[packet]
     for place in range(len(pairs)):
         if pairs[place]:
-            number = number_inside(params, state, me, start + place, np.int64(pairs[place]))
+            number = translate_number(params, state, me, start + place, np.int64(pairs[place]))
             if number:
                 state.scratch[found] = number
                 found += 1
     for place in range(params.supers):
         first, final = state.bounds[FIRST, packet, place], state.bounds[FINAL, packet, place]
-        theirs = np.int64(0)
+        sender_number = np.int64(0)
         while True:
-            theirs = next_in_row(first, final, state.rows[packet, place], theirs)
-            if theirs == 0:
+            sender_number = next_in_row(first, final, state.rows[packet, place], sender_number)
+            if sender_number == 0:
                 break
-            number = theirs if place == me else number_inside(params, state, me, place, theirs)
+            number = (
+                sender_number if place == me else translate_number(params, state, me, place, sender_number)
+            )
             if number:
                 state.scratch[found] = number
                 found += 1
@@ -326,95 +347,105 @@ def named_inside(params: Any, state: Any, me: Any, packet: Any) -> Any:
 
 
 @njit_inline
-def forget_periodically(params: Any, state: Any, me: Any) -> Any:
-    state.supers[STEPS, me] += 1
-    if state.supers[STEPS, me] > params.first[me + 1] - params.first[me]:
-        state.supers[STEPS, me] = 0
-        forget(params, state, me)
+def clean_up_occasionally(params: Any, state: Any, me: Any) -> Any:
+    """Clean up once for as many packets as there are internal peers."""
+    state.supers[SINCE_CLEAN_UP, me] += 1
+    if state.supers[SINCE_CLEAN_UP, me] > params.first[me + 1] - params.first[me]:
+        state.supers[SINCE_CLEAN_UP, me] = 0
+        clean_up(params, state, me)
 
 
 @njit_inline
 def in_use(params: Any, state: Any, me: Any, number: Any) -> Any:
-    """Whether somebody inside may still name it, by what they said last."""
+    """Whether an internal peer may still name a number, by its last report."""
     if state.inside[LOW, me] <= number <= state.inside[HIGH, me] and has(
         state.inside_bits[CAUSES, me], number
     ):
         return True
     for peer in range(params.first[me], params.first[me + 1]):
-        if state.inside[WORD_LOW, peer] <= number <= state.inside[WORD_HIGH, peer] and has(
-            state.inside_bits[WORD, peer], number
+        if state.inside[REPORTED_LOW, peer] <= number <= state.inside[REPORTED_HIGH, peer] and has(
+            state.inside_bits[REPORTED, peer], number
         ):
             return True
     return False
 
 
 @njit_inner
-def forget(params: Any, state: Any, me: Any) -> Any:
-    """`Super._forget`."""
+def clean_up(params: Any, state: Any, me: Any) -> Any:
+    """The twin of `SuperPeer._clean_up`."""
     floor = state.inside[BASE, me]
     for peer in range(params.first[me], params.first[me + 1]):
-        floor = min(floor, state.inside[SOLID, peer])
-    spares = 0
-    for place in range(state.supers[SPARES, me]):
-        number = state.spared[me, place]
+        floor = min(floor, state.inside[DELIVERED_UP_TO, peer])
+    in_use_count = 0
+    for place in range(state.supers[IN_USE_COUNT, me]):
+        number = state.in_use[me, place]
         if in_use(params, state, me, number):
-            state.spared[me, spares] = number
-            spares += 1
+            state.in_use[me, in_use_count] = number
+            in_use_count += 1
         else:
-            forget_number(params, state, me, number)
+            drop_number(params, state, me, number)
     for number in range(state.supers[FLOOR, me] + 1, floor + 1):
         if in_use(params, state, me, number):
-            state.spared[me, spares] = number
-            spares += 1
+            state.in_use[me, in_use_count] = number
+            in_use_count += 1
         else:
-            forget_number(params, state, me, number)
-    state.supers[SPARES, me] = spares
+            drop_number(params, state, me, number)
+    state.supers[IN_USE_COUNT, me] = in_use_count
     state.supers[FLOOR, me] = floor
 
 
 @njit_inline
-def forget_number(params: Any, state: Any, me: Any, number: Any) -> Any:
+def drop_number(params: Any, state: Any, me: Any, number: Any) -> Any:
+    """Forget whose message a number stands for."""
     bits = state.table.shape[2]
-    peer, theirs = state.table[PEER, me, number & bits - 1] - 1, state.table[THEIRS, me, number & bits - 1]
+    peer, sender_number = (
+        state.table[SENDER, me, number & bits - 1] - 1,
+        state.table[SENDER_NUMBER, me, number & bits - 1],
+    )
     if peer < 0:
         return
     if peer < params.supers:
-        state.numbered_super[me, peer, theirs & bits - 1] = 0
+        state.numbered_super[me, peer, sender_number & bits - 1] = 0
     else:
-        state.numbered[me, peer - params.supers, theirs & bits - 1] = 0
-    state.table[PEER, me, number & bits - 1] = 0
+        state.numbered[me, peer - params.supers, sender_number & bits - 1] = 0
+    state.table[SENDER, me, number & bits - 1] = 0
     state.supers[TABLE_SIZE, me] -= 1
 
 
 @njit_inner
-def receive_uplink(world: Any, rules: Any, params: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
-    """`Super._from_inside`. What comes before its turn is kept, with the time at which it came."""
-    seq, done = state.packets[packet, SEQ], state.inside[HEARD_SEQ, link]
-    if seq - done > EARLY or state.early[link, seq % EARLY]:
+def receive_internal(world: Any, rules: Any, params: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
+    """The twin of `SuperPeer._receive_internal`. A packet that arrives before its turn is stored with its
+    arrival time."""
+    seq, done = state.packets[packet, SEQ], state.inside[LAST_SEQ, link]
+    if seq - done > MAX_EARLY or state.early[link, seq % MAX_EARLY]:
         world.scalars[FULL] = 1
         return
-    state.early[link, seq % EARLY] = packet + 1
+    state.early[link, seq % MAX_EARLY] = packet + 1
     state.packets[packet, NUMBER] = world.scalars[NOW]
-    while state.early[link, (done + 1) % EARLY]:
+    while state.early[link, (done + 1) % MAX_EARLY]:
         done += 1
-        turn = np.int64(state.early[link, done % EARLY]) - 1
-        state.early[link, done % EARLY] = 0
-        forward_outward(world, rules, params, state, me, turn, state.packets[turn, NUMBER])
-        state.inside[SOLID, link] = state.packets[turn, OTHER]
-        set_clear(state.inside_bits[WORD, link], state.inside[WORD_LOW], state.inside[WORD_HIGH], link)
-        forget_periodically(params, state, me)
+        turn = np.int64(state.early[link, done % MAX_EARLY]) - 1
+        state.early[link, done % MAX_EARLY] = 0
+        forward_internal(world, rules, params, state, me, turn, state.packets[turn, NUMBER])
+        state.inside[DELIVERED_UP_TO, link] = state.packets[turn, OTHER]
+        set_clear(
+            state.inside_bits[REPORTED, link], state.inside[REPORTED_LOW], state.inside[REPORTED_HIGH], link
+        )
+        clean_up_occasionally(params, state, me)
         release(state, turn)
 
 
 @njit_inner
 def receive_ack(world: Any, params: Any, state: Any, me: Any, link: Any, packet: Any) -> Any:
-    """`Super._acknowledged`."""
+    """The twin of `SuperPeer._receive_ack`."""
     if (
-        state.inside[HEARD_SEQ, link] == state.packets[packet, AFTER]
-        and state.packets[packet, OTHER] >= state.inside[SOLID, link]
+        state.inside[LAST_SEQ, link] == state.packets[packet, AFTER]
+        and state.packets[packet, OTHER] >= state.inside[DELIVERED_UP_TO, link]
     ):
-        state.inside[SOLID, link] = state.packets[packet, OTHER]
-        set_clear(state.inside_bits[WORD, link], state.inside[WORD_LOW], state.inside[WORD_HIGH], link)
+        state.inside[DELIVERED_UP_TO, link] = state.packets[packet, OTHER]
+        set_clear(
+            state.inside_bits[REPORTED, link], state.inside[REPORTED_LOW], state.inside[REPORTED_HIGH], link
+        )
         number = np.int64(0)
         while True:
             first, final = state.bounds[FIRST, packet, 0], state.bounds[FINAL, packet, 0]
@@ -422,17 +453,21 @@ def receive_ack(world: Any, params: Any, state: Any, me: Any, link: Any, packet:
             if number == 0:
                 break
             if not set_add(
-                state.inside_bits[WORD, link], state.inside[WORD_LOW], state.inside[WORD_HIGH], link, number
+                state.inside_bits[REPORTED, link],
+                state.inside[REPORTED_LOW],
+                state.inside[REPORTED_HIGH],
+                link,
+                number,
             ):
                 world.scalars[FULL] = 1
-        forget_periodically(params, state, me)
+        clean_up_occasionally(params, state, me)
     release(state, packet)
 
 
 @njit_inner
 def send_ack(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
-    """What an internal peer says that has been silent for long."""
-    state.inside[UNSAID, me] = 0
+    """Send the acknowledgement of an internal peer that has been silent for long."""
+    state.inside[UNREPORTED, me] = 0
     packet = new_packet(world, state, ACK, me, 0, 0)
     state.packets[packet, AFTER], state.packets[packet, OTHER] = world.messages[me], state.inside[BASE, me]
     write_causes(world, state, me, packet)

@@ -1,9 +1,9 @@
-"""The twin of `protocols/hcg_clocks.py`: the clocks of a subgroup, and what a gateway remembers by them.
+"""The twin of `protocols/hcg/clocks.py` and `precedence.py`: clocks of a subgroup, and what a gateway
+remembers.
 
-Tables have a row for each member of a subgroup with a column for each other, so they are as large as the
-subgroups' squares together. Packets, held packets and lists are cells of three stores, used again when they
-are done with; a list's cells are joined by numbers, and what is taken up and given out within one event has
-one list for all members, because it is empty between events.
+Tables have a row for each member of a subgroup with a column for each other, so their size is the sum of the
+subgroups' squares. Packets, cells and rows are in three pools with free lists. Cells form linked lists; lists
+that are empty between events (`IN_ORDER`, `READY`, `ACCEPTED`) exist once for all members.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from antecede.sim.kernels.runtime.bit_window import BitWindows, add_if_new
 from antecede.sim.kernels.runtime.world_state import FULL, NOW
 
 REAL, LINEAR, VECTORS = range(3)
-"""Clocks, in the order of `protocols.hcg.CLOCKS`."""
+"""Clocks of a subgroup, in the order of `protocols.hcg.CLOCKS`."""
 
-TIMED, COUNTED, ACK, GLOBAL = range(4)
-"""Packets: a `Local` with a time, a `Local` with a vector, an `Ack`, a `Global`."""
+SUBGROUP_TIMED, SUBGROUP_VECTOR, LINEAR_ACK, GATEWAY = range(4)
+"""Kinds of packets: a `SubgroupPacket` with a time or with a vector, a `LinearAck`, a `GatewayPacket`."""
 
-# Columns of `State.packets`.
-USES, SORT, ORIGIN, SEQ, NUMBER, STAMP, SENT_AT, TURN, PACKET_COLUMNS = range(9)
-"""`USES`: copies under way and members that hold it. `SORT`: which of the four, and four times its sender's
-place. `NUMBER`, `STAMP`: an acknowledgement's two as well; the stamp of vectors is where their row begins.
-`TURN`: a forwarded message's number from its own gateway; what a `Global` names beyond its counts, a list of
-words: the subgroup, which of its words, the bits."""
+# Columns of `HcgState.packets`.
+USES, KIND, ORIGIN, SEQ, NUMBER, STAMP, SENT_AT, FORWARDED, PACKET_COLUMNS = range(9)
+"""`USES`: copies in flight and members that hold it. `KIND`: one of the four, plus four times its sender's
+place. `STAMP`: its time, or where the row of its vector begins. `FORWARDED`: the number that its own gateway
+gave a forwarded message; of a `GATEWAY` packet the list of what it names beyond its counts: subgroup, word,
+bits."""
 
-# Columns of `State.cells`.
-PACKET, CAME, NEXT, KEY, PLACE, CELL_COLUMNS = range(6)
-"""Of a held packet: which, since when, the next in its list, what it is filed under and how far it was looked
-at. Other lists have values of their own and `NEXT`."""
+# Columns of `HcgState.cells`.
+PACKET, ARRIVED, NEXT, KEY, PLACE, CELL_COLUMNS = range(6)
+"""Of a held packet: which, when it arrived, the next in its list, what it waits for and how far it was
+checked. Other lists use the columns for values of their own, and `NEXT`."""
 
-# Places in `State.tops`: the ends of lists, what is unused, and how many messages wait for others.
+# Places in `HcgState.tops`: ends of lists, free and used entries of pools, and how many messages are held.
 (
-    OUT, OUT_END, READY, READY_END, TAKEN, TAKEN_END, FREE_PACKETS, PACKETS_USED, FREE_CELLS, CELLS_USED,
-    FREE_ROWS, ROWS_USED, WAITING, SAMPLED, TOPS,
+    IN_ORDER, IN_ORDER_END, READY, READY_END, ACCEPTED, ACCEPTED_END, FREE_PACKETS, PACKETS_USED, FREE_CELLS,
+    CELLS_USED, FREE_ROWS, ROWS_USED, WAITING, SAMPLED, TOPS,
 ) = range(15)  # fmt: skip
 
 HERE_BITS, BETWEEN_BITS = 6, 10
-"""Of the buckets in which a member finds what waits for a member's message, and a gateway what waits for
-another's: few for the many, so that they stay near."""
+"""Bits of the hash tables of what a member, or a gateway, holds: small ones for the many members, to stay in
+caches."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 _NUMBER_BITS = 40
@@ -54,59 +54,64 @@ _NONE = -1
 
 
 class HcgState(NamedTuple):
-    """All members at once."""
+    """Of all members together."""
 
     tops: np.ndarray
     packets: np.ndarray
     cells: np.ndarray
     rows: np.ndarray
-    """Vectors, and the counts between gateways."""
+    """Vectors of subgroup packets, and counts of gateway packets."""
     site: np.ndarray
     place: np.ndarray
-    """Of each member: its subgroup, and its place there."""
+    """Of each member: its subgroup, and its local rank."""
     pairs: np.ndarray
-    """Of each member: where its row is in tables of pairs."""
+    """Of each member: where its row begins in tables of pairs."""
     first: np.ndarray
     members: np.ndarray
     clocks: np.ndarray
-    """Of each subgroup: its gateway, its size, its clock."""
+    """Of each subgroup: its gateway, its size and its clock."""
     sent: np.ndarray
     alarm: np.ndarray
-    heaped: np.ndarray
+    queued: np.ndarray
     heap: np.ndarray
-    """Of each member: its queue by times, which is a row of a table."""
-    known: np.ndarray
-    """Of each pair: what was promised (linear), how many were delivered (vectors)."""
+    """Of each member: packets sent; when it is woken; length of its queue by time; and the queues, which are
+    heaps."""
+    counts: np.ndarray
+    """Of each pair: the time that is promised (linear), how many packets were delivered (vector)."""
     promised: np.ndarray
-    low: np.ndarray
-    at_low: np.ndarray
-    """Of each member: a time that all have promised, and from how many there is no more than that."""
-    later: np.ndarray
-    """Of each pair: promises that do not hold yet, by count."""
-    here: np.ndarray
-    between: np.ndarray
-    """Buckets of what waits."""
+    lowest: np.ndarray
+    at_lowest: np.ndarray
+    """Of each member: the time it has promised; the lowest promise it knows, and how many have promised no
+    more."""
+    promises: np.ndarray
+    """Of each pair: promises that do not hold yet, by the count of packets that they presuppose."""
+    held_local: np.ndarray
+    held_between: np.ndarray
+    """Hash tables of what is held: by members, and between gateways."""
     arrived: BitWindows
-    """Of each pair; none where nothing comes twice and nobody counts."""
-    far: BitWindows
-    """Of each pair of gateways what has arrived, then what is taken; then what may precede a message."""
-    before: np.ndarray
-    """Of each subgroup: where its gateway's last sort of those is."""
+    """Of each pair, the packets that have arrived; empty where none arrives twice and nobody counts."""
+    windows: BitWindows
+    """Of each pair of gateways what has arrived, then what is accepted; then what may precede a message."""
+    preceding: np.ndarray
+    """Of each subgroup: the first window of what may precede its messages."""
     last: np.ndarray
-    entries: np.ndarray
-    entries_end: np.ndarray
-    walked: np.ndarray
+    recent: np.ndarray
+    recent_end: np.ndarray
+    merged: np.ndarray
     log: np.ndarray
     logged: np.ndarray
-    """Of each sender, as its gateway remembers it: its last packets, and how many there were at all."""
+    """What gateways remember: `last` message accepted of each peer; `PrecedenceByTime` as a list;
+    `PrecedenceByVector` as a log of each sender's last packets, how many were merged, logged and dropped."""
     dropped: np.ndarray
     named: np.ndarray
-    """For the probe: each peer's last message and when it was sent; the last that was passed on, its number
-    from its gateway, and how many were."""
+    """Of the probe `named`, by peer: its last message and when it was sent; the last that was forwarded, its
+    number from its gateway, and how many were."""
     after: np.ndarray
-    """For the probe, of each two peers: pairs looked at, those named, and the least time between them."""
+    """Of the probe `named`, for each two peers: pairs compared, those named, and the least time between
+    them."""
     costs: np.ndarray
-    """For the probe: of each sort of packet how many, and their bytes on paper and on the wire."""
+    """Of the probe `costs`, for each kind of packet: how many, and their bytes as the paper counts and on the
+    wire."""
 
 
 class HcgParams(NamedTuple):
@@ -114,15 +119,15 @@ class HcgParams(NamedTuple):
 
     subgroups: int
     width: int
-    """Of a row."""
+    """Counts in a row."""
     queue_capacity: int
     """Of a member's queue by time."""
     patience: int
     head: int
-    """Bytes before a payload."""
+    """Bytes of the payload's length on the wire."""
     basic: bool
     repeats: bool
-    """Whether packets may come twice."""
+    """Whether packets may arrive twice."""
     named: bool
     costs: bool
     since: int
@@ -130,11 +135,11 @@ class HcgParams(NamedTuple):
 
 @njit_inline
 def new_packet(world: Any, state: Any) -> Any:
-    """A packet with one use; the last of all, which is never used otherwise, if there is no room."""
+    """A packet with one use; the last of the pool, which is used for nothing else, if there are too many."""
     tops, packets = state.tops, state.packets
     found = tops[FREE_PACKETS]
     if found >= 0:
-        tops[FREE_PACKETS] = packets[found, SORT]
+        tops[FREE_PACKETS] = packets[found, KIND]
     else:
         found = tops[PACKETS_USED]
         if found == len(packets) - 1:
@@ -169,7 +174,7 @@ def free_cell(state: Any, cell: Any) -> Any:
 
 @njit_inline
 def new_row(world: Any, state: Any, params: Any) -> Any:
-    """Where a row begins."""
+    """The place where a new row begins."""
     tops = state.tops
     found = tops[FREE_ROWS]
     if found >= 0:
@@ -185,29 +190,29 @@ def new_row(world: Any, state: Any, params: Any) -> Any:
 
 @njit_inline
 def release(state: Any, params: Any, packet: Any) -> Any:
-    """One use less."""
+    """One use fewer; a packet without uses is freed."""
     packets, tops = state.packets, state.tops
     packets[packet, USES] -= 1
     if packets[packet, USES]:
         return
-    sort = packets[packet, SORT] & 3
-    if sort in (COUNTED, GLOBAL):
+    kind = packets[packet, KIND] & 3
+    if kind in (SUBGROUP_VECTOR, GATEWAY):
         row = packets[packet, STAMP]
         state.rows[row] = tops[FREE_ROWS] // params.width if tops[FREE_ROWS] >= 0 else _NONE
         tops[FREE_ROWS] = row
-    if sort == GLOBAL:
-        cell = packets[packet, TURN]
+    if kind == GATEWAY:
+        cell = packets[packet, FORWARDED]
         while cell >= 0:
             following = state.cells[cell, NEXT]
             free_cell(state, cell)
             cell = following
-    packets[packet, SORT] = tops[FREE_PACKETS]
+    packets[packet, KIND] = tops[FREE_PACKETS]
     tops[FREE_PACKETS] = packet
 
 
 @njit_inline
 def append(state: Any, ends: Any, cell: Any) -> Any:
-    """To the list whose two ends are at `ends`."""
+    """Append a cell to the list whose two ends are at `ends`."""
     tops, cells = state.tops, state.cells
     cells[cell, NEXT] = _NONE
     if tops[ends] < 0:
@@ -219,7 +224,7 @@ def append(state: Any, ends: Any, cell: Any) -> Any:
 
 @njit_inline
 def take_first(state: Any, ends: Any) -> Any:
-    """Of a list; -1 if it is empty."""
+    """Take the first cell off a list; -1 if it is empty."""
     cell = state.tops[ends]
     if cell >= 0:
         state.tops[ends] = state.cells[cell, NEXT]
@@ -230,13 +235,13 @@ def take_first(state: Any, ends: Any) -> Any:
 def push_by_time(world: Any, state: Any, params: Any, me: Any, cell: Any) -> Any:
     """Into a member's queue, by time, sender and number."""
     packet = state.cells[cell, PACKET]
-    if state.heaped[me] == params.queue_capacity:
+    if state.queued[me] == params.queue_capacity:
         world.scalars[FULL] = 1
         return
     time = state.packets[packet, STAMP]
-    order = state.packets[packet, SORT] >> 2 << _NUMBER_BITS | state.packets[packet, NUMBER]
-    heap.push(state.heap, me * params.queue_capacity, state.heaped[me], time, order, cell)
-    state.heaped[me] += 1
+    order = state.packets[packet, KIND] >> 2 << _NUMBER_BITS | state.packets[packet, NUMBER]
+    heap.push(state.heap, me * params.queue_capacity, state.queued[me], time, order, cell)
+    state.queued[me] += 1
 
 
 @njit_inline
@@ -244,87 +249,88 @@ def pop_by_time(state: Any, params: Any, me: Any) -> Any:
     """The first cell of a member's queue, which is taken off it."""
     start = me * params.queue_capacity
     cell = state.heap[start, heap.ITEM]
-    heap.pop(state.heap, start, state.heaped[me])
-    state.heaped[me] -= 1
+    heap.pop(state.heap, start, state.queued[me])
+    state.queued[me] -= 1
     return cell
 
 
 @njit_inline
-def pass_time(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
-    """The twin of `RealTime.pass_time`; the member's clock has never gone back, so it need not be kept."""
+def advance_time(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
+    """The twin of `RealTimeClock.advance_time`. A member's clock never goes back here, so it need not be
+    stored."""
     start, clock = me * params.queue_capacity, world.scalars[NOW] + world.ahead[me]
-    while state.heaped[me] and state.heap[start, heap.TIME] + params.patience <= clock:
-        append(state, OUT, pop_by_time(state, params, me))
-    if state.heaped[me] == 0:
+    while state.queued[me] and state.heap[start, heap.TIME] + params.patience <= clock:
+        append(state, IN_ORDER, pop_by_time(state, params, me))
+    if state.queued[me] == 0:
         return
-    turn = state.heap[start, heap.TIME] + params.patience
-    if not clock < state.alarm[me] <= turn:
-        state.alarm[me] = turn
-        wake_by_calendar(world, rules, me, turn)
+    forwarded = state.heap[start, heap.TIME] + params.patience
+    if not clock < state.alarm[me] <= forwarded:
+        state.alarm[me] = forwarded
+        wake_by_calendar(world, rules, me, forwarded)
 
 
 @njit_inline
 def raise_promise(state: Any, me: Any, pair: Any, time: Any) -> Any:
-    """What `me` knows to be promised in a pair is at least `time`."""
-    old = state.known[pair]
+    """The promise of a pair is at least `time`."""
+    old = state.counts[pair]
     if time > old:
-        state.known[pair] = time
-        if old == state.low[me]:
-            state.at_low[me] -= 1
+        state.counts[pair] = time
+        if old == state.lowest[me]:
+            state.at_lowest[me] -= 1
 
 
 @njit_inline
-def promise(world: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -> Any:
-    """The twin of `Linear._promise`. Later promises of a sender are of more packets and of later times, so
-    those of one count are one."""
+def add_promise(world: Any, state: Any, me: Any, sender: Any, count: Any, time: Any) -> Any:
+    """The twin of `LinearClock._add_promise`. Later promises of a sender presuppose no fewer packets, so
+    those of one count are merged."""
     cells, pair = state.cells, state.pairs[me] + sender
     base = state.arrived.base[pair]
     if count <= base:
         raise_promise(state, me, pair, time)
     else:
-        previous, cell = np.int64(_NONE), np.int64(state.later[pair])
+        previous, cell = np.int64(_NONE), np.int64(state.promises[pair])
         while cell >= 0 and cells[cell, PACKET] < count:
             previous, cell = cell, cells[cell, NEXT]
         if cell >= 0 and cells[cell, PACKET] == count:
-            cells[cell, CAME] = max(cells[cell, CAME], time)
+            cells[cell, ARRIVED] = max(cells[cell, ARRIVED], time)
         else:
             made = new_cell(world, state)
-            cells[made, PACKET], cells[made, CAME], cells[made, NEXT] = count, time, cell
+            cells[made, PACKET], cells[made, ARRIVED], cells[made, NEXT] = count, time, cell
             if previous >= 0:
                 cells[previous, NEXT] = made
             else:
-                state.later[pair] = made
-    cell = np.int64(state.later[pair])
+                state.promises[pair] = made
+    cell = np.int64(state.promises[pair])
     while cell >= 0 and cells[cell, PACKET] <= base:
-        raise_promise(state, me, pair, cells[cell, CAME])
+        raise_promise(state, me, pair, cells[cell, ARRIVED])
         following = cells[cell, NEXT]
         free_cell(state, cell)
         cell = following
-    state.later[pair] = cell
+    state.promises[pair] = cell
 
 
 @njit_inline
 def lowest_promise(state: Any, me: Any) -> Any:
-    """The smallest promise that `me` knows."""
-    if state.at_low[me]:
-        return state.low[me]
+    """The lowest promise that `me` knows."""
+    if state.at_lowest[me]:
+        return state.lowest[me]
     start = state.pairs[me]
     members = state.members[state.site[me]]
-    low = state.known[start]
+    low = state.counts[start]
     for other in range(start + 1, start + members):
-        low = min(low, state.known[other])
+        low = min(low, state.counts[other])
     count = 0
     for other in range(start, start + members):
-        count += state.known[other] == low
-    state.low[me], state.at_low[me] = low, count
+        count += state.counts[other] == low
+    state.lowest[me], state.at_lowest[me] = low, count
     return low
 
 
 @njit_inline
-def file_packet(world: Any, state: Any, params: Any, me: Any, clock: Any, cell: Any) -> Any:
-    """The twins of `Clock.file`."""
+def enqueue(world: Any, state: Any, params: Any, me: Any, clock: Any, cell: Any) -> Any:
+    """The twin of `SubgroupClock.enqueue` of each clock."""
     packet = state.cells[cell, PACKET]
-    stamp, sender = state.packets[packet, STAMP], state.packets[packet, SORT] >> 2
+    stamp, sender = state.packets[packet, STAMP], state.packets[packet, KIND] >> 2
     if clock == REAL:
         push_by_time(world, state, params, me, cell)
     elif clock == LINEAR:
@@ -332,20 +338,20 @@ def file_packet(world: Any, state: Any, params: Any, me: Any, clock: Any, cell: 
         mine = state.place[me]
         raise_promise(state, me, state.pairs[me] + mine, stamp)
         if sender != mine:
-            promise(world, state, me, sender, state.packets[packet, NUMBER], stamp)
+            add_promise(world, state, me, sender, state.packets[packet, NUMBER], stamp)
     elif all_reached(state, me, stamp, sender, state.packets[packet, NUMBER]):
-        append(state, OUT, cell)
+        append(state, IN_ORDER, cell)
     else:
         state.cells[cell, PLACE] = state.members[state.site[me]] - 1
-        hold(state, me, cell)
+        hold_vector(state, me, cell)
 
 
 @njit_inline
 def all_reached(state: Any, me: Any, row: Any, sender: Any, number: Any) -> Any:
-    """Whether a packet can go at once, as most can: it is its sender's next and lacks nothing else. A loop
-    without a way out is one that the compiler does eight counts at a time."""
+    """Whether a packet can be delivered at once, as most can: it is its sender's next and depends on nothing
+    else that is missing. A loop without an exit is vectorised."""
     start, members = state.pairs[me], state.members[state.site[me]]
-    known, counts = state.known[start : start + members], state.rows[row : row + members]
+    known, counts = state.counts[start : start + members], state.rows[row : row + members]
     lacking = 0
     for place in range(members):
         lacking += known[place] < counts[place]
@@ -353,21 +359,21 @@ def all_reached(state: Any, me: Any, row: Any, sender: Any, number: Any) -> Any:
 
 
 @njit_inline
-def hold(state: Any, me: Any, cell: Any) -> Any:
-    """The twin of `Holdback.file` for vectors: under the last count that is not reached."""
+def hold_vector(state: Any, me: Any, cell: Any) -> Any:
+    """The twin of `HoldBackQueue.hold` for vectors: under the last count that is not reached."""
     cells, start = state.cells, state.pairs[me]
     packet = cells[cell, PACKET]
-    row, sender = state.packets[packet, STAMP], state.packets[packet, SORT] >> 2
+    row, sender = state.packets[packet, STAMP], state.packets[packet, KIND] >> 2
     place = cells[cell, PLACE]
     while place >= 0:
         count = np.int64(state.rows[row + place]) - (place == sender)
-        if state.known[start + place] < count:
+        if state.counts[start + place] < count:
             cells[cell, PLACE] = place
             cells[cell, KEY] = place << 32 | count
-            hold_in_bucket(state, state.here, bucket(me, cells[cell, KEY], HERE_BITS), cell)
+            hold_in_bucket(state, state.held_local, bucket(me, cells[cell, KEY], HERE_BITS), cell)
             return
         place -= 1
-    append(state, OUT, cell)
+    append(state, IN_ORDER, cell)
 
 
 @njit_inline
@@ -377,7 +383,8 @@ def bucket(whose: Any, key: Any, bits: Any) -> Any:
 
 @njit_inline
 def hold_in_bucket(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
-    """At the end of a bucket, so that what waits for the same goes on in the order in which it came."""
+    """Append a cell to a bucket, so that packets that wait for the same are released in the order of
+    arrival."""
     cells = state.cells
     state.tops[WAITING] += 1
     cells[cell, NEXT] = _NONE
@@ -392,7 +399,7 @@ def hold_in_bucket(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
 
 @njit_inline
 def take_waiting(state: Any, buckets: Any, here: Any, key: Any) -> Any:
-    """A list of what was filed under `key`, which is there no more."""
+    """Take all cells that wait for `key` out of a bucket: the first of a list."""
     cells = state.cells
     first, end, previous = np.int64(_NONE), np.int64(_NONE), np.int64(_NONE)
     cell = np.int64(buckets[here])
@@ -417,90 +424,89 @@ def take_waiting(state: Any, buckets: Any, here: Any, key: Any) -> Any:
 
 
 @njit_inline
-def next_ready(state: Any, params: Any, me: Any, clock: Any) -> Any:
-    """The twins of `Clock.next`: a cell; -1 if nobody's turn has come."""
+def next_in_order(state: Any, params: Any, me: Any, clock: Any) -> Any:
+    """The twin of `SubgroupClock.next_in_order`: a cell; -1 if there is none."""
     if clock == LINEAR:
-        if state.heaped[me] == 0:
+        if state.queued[me] == 0:
             return np.int64(_NONE)
         time = state.heap[me * params.queue_capacity, heap.TIME]
-        if time > state.low[me] and time > lowest_promise(state, me):
+        if time > state.lowest[me] and time > lowest_promise(state, me):
             return np.int64(_NONE)
         return np.int64(pop_by_time(state, params, me))
-    cell = take_first(state, OUT)
+    cell = take_first(state, IN_ORDER)
     if clock == VECTORS and cell >= 0:
         packet = state.cells[cell, PACKET]
-        sender, number = state.packets[packet, SORT] >> 2, state.packets[packet, NUMBER]
+        sender, number = state.packets[packet, KIND] >> 2, state.packets[packet, NUMBER]
         if sender != state.place[me]:
-            state.known[state.pairs[me] + sender] = number
+            state.counts[state.pairs[me] + sender] = number
             key = sender << 32 | number
-            waiting = take_waiting(state, state.here, bucket(me, key, HERE_BITS), key)
+            waiting = take_waiting(state, state.held_local, bucket(me, key, HERE_BITS), key)
             while waiting >= 0:
                 following = state.cells[waiting, NEXT]
-                hold(state, me, waiting)
+                hold_vector(state, me, waiting)
                 waiting = following
     return cell
 
 
 @njit_inline
-def preceding(world: Any, state: Any, params: Any, subgroup: Any, packet: Any) -> Any:
-    """The twins of `Recent.reach` and `Covered.reach`: the first of the windows of what may precede."""
-    before, packets = state.before[subgroup], state.packets
+def find_preceding(world: Any, state: Any, params: Any, subgroup: Any, packet: Any) -> Any:
+    """The twin of `find_preceding` of both kinds: the first window of what may precede a packet."""
+    before, packets = state.preceding[subgroup], state.packets
     if state.clocks[subgroup] == VECTORS:
-        sender, row = packets[packet, SORT] >> 2, packets[packet, STAMP]
+        sender, row = packets[packet, KIND] >> 2, packets[packet, STAMP]
         for place in range(state.members[subgroup]):
-            extend_preceding(world, state, params, subgroup, sender, place, state.rows[row + place])
+            merge(world, state, params, subgroup, sender, place, state.rows[row + place])
         return before + sender * params.subgroups
     gap = params.patience if state.clocks[subgroup] == REAL else 1
-    entry = np.int64(state.entries[subgroup])
+    entry = np.int64(state.recent[subgroup])
     while entry >= 0 and state.cells[entry, PACKET] + gap <= packets[packet, STAMP]:
-        add_if_new(world.scalars, state.far, before + state.cells[entry, PLACE], state.cells[entry, CAME])
+        window, number = before + state.cells[entry, PLACE], state.cells[entry, ARRIVED]
+        add_if_new(world.scalars, state.windows, window, number)
         following = state.cells[entry, NEXT]
         free_cell(state, entry)
         entry = following
-    state.entries[subgroup] = entry
+    state.recent[subgroup] = entry
     return before
 
 
 @njit_inline
-def extend_preceding(
-    world: Any, state: Any, params: Any, subgroup: Any, member: Any, place: Any, count: Any
-) -> Any:
-    """The twin of `Covered._walk`."""
+def merge(world: Any, state: Any, params: Any, subgroup: Any, member: Any, place: Any, count: Any) -> Any:
+    """The twin of `PrecedenceByVector._merge`."""
     first = state.first[subgroup]
     pair, peer = state.pairs[first + member] + place, first + place
     known = min(np.int64(count), state.logged[peer])
-    walked = np.int64(state.walked[pair])
+    walked = np.int64(state.merged[pair])
     if walked >= known:
         return
-    before = state.before[subgroup] + member * params.subgroups
+    before = state.preceding[subgroup] + member * params.subgroups
     for scalars in range(walked, known):
         entry = state.log[peer * MAX_REMEMBERED + scalars % MAX_REMEMBERED]
-        add_if_new(world.scalars, state.far, before + (entry >> 40), entry & (1 << 40) - 1)
-    state.walked[pair] = known
+        add_if_new(world.scalars, state.windows, before + (entry >> 40), entry & (1 << 40) - 1)
+    state.merged[pair] = known
 
 
 @njit_inline
-def remember(
+def record_precedence(
     world: Any, state: Any, params: Any, subgroup: Any, packet: Any, origins: Any, number: Any
 ) -> Any:
-    """The twins of `Recent.remember` and `Covered.remember`."""
+    """The twin of `record` of both kinds."""
     if state.clocks[subgroup] != VECTORS:
         entry = new_cell(world, state)
         cells = state.cells
-        cells[entry, PACKET], cells[entry, CAME] = state.packets[packet, STAMP], number
+        cells[entry, PACKET], cells[entry, ARRIVED] = state.packets[packet, STAMP], number
         cells[entry, PLACE] = origins
-        if state.entries[subgroup] < 0:
-            state.entries[subgroup] = entry
+        if state.recent[subgroup] < 0:
+            state.recent[subgroup] = entry
         else:
-            cells[state.entries_end[subgroup], NEXT] = entry
-        state.entries_end[subgroup] = entry
+            cells[state.recent_end[subgroup], NEXT] = entry
+        state.recent_end[subgroup] = entry
         return
-    sender = state.packets[packet, SORT] >> 2
+    sender = state.packets[packet, KIND] >> 2
     peer = state.first[subgroup] + sender
     state.log[peer * MAX_REMEMBERED + state.logged[peer] % MAX_REMEMBERED] = origins << 40 | number
     state.logged[peer] += 1
     if state.logged[peer] - state.dropped[peer] == MAX_REMEMBERED:
         half = state.dropped[peer] + MAX_REMEMBERED // 2
         for member in range(state.members[subgroup]):
-            extend_preceding(world, state, params, subgroup, member, sender, half)
+            merge(world, state, params, subgroup, member, sender, half)
         state.dropped[peer] = half

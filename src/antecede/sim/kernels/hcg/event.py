@@ -1,7 +1,7 @@
-"""The twin of `protocols/hcg.py`, for both protocols there: members, gateways and what passes between them.
+"""The event kernel of `hcg` and `basic`: members, gateways and what they send each other.
 
-The clocks and all tables are in `hcg_clocks`. Packets are sent as soon as they are made, in the order of the
-`Effects` that the reference makes first; nobody can tell the difference.
+The clocks and all tables are in `clocks`. Packets are sent as soon as they are created, in the order of the
+reference's `Effects`, which makes no difference to anyone.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from antecede.protocols.hcg import CLOCKS, SubgroupLayout
 from antecede.protocols.limits import MAX_REMEMBERED
 from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.hcg.clocks import (
-    ACK,
+    ACCEPTED,
+    ARRIVED,
     BETWEEN_BITS,
-    CAME,
     CELL_COLUMNS,
-    COUNTED,
+    FORWARDED,
     FREE_CELLS,
     FREE_PACKETS,
     FREE_ROWS,
-    GLOBAL,
+    GATEWAY,
     HERE_BITS,
+    IN_ORDER,
     KEY,
+    KIND,
     LINEAR,
+    LINEAR_ACK,
     NEXT,
     NUMBER,
     ORIGIN,
-    OUT,
     PACKET,
     PACKET_COLUMNS,
     PLACE,
@@ -39,32 +41,30 @@ from antecede.sim.kernels.hcg.clocks import (
     SAMPLED,
     SENT_AT,
     SEQ,
-    SORT,
     STAMP,
-    TAKEN,
-    TIMED,
+    SUBGROUP_TIMED,
+    SUBGROUP_VECTOR,
     TOPS,
-    TURN,
     USES,
     VECTORS,
     WAITING,
     HcgParams,
     HcgState,
+    add_promise,
+    advance_time,
     append,
     bucket,
-    file_packet,
+    enqueue,
+    find_preceding,
     free_cell,
     hold_in_bucket,
     new_cell,
     new_packet,
     new_row,
-    next_ready,
-    pass_time,
-    preceding,
-    promise,
+    next_in_order,
     raise_promise,
+    record_precedence,
     release,
-    remember,
     take_first,
     take_waiting,
 )
@@ -92,19 +92,19 @@ _MAX_COUNTS = 1 << 29
 _MAX_QUEUED = 1 << 28
 _MAX_PAIRS = 1 << 28
 _MAX_NAMED = 300
-"""Peers, each of which is compared with each other."""
+"""Peers of which each is compared with each other."""
 _PROBES = ("named", "costs")
 _LONG = 1 << 62
 
-_ALL_UP_TO, _ONE, _PEERS_OWN = (kind << 60 for kind in range(3))
-"""Kinds of `Need`, as the upper bits of a key."""
-_OWN, _BEYOND = 1 << 62, 1 << 40
-"""How far a message between gateways was looked at: its origin's previous message, single messages (and the
-cell of one), and else the place of a count."""
+_ALL_UP_TO, _SINGLE, _PEERS_MESSAGE = (kind << 60 for kind in range(3))
+"""Kinds of `GatewayDependency`, as the upper bits of a key."""
+_PREVIOUS, _SINGLES = 1 << 62, 1 << 40
+"""How far the dependencies of a gateway packet were checked: its origin's previous message; single messages
+(plus the cell of one); else the place of a count."""
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     if scenario.network is not None:
         return Unsupported("delays depend on what else is sent")
     unknown = [name for name in scenario.probes if name not in _PROBES]
@@ -192,22 +192,22 @@ def _create_state(scenario: Scenario, params: HcgParams, clocks: np.ndarray, mem
         clocks=clocks,
         sent=np.zeros(peers, np.int64),
         alarm=np.zeros(peers, np.int64),
-        heaped=np.zeros(peers, np.int64),
+        queued=np.zeros(peers, np.int64),
         heap=np.empty((peers * params.queue_capacity, heap.COLUMNS), np.int64),
-        known=np.zeros(squares, np.int32),
+        counts=np.zeros(squares, np.int32),
         promised=np.zeros(peers, np.int64),
-        low=np.zeros(peers, np.int64),
-        at_low=members[site],
-        later=np.full(squares if linear else 0, -1, np.int32),
-        here=np.full(peers << HERE_BITS, -1, np.int32),
-        between=np.full(subgroups << BETWEEN_BITS, -1, np.int32),
+        lowest=np.zeros(peers, np.int64),
+        at_lowest=members[site],
+        promises=np.full(squares if linear else 0, -1, np.int32),
+        held_local=np.full(peers << HERE_BITS, -1, np.int32),
+        held_between=np.full(subgroups << BETWEEN_BITS, -1, np.int32),
         arrived=create_windows(squares if params.repeats or linear else 0, messages),
-        far=create_windows(2 * subgroups**2 + (0 if params.basic else int(np.sum(before))), messages),
-        before=2 * subgroups**2 + np.cumsum(before) - before,
+        windows=create_windows(2 * subgroups**2 + (0 if params.basic else int(np.sum(before))), messages),
+        preceding=2 * subgroups**2 + np.cumsum(before) - before,
         last=np.zeros((subgroups, peers), np.int32),
-        entries=np.full(subgroups, -1, np.int64),
-        entries_end=np.full(subgroups, -1, np.int64),
-        walked=np.zeros(squares if remembering else 0, np.int32),
+        recent=np.full(subgroups, -1, np.int64),
+        recent_end=np.full(subgroups, -1, np.int64),
+        merged=np.zeros(squares if remembering else 0, np.int32),
         log=np.empty(remembering * MAX_REMEMBERED, np.int64),
         logged=np.zeros(remembering, np.int64),
         dropped=np.zeros(remembering, np.int64),
@@ -216,14 +216,14 @@ def _create_state(scenario: Scenario, params: HcgParams, clocks: np.ndarray, mem
         costs=np.zeros((4, 3), np.int64),
     )
     state.after[:, :, 2] = _LONG
-    for ends in (OUT, READY, TAKEN, FREE_PACKETS, FREE_CELLS, FREE_ROWS):
+    for ends in (IN_ORDER, READY, ACCEPTED, FREE_PACKETS, FREE_CELLS, FREE_ROWS):
         state.tops[ends] = -1
     return state
 
 
 @njit_hot
 def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any:
-    """So many events; False if there are no more. The twin of `World.step`."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         kind, me, source, packet = next_event(world, rules)
         if kind == NOTHING:
@@ -251,110 +251,111 @@ def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any
 
 @njit_inline
 def deliver(world: Any, rules: Any, state: Any, params: Any, me: Any, clock: Any) -> Any:
-    """The twin of `World._take_deliveries` until one is to be answered; True if one is."""
+    """Deliver all that is ready, until the member replies to one; True if it does."""
     gateway = state.place[me] == 0
     while not world.scalars[FULL]:
-        cell = take_first(state, READY) if gateway else next_ready(state, params, me, clock)
+        cell = take_first(state, READY) if gateway else next_in_order(state, params, me, clock)
         if cell < 0:
             break
-        packet, came = state.cells[cell, PACKET], state.cells[cell, CAME]
+        packet, arrived = state.cells[cell, PACKET], state.cells[cell, ARRIVED]
         free_cell(state, cell)
         origin, seq = state.packets[packet, ORIGIN], state.packets[packet, SEQ]
         sent_at = state.packets[packet, SENT_AT]
         release(state, params, packet)
-        if record_delivery(world, rules, me, origin, seq, sent_at, came) and begin_broadcast(world, me):
+        if record_delivery(world, rules, me, origin, seq, sent_at, arrived) and begin_broadcast(world, me):
             return True
     return False
 
 
 @njit_inline
 def receive(world: Any, state: Any, params: Any, me: Any, source: Any, packet: Any) -> Any:
-    """The twin of `Hcg.receive` without the effects. What comes for the first time is filed."""
+    """The twin of `Hcg.receive`, without its effects: a packet that arrives for the first time is
+    enqueued."""
     packets, scalars = state.packets, world.scalars
-    sort, sender = packets[packet, SORT] & 3, packets[packet, SORT] >> 2
+    kind, sender = packets[packet, KIND] & 3, packets[packet, KIND] >> 2
     number = packets[packet, NUMBER]
-    if sort == ACK:
-        promise(world, state, me, sender, number, packets[packet, STAMP])
+    if kind == LINEAR_ACK:
+        add_promise(world, state, me, sender, number, packets[packet, STAMP])
         release(state, params, packet)
         return
     record_receive(world, me, source, packets[packet, ORIGIN], packets[packet, SEQ])
     here = state.site[me]
     clock = state.clocks[here]
     new = True
-    if sort == GLOBAL:
-        new = add_if_new(scalars, state.far, here * params.subgroups + state.site[source], number)
+    if kind == GATEWAY:
+        new = add_if_new(scalars, state.windows, here * params.subgroups + state.site[source], number)
     elif params.repeats or clock == LINEAR:
         new = add_if_new(scalars, state.arrived, state.pairs[me] + sender, number)
     if not new or scalars[FULL]:
         release(state, params, packet)
         return
     cell = new_cell(world, state)
-    state.cells[cell, PACKET], state.cells[cell, CAME] = packet, scalars[NOW]
+    state.cells[cell, PACKET], state.cells[cell, ARRIVED] = packet, scalars[NOW]
     if scalars[FULL]:
         return
-    if sort == GLOBAL:
-        state.cells[cell, PLACE] = _OWN
+    if kind == GATEWAY:
+        state.cells[cell, PLACE] = _PREVIOUS
         hold_between(state, params, here, cell)
     else:
-        file_packet(world, state, params, me, clock, cell)
+        enqueue(world, state, params, me, clock, cell)
 
 
 @njit_inline
 def hold_between(state: Any, params: Any, here: Any, cell: Any) -> Any:
-    """The twins of `Hcg._needs` and of `Holdback.file` with `Hcg._is_met`."""
-    cells, packets, far = state.cells, state.packets, state.far
+    """Hold a gateway packet under its first dependency that is not met, or accept it."""
+    cells, packets, far = state.cells, state.packets, state.windows
     packet = cells[cell, PACKET]
-    taken = (params.subgroups + here) * params.subgroups
+    accepted = (params.subgroups + here) * params.subgroups
     place = cells[cell, PLACE]
     while place >= 0:
-        if place == _OWN:
+        if place == _PREVIOUS:
             origin, number = packets[packet, ORIGIN], packets[packet, SEQ] - 1
             met = state.last[here, origin] >= number
-            key = _PEERS_OWN | origin << 32 | number
-            after = packets[packet, TURN]
-        elif place >= _BEYOND:
-            named = place - _BEYOND
-            subgroup, word = cells[named, PACKET], cells[named, CAME]
-            missing = missing_bits(far, taken + subgroup, word, np.uint64(cells[named, KEY]))
+            key = _PEERS_MESSAGE | origin << 32 | number
+            after = packets[packet, FORWARDED]
+        elif place >= _SINGLES:
+            named = place - _SINGLES
+            subgroup, word = cells[named, PACKET], cells[named, ARRIVED]
+            missing = missing_bits(far, accepted + subgroup, word, np.uint64(cells[named, KEY]))
             met = missing == 0
-            key = np.int64(0) if met else _ONE | subgroup << 32 | word << 6 | highest_bit(missing)
+            key = np.int64(0) if met else _SINGLE | subgroup << 32 | word << 6 | highest_bit(missing)
             after = cells[named, NEXT]
         else:
             number = np.int64(state.rows[packets[packet, STAMP] + place])
-            met = far.base[taken + place] >= number
+            met = far.base[accepted + place] >= number
             key = _ALL_UP_TO | place << 32 | number
             after = np.int64(-1)
         if not met:
             cells[cell, PLACE], cells[cell, KEY] = place, key
-            hold_in_bucket(state, state.between, bucket(here, key, BETWEEN_BITS), cell)
+            hold_in_bucket(state, state.held_between, bucket(here, key, BETWEEN_BITS), cell)
             return
         if after >= 0:
-            place = _BEYOND + after
-        elif place >= _BEYOND:
+            place = _SINGLES + after
+        elif place >= _SINGLES:
             place = np.int64(params.subgroups - 1)
         else:
             place -= 1
-    append(state, TAKEN, cell)
+    append(state, ACCEPTED, cell)
 
 
 @njit_inline
-def accept(world: Any, state: Any, params: Any, here: Any, packet: Any) -> Any:
-    """The twin of `Hcg._take` up to where it sends, and of `Holdback.wake` for all that it wakes."""
+def accept_from_gateway(world: Any, state: Any, params: Any, here: Any, packet: Any) -> Any:
+    """Mark a gateway packet as accepted, and check again what waited for it."""
     packets = state.packets
     origin, seq, number = packets[packet, ORIGIN], packets[packet, SEQ], packets[packet, NUMBER]
     source = state.site[origin]
-    taken = (params.subgroups + here) * params.subgroups + source
-    base = state.far.base[taken]
-    add_if_new(world.scalars, state.far, taken, number)
+    accepted = (params.subgroups + here) * params.subgroups + source
+    base = state.windows.base[accepted]
+    add_if_new(world.scalars, state.windows, accepted, number)
     state.last[here, origin] = seq
-    for count in range(base - 1, state.far.base[taken] + 1):
+    for count in range(base - 1, state.windows.base[accepted] + 1):
         if count == base - 1:
-            key = _PEERS_OWN | origin << 32 | seq
+            key = _PEERS_MESSAGE | origin << 32 | seq
         elif count == base:
-            key = _ONE | source << 32 | number
+            key = _SINGLE | source << 32 | number
         else:
             key = _ALL_UP_TO | source << 32 | count
-        waiting = take_waiting(state, state.between, bucket(here, key, BETWEEN_BITS), key)
+        waiting = take_waiting(state, state.held_between, bucket(here, key, BETWEEN_BITS), key)
         while waiting >= 0:
             after = state.cells[waiting, NEXT]
             hold_between(state, params, here, waiting)
@@ -363,42 +364,45 @@ def accept(world: Any, state: Any, params: Any, here: Any, packet: Any) -> Any:
 
 @njit_inline
 def carry_out(world: Any, rules: Any, state: Any, params: Any, me: Any, clock: Any, sending: Any) -> Any:
-    """What a call makes a member do: the twins of `Hcg.broadcast`, `_from_gateway` and `_effects`."""
+    """What a member does after an event: the twin of what `Hcg.broadcast`, `receive` and `wake` return as
+    effects."""
     now, here = world.scalars[NOW], state.site[me]
     control, paper = 0, 0
     more = sending
     while not world.scalars[FULL]:
-        origin, seq, sent_at, turn, came = me, world.messages[me], now, np.int64(0), now
+        origin, seq, sent_at, forwarded, arrived = me, world.messages[me], now, np.int64(0), now
         if not more:
-            cell = take_first(state, TAKEN)
+            cell = take_first(state, ACCEPTED)
             if cell < 0:
                 break
             packet = state.cells[cell, PACKET]
-            accept(world, state, params, here, packet)
+            accept_from_gateway(world, state, params, here, packet)
             origin, seq = state.packets[packet, ORIGIN], state.packets[packet, SEQ]
-            sent_at, turn = state.packets[packet, SENT_AT], state.packets[packet, NUMBER]
-            came = state.cells[cell, CAME]
+            sent_at, forwarded = state.packets[packet, SENT_AT], state.packets[packet, NUMBER]
+            arrived = state.cells[cell, ARRIVED]
             free_cell(state, cell)
             release(state, params, packet)
-        size = send_in_subgroup(world, rules, state, params, me, clock, origin, seq, sent_at, turn, came)
+        size = send_in_subgroup(
+            world, rules, state, params, me, clock, origin, seq, sent_at, forwarded, arrived
+        )
         if more and size:
             control, paper = size, 4 * state.members[here] if clock == VECTORS else 4
         more = False
     if sending and params.named:
         state.named[me, 0], state.named[me, 1] = world.messages[me], now
     if clock == REAL:
-        pass_time(world, rules, state, params, me)
+        advance_time(world, rules, state, params, me)
     elif clock == LINEAR:
         acknowledge(world, rules, state, params, me)
     if state.place[me] == 0:
         while not world.scalars[FULL]:
-            cell = next_ready(state, params, me, clock)
+            cell = next_in_order(state, params, me, clock)
             if cell < 0:
                 break
             packet = state.cells[cell, PACKET]
             own = state.packets[packet, ORIGIN] == me and state.packets[packet, SEQ] == world.messages[me]
             alone = sending and own and state.members[here] == 1
-            size, weight = forward_in_turn(world, rules, state, params, me, here, cell)
+            size, weight = process_in_order(world, rules, state, params, me, here, cell)
             if alone and size:
                 control, paper = size, weight
     if sending:
@@ -408,52 +412,53 @@ def carry_out(world: Any, rules: Any, state: Any, params: Any, me: Any, clock: A
 @njit_inline
 def send_in_subgroup(
     world: Any, rules: Any, state: Any, params: Any, me: Any, clock: Any,
-    origin: Any, seq: Any, sent_at: Any, turn: Any, came: Any,
+    origin: Any, seq: Any, sent_at: Any, forwarded: Any, arrived: Any,
 ) -> Any:  # fmt: skip
-    """The twin of `Hcg._send_here` and of the `Clock.stamp`s; control bytes, 0 if there is nobody else."""
+    """The twin of `Hcg._send_in_subgroup` and of `SubgroupClock.stamp`; control bytes, 0 if there is no other
+    member."""
     packet = new_packet(world, state)
     state.sent[me] += 1
     number, place, start = state.sent[me], state.place[me], state.pairs[me]
     members = state.members[state.site[me]]
-    sort = TIMED
+    kind = SUBGROUP_TIMED
     size = 2 + params.head + int_bytes(origin) + int_bytes(seq) + int_bytes(number)
     if clock == REAL:
         stamp = world.scalars[NOW] + world.ahead[me]
         size += 1 + int_bytes(stamp)
     elif clock == LINEAR:
-        stamp = np.int64(state.known[start + place]) + 1
+        stamp = np.int64(state.counts[start + place]) + 1
         raise_promise(state, me, start + place, stamp)
         state.promised[me] = stamp
         size += 1 + int_bytes(stamp)
     else:
-        sort = COUNTED
+        kind = SUBGROUP_VECTOR
         stamp = new_row(world, state, params)
-        state.known[start + place] = number
+        state.counts[start + place] = number
         size += head_bytes(members)
         for other in range(members):
-            count = state.known[start + other]
+            count = state.counts[start + other]
             state.rows[stamp + other] = count
             size += int_bytes(count)
     packets = state.packets
-    packets[packet, SORT] = sort | place << 2
+    packets[packet, KIND] = kind | place << 2
     packets[packet, ORIGIN], packets[packet, SEQ], packets[packet, NUMBER] = origin, seq, number
-    packets[packet, STAMP], packets[packet, SENT_AT], packets[packet, TURN] = stamp, sent_at, turn
+    packets[packet, STAMP], packets[packet, SENT_AT], packets[packet, FORWARDED] = stamp, sent_at, forwarded
     if place == 0:
         cell = new_cell(world, state)
-        state.cells[cell, PACKET], state.cells[cell, CAME] = packet, came
+        state.cells[cell, PACKET], state.cells[cell, ARRIVED] = packet, arrived
         packets[packet, USES] += 1
         if not world.scalars[FULL]:
-            file_packet(world, state, params, me, clock, cell)
+            enqueue(world, state, params, me, clock, cell)
     to_subgroup(world, rules, state, me, packet, size)
     if params.costs and members > 1:
-        count_costs(world, state, params, TIMED, size, 4 * members if clock == VECTORS else 4)
+        count_costs(world, state, params, SUBGROUP_TIMED, size, 4 * members if clock == VECTORS else 4)
     release(state, params, packet)
     return size if members > 1 else 0
 
 
 @njit_inline
 def to_subgroup(world: Any, rules: Any, state: Any, me: Any, packet: Any, size: Any) -> Any:
-    """The twin of `Hcg._to_subgroup`, sent."""
+    """Send a packet to all other members of the subgroup."""
     here, place = state.site[me], state.place[me]
     for other in range(state.members[here]):
         if other != place:
@@ -465,25 +470,26 @@ def to_subgroup(world: Any, rules: Any, state: Any, me: Any, packet: Any, size: 
 
 @njit_inline
 def acknowledge(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
-    """The twin of `Linear.owes`, sent."""
+    """Send an acknowledgement if one is due: the twin of `LinearClock.pending_ack`."""
     place = state.place[me]
-    time = np.int64(state.known[state.pairs[me] + place])
+    time = np.int64(state.counts[state.pairs[me] + place])
     if time == state.promised[me]:
         return
     state.promised[me] = time
     packet, packets = new_packet(world, state), state.packets
-    packets[packet, SORT] = ACK | place << 2
+    packets[packet, KIND] = LINEAR_ACK | place << 2
     packets[packet, NUMBER], packets[packet, STAMP] = state.sent[me], time
     size = 2 + int_bytes(state.sent[me]) + int_bytes(time)
     to_subgroup(world, rules, state, me, packet, size)
     if params.costs and state.members[state.site[me]] > 1:
-        count_costs(world, state, params, ACK, size, 4)
+        count_costs(world, state, params, LINEAR_ACK, size, 4)
     release(state, params, packet)
 
 
 @njit_inline
-def forward_in_turn(world: Any, rules: Any, state: Any, params: Any, me: Any, here: Any, cell: Any) -> Any:
-    """One round of `Hcg._turns_come`; of a message passed on, its bytes on the wire and on paper."""
+def process_in_order(world: Any, rules: Any, state: Any, params: Any, me: Any, here: Any, cell: Any) -> Any:
+    """One step of `Hcg._process_in_order`; of a forwarded message, its bytes on the wire and as the paper
+    counts."""
     packets = state.packets
     packet = state.cells[cell, PACKET]
     origin = packets[packet, ORIGIN]
@@ -496,17 +502,17 @@ def forward_in_turn(world: Any, rules: Any, state: Any, params: Any, me: Any, he
         append(state, READY, cell)
     before = (params.subgroups + here) * params.subgroups
     if not params.basic:
-        before = preceding(world, state, params, here, packet)
-    number = packets[packet, TURN]
+        before = find_preceding(world, state, params, here, packet)
+    number = packets[packet, FORWARDED]
     size, paper = 0, 0
     if source == here:
         own = (params.subgroups + here) * params.subgroups + here
-        number = state.far.base[own] + 1
+        number = state.windows.base[own] + 1
         if params.subgroups > 1:
             size, paper = send_to_gateways(world, rules, state, params, me, here, packet, number, before)
-        state.far.base[own] = state.far.last[own] = number
+        state.windows.base[own] = state.windows.last[own] = number
     if not params.basic:
-        remember(world, state, params, here, packet, source, number)
+        record_precedence(world, state, params, here, packet, source, number)
     release(state, params, packet)
     return size, paper
 
@@ -515,13 +521,13 @@ def forward_in_turn(world: Any, rules: Any, state: Any, params: Any, me: Any, he
 def send_to_gateways(
     world: Any, rules: Any, state: Any, params: Any, me: Any, here: Any, packet: Any, number: Any, before: Any
 ) -> Any:
-    """The twin of `Hcg._number`, sent to the other gateways."""
-    packets, cells, far = state.packets, state.cells, state.far
+    """Number a message and send it to the other gateways."""
+    packets, cells, far = state.packets, state.cells, state.windows
     origin, seq = packets[packet, ORIGIN], packets[packet, SEQ]
     made, row = new_packet(world, state), new_row(world, state, params)
-    packets[made, SORT] = GLOBAL
+    packets[made, KIND] = GATEWAY
     packets[made, ORIGIN], packets[made, SEQ], packets[made, NUMBER] = origin, seq, number
-    packets[made, STAMP], packets[made, SENT_AT], packets[made, TURN] = row, packets[packet, SENT_AT], -1
+    packets[made, STAMP], packets[made, SENT_AT], packets[made, FORWARDED] = row, packets[packet, SENT_AT], -1
     size = 2 + params.head + int_bytes(origin) + int_bytes(seq) + int_bytes(number)
     size += head_bytes(params.subgroups)
     singles = 0
@@ -535,9 +541,9 @@ def send_to_gateways(
             bits = bits_above_base(far, before + subgroup, word)
             if bits and not world.scalars[FULL]:
                 cell = new_cell(world, state)
-                cells[cell, PACKET], cells[cell, CAME], cells[cell, KEY] = subgroup, word, np.int64(bits)
-                cells[cell, NEXT] = packets[made, TURN]
-                packets[made, TURN] = cell
+                cells[cell, PACKET], cells[cell, ARRIVED], cells[cell, KEY] = subgroup, word, np.int64(bits)
+                cells[cell, NEXT] = packets[made, FORWARDED]
+                packets[made, FORWARDED] = cell
                 singles += count_ones(bits)
                 size += count_ones(bits) * (1 + int_bytes(subgroup) + int_bytes(word << 6))
     size += head_bytes(singles)
@@ -545,8 +551,8 @@ def send_to_gateways(
     if params.named:
         probe_named(world, state, params, made)
     if params.costs:
-        count_costs(world, state, params, GLOBAL, size, paper)
-    links = len(state.known) + here * params.subgroups
+        count_costs(world, state, params, GATEWAY, size, paper)
+    links = len(state.counts) + here * params.subgroups
     for other in range(params.subgroups):
         if other != here:
             to = state.first[other]
@@ -557,7 +563,7 @@ def send_to_gateways(
 
 @njit_inline
 def probe_named(world: Any, state: Any, params: Any, packet: Any) -> Any:
-    """The twin of the probe `Named.transmit`."""
+    """What the probe `named` counts of a packet."""
     named, after, packets = state.named, state.after, state.packets
     origin, seq, row = packets[packet, ORIGIN], packets[packet, SEQ], packets[packet, STAMP]
     if world.scalars[NOW] >= params.since:
@@ -568,9 +574,9 @@ def probe_named(world: Any, state: Any, params: Any, packet: Any) -> Any:
             after[origin, other, 0] += 1
             subgroup, number = state.site[other], named[other, 3]
             found = number <= state.rows[row + subgroup]
-            cell = packets[packet, TURN]
+            cell = packets[packet, FORWARDED]
             while cell >= 0 and not found:
-                if state.cells[cell, PACKET] == subgroup and state.cells[cell, CAME] == number >> 6:
+                if state.cells[cell, PACKET] == subgroup and state.cells[cell, ARRIVED] == number >> 6:
                     found = (state.cells[cell, KEY] >> (number & 63) & 1) != 0
                 cell = state.cells[cell, NEXT]
             if found:
@@ -582,20 +588,20 @@ def probe_named(world: Any, state: Any, params: Any, packet: Any) -> Any:
 
 
 @njit_inline
-def count_costs(world: Any, state: Any, params: Any, sort: Any, size: Any, paper: Any) -> Any:
-    """The twin of the probe `Costs.transmit`."""
+def count_costs(world: Any, state: Any, params: Any, kind: Any, size: Any, paper: Any) -> Any:
+    """What the probe `costs` counts of a packet."""
     if world.scalars[NOW] >= params.since:
-        state.costs[sort, 0] += 1
-        state.costs[sort, 1] += paper
-        state.costs[sort, 2] += size
+        state.costs[kind, 0] += 1
+        state.costs[kind, 1] += paper
+        state.costs[kind, 2] += size
 
 
 @njit_hot
 def count_held(params: Any, state: Any) -> Any:
-    """How many messages are still held: the twin of `Hcg.waiting`, of all members."""
+    """How many messages are still held, at all members."""
     count = state.tops[WAITING]
-    for me in range(len(state.heaped)):
-        for place in range(state.heaped[me]):
+    for me in range(len(state.queued)):
+        for place in range(state.queued[me]):
             cell = state.heap[me * params.queue_capacity + place, heap.ITEM]
             packet = state.cells[cell, PACKET]
             count += state.packets[packet, ORIGIN] != me
@@ -603,11 +609,11 @@ def count_held(params: Any, state: Any) -> Any:
 
 
 def _measured(scenario: Scenario, state: HcgState) -> dict[str, float]:
-    """The twins of the probes' `figures`."""
+    """The metrics of probes."""
     found: dict[str, float] = {}
     if "costs" in scenario.probes:
-        for sort, name in ((TIMED, "local"), (ACK, "ack"), (GLOBAL, "global")):
-            count, paper, wire = (int(value) for value in state.costs[sort])
+        for kind, name in ((SUBGROUP_TIMED, "local"), (LINEAR_ACK, "ack"), (GATEWAY, "global")):
+            count, paper, wire = (int(value) for value in state.costs[kind])
             if count:
                 found[f"{name}_packets"] = count
                 found[f"{name}_paper_bytes"] = paper / count

@@ -1,8 +1,8 @@
-"""The twin of `protocols/pc.py`, but for newcomers, which no scenario has.
+"""The event kernel of `pc`, except newcomers, which no scenario has.
 
-Messages are flooded as in `flooding`; the links are in `pc_links`. What is under way on a link that closes
-stays in the calendar, and when it comes, it is as if nothing had. Memory is that of flooding, and peers ×
-those that ever open a link: 16 bytes, and bits for as many pings as are told apart.
+Messages are flooded as in `flooding`; links that change are in `links`. Packets in flight on a link that
+closes stay in the calendar and are ignored when they arrive. Memory is that of flooding; and for each pair of
+a peer and a peer that ever opens a link 16 bytes, and bits for as many pings as are told apart.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from antecede.sim.kernels.contract import ObserverFeed, Progress, Unsupported
 from antecede.sim.kernels.flooding import event as flooding
 from antecede.sim.kernels.flooding.event import TAG, control_bytes, deliver, flood, is_first_copy, new_message
 from antecede.sim.kernels.pc.links import (
-    ASKED,
-    CHANGED,
+    ALARM_SET,
+    CHANGES,
     FIRST,
     FLOODED,
     KIND,
@@ -26,8 +26,8 @@ from antecede.sim.kernels.pc.links import (
     NUMBER,
     PEER,
     PING,
-    PINGED,
     PINGS,
+    PINGS_USED,
     PONG,
     SOURCE,
     TARGET,
@@ -66,11 +66,11 @@ from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
 _MAX_PAIRS = 1 << 27
-"""Peers × those that send pings."""
+"""Pairs of a peer and a peer that sends pings."""
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     if scenario.peers * min(scenario.peers, 2 * (scenario.churn or 0) * scenario.seconds) > _MAX_PAIRS:
         return Unsupported("too many peers have to remember the pings of too many others")
     return flooding.supports(scenario, ("costs",))
@@ -100,7 +100,8 @@ def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | N
 
 
 def _cost_metrics(state: PcState, sampled: bool) -> dict[str, float]:
-    """The twin of `probes.Costs`: on paper every packet has 4 bytes, and nothing is kept."""
+    """The metrics of the probe `costs`: as the paper counts, every packet has 4 bytes, and members store
+    nothing."""
     found: dict[str, float] = {"member_storage": 0.0} if sampled else {}
     for name, (count, wire) in zip(KINDS, state.costs.tolist(), strict=True):
         if count:
@@ -114,7 +115,7 @@ def _cost_metrics(state: PcState, sampled: bool) -> dict[str, float]:
 
 @njit_hot
 def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any:
-    """So many events; False if there are no more."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         before = world.scalars[NOW]
         kind, me, link, packet = next_event(world, rules)
@@ -127,7 +128,7 @@ def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any
             plan_next_send(world, rules, me)
         elif kind == ARRIVAL:
             if state.closed[packet >> TAG]:
-                world.scalars[NOW] = before  # the world has taken it away, and a run may end before it
+                world.scalars[NOW] = before  # its link has closed; the run may end before it
             elif packet >> KIND & 3 == FLOODED:
                 receive(world, rules, state, params, me, link, packet & WHAT)
             else:
@@ -141,9 +142,9 @@ def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any
 
 @njit_hot
 def plan_link_change(world: Any, state: Any) -> Any:
-    """An alarm for the next change of a link."""
-    if state.scalars[CHANGED] < len(state.changes):
-        set_alarm(world, state.changes[state.scalars[CHANGED], 0], LINK_CHANGE, 0)
+    """Set an alarm for the next change of a link."""
+    if state.scalars[CHANGES] < len(state.changes):
+        set_alarm(world, state.changes[state.scalars[CHANGES], 0], LINK_CHANGE, 0)
 
 
 @njit_inner
@@ -156,7 +157,7 @@ def broadcast(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
 
 @njit_inline
 def forward(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, message: Any) -> Any:
-    """Over safe links, and into the buffers for those that are opening."""
+    """Send a message over safe links, and buffer it for those that are opening."""
     size = control_bytes(state.flood, params.head, message)
     if flood(world, rules, state.flood, me, link, message, size):
         count_costs(world, state, params, FLOODED, size)
@@ -166,7 +167,7 @@ def forward(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any,
 
 @njit_inline
 def count_costs(world: Any, state: Any, params: Any, kind: Any, size: Any) -> Any:
-    """For the probe, which counts a packet once however many get it."""
+    """Count a packet for the probe `costs`: once, to however many peers it goes."""
     if len(state.costs) and world.scalars[NOW] >= params.since:
         state.costs[kind, 0] += 1
         state.costs[kind, 1] += size
@@ -174,7 +175,7 @@ def count_costs(world: Any, state: Any, params: Any, kind: Any, size: Any) -> An
 
 @njit_inline
 def receive(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, message: Any) -> Any:
-    """The twin of `Pc.receive` for a message, and of the delivery that follows the first."""
+    """The twin of `Pc.receive` for a message, and of the delivery of a first copy."""
     if not is_first_copy(world, state.flood, me, link, message):
         return
     forward(world, rules, state, params, me, link, message)
@@ -186,7 +187,7 @@ def receive(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any,
 def buffer_for_unsafe_links(
     world: Any, rules: Any, state: Any, params: Any, me: Any, source: Any, message: Any
 ) -> Any:
-    """The twin of `Pc._keep`."""
+    """Buffer a message for all links that are opening; a buffer that gets too long is started anew."""
     rows = state.openings.rows
     opening = state.peers[FIRST, me]
     while opening:
@@ -200,7 +201,7 @@ def buffer_for_unsafe_links(
 
 @njit_inline
 def start_opening(world: Any, rules: Any, state: Any, params: Any, me: Any, opening: Any) -> Any:
-    """The twin of `Pc._begin`."""
+    """Begin to open a link, or begin again: an empty buffer and a new ping."""
     row = state.openings.rows[opening]
     row.first, row.last, row.size = 0, 0, 0
     row.since = state.peers[PINGS, me] + 1
@@ -210,13 +211,13 @@ def start_opening(world: Any, rules: Any, state: Any, params: Any, me: Any, open
 
 @njit_inner
 def send_ping(world: Any, rules: Any, state: Any, params: Any, me: Any, other: Any) -> Any:
-    """The twin of `Pc._ask`."""
+    """Flood a ping for a link that is opening."""
     state.peers[PINGS, me] += 1
-    which = state.scalars[PINGED]
+    which = state.scalars[PINGS_USED]
     if which == len(state.pings):
         world.scalars[FULL] = 1
         return
-    state.scalars[PINGED] += 1
+    state.scalars[PINGS_USED] += 1
     ping = state.pings[which]
     ping[SOURCE], ping[TARGET], ping[NUMBER] = me, other, state.peers[PINGS, me]
     flood_ping(world, rules, state, params, me, np.int64(-1), which)
@@ -232,7 +233,7 @@ def flood_ping(world: Any, rules: Any, state: Any, params: Any, me: Any, link: A
 
 @njit_inner
 def receive_control(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, packet: Any) -> Any:
-    """The twins of `Pc._pass_on` and `Pc._answered`."""
+    """The twin of `Pc.receive` for a ping, which is flooded further or answered, and for a pong."""
     what = packet & WHAT
     if packet >> KIND & 3 == PONG:
         opening = opening_to(state, me, link)
@@ -255,15 +256,15 @@ def receive_control(world: Any, rules: Any, state: Any, params: Any, me: Any, li
 
 @njit_inline
 def is_new_ping(world: Any, state: Any, params: Any, me: Any, source: Any, number: Any) -> Any:
-    """The twin of `Pc._is_new`."""
-    which = me * (len(state.pinged.base) // len(state.pinging)) + state.pinging[source]
-    fill_up_to(state.pinged, which, number - params.recent_pings)
-    return add_if_new(world.scalars, state.pinged, which, number)
+    """Whether a ping arrives for the first time; those of too long ago never do."""
+    which = me * (len(state.seen_pings.base) // len(state.pinger)) + state.pinger[source]
+    fill_up_to(state.seen_pings, which, number - params.recent_pings)
+    return add_if_new(world.scalars, state.seen_pings, which, number)
 
 
 @njit_inline
 def send(world: Any, rules: Any, state: Any, me: Any, place: Any, packet: Any, size: Any) -> Any:
-    """Over one link."""
+    """Send a packet over one link."""
     tagged = state.flood.neighbours[place]
     other = tagged & PEER
     transmit(world, rules, place, me, other, packet | tagged ^ other, size)
@@ -271,23 +272,23 @@ def send(world: Any, rules: Any, state: Any, me: Any, place: Any, packet: Any, s
 
 @njit_inline
 def make_safe(world: Any, rules: Any, state: Any, params: Any, me: Any, other: Any, opening: Any) -> Any:
-    """The twin of `Pc._settle`; and the buffer is sent."""
+    """A pong has come: the link is safe, and its buffer is sent."""
     place = mark_safe(world, state, me, link_place(state, me, other))
     item = np.int64(state.openings.rows[opening].first)
     while item:
-        message = np.int64(state.kept.rows[item].message)
+        message = np.int64(state.buffered.rows[item].message)
         size = control_bytes(state.flood, params.head, message)
         send(world, rules, state, me, place, message, size)
         count_costs(world, state, params, FLOODED, size)
-        item = np.int64(state.kept.rows[item].after)
+        item = np.int64(state.buffered.rows[item].after)
     remove_opening(state, me, opening)
 
 
 @njit_inner
 def change_link(world: Any, rules: Any, state: Any, params: Any) -> Any:
-    """The twin of `World._change_link`."""
-    row = state.changes[state.scalars[CHANGED]]
-    state.scalars[CHANGED] += 1
+    """Open or close the next link in the schedule, at both ends."""
+    row = state.changes[state.scalars[CHANGES]]
+    state.scalars[CHANGES] += 1
     plan_link_change(world, state)
     here, there = row[1], row[2]
     if not row[3]:
@@ -296,7 +297,7 @@ def change_link(world: Any, rules: Any, state: Any, params: Any) -> Any:
         place = link_place(state, here, there)
         opening = opening_to(state, here, there)
         safe = place < state.flood.last[here]
-        if (safe or opening != 0) == (row[3] != 0):  # it is so already: that the reference refuses
+        if (safe or opening != 0) == (row[3] != 0):  # it is so already, which the reference refuses
             world.scalars[FULL] = 1
         elif row[3]:
             link_opened(world, rules, state, params, here, there, place)
@@ -311,14 +312,14 @@ def change_link(world: Any, rules: Any, state: Any, params: Any) -> Any:
 @njit_inline
 def link_opened(world: Any, rules: Any, state: Any, params: Any, me: Any, other: Any, place: Any) -> Any:
     """The twin of `Pc.link_opened`."""
-    state.flood.neighbours[place] = other | state.scalars[CHANGED] << TAG
+    state.flood.neighbours[place] = other | state.scalars[CHANGES] << TAG
     if not has_delivered(world, state, me):
         mark_safe(world, state, me, place)
         return
     opening = add_opening(world, state, me, other)
     start_opening(world, rules, state, params, me, opening)
-    if not state.peers[ASKED, me]:
-        state.peers[ASKED, me] = 1
+    if not state.peers[ALARM_SET, me]:
+        state.peers[ALARM_SET, me] = 1
         wake_at(world, rules, me, state.openings.rows[opening].due)
 
 
@@ -327,7 +328,7 @@ def wake(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
     """The twin of `Pc.wake`."""
     rows, clock = state.openings.rows, world.scalars[NOW] + world.ahead[me]
     opening = state.peers[FIRST, me]
-    state.peers[ASKED, me] = opening != 0
+    state.peers[ALARM_SET, me] = opening != 0
     soonest = np.int64(1 << 62)
     while opening:
         if rows[opening].due <= clock:
@@ -335,5 +336,5 @@ def wake(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any:
             send_ping(world, rules, state, params, me, np.int64(rows[opening].other))
         soonest = min(soonest, rows[opening].due)
         opening = np.int64(rows[opening].after)
-    if state.peers[ASKED, me]:
+    if state.peers[ALARM_SET, me]:
         wake_at(world, rules, me, soonest)

@@ -1,10 +1,10 @@
-"""The links of `pc`: those that are safe, those that are opening and what is kept for them.
+"""The links of `pc`: those that are safe, those that are opening, and what is buffered for them.
 
 Every link that is ever open has its place among its peer's neighbours from the start: first those that are
-safe, which are flooded, then the others; a link that changes sides changes places. Each opening of a link is
-a *channel*, whose number all packets over it bear. Each peer's links that are opening are in a chain, in the
-order in which they were opened, because that is the order of pings that are sent at once. In what order the
-copies of one packet are sent nobody can tell.
+safe, which are flooded, then the others; a link that becomes safe, or closes, changes places. Each opening of
+a link is a *channel*, and every packet carries the number of its channel. Each peer's links that are opening
+are in a list, in the order in which they were opened, because that is the order of pings that are sent in one
+instant. The order in which the copies of one packet are sent makes no difference.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from antecede.sim.scenario import Scenario
 FLOODED, PING, PONG = range(3)
 KINDS = ("flooded", "ping", "pong")
 KIND, WHAT = 32, (1 << 32) - 1
-"""In a packet's bits: its kind, and below that which message or ping it is, or a pong's number."""
+"""In the bits of a packet: its kind, and below that the place of a message or ping, or the number of a
+pong."""
 PEER = (1 << TAG) - 1
 
-CHANGED, PINGED = range(2)
-"""In `State.at`: how many links have changed, and how many pings there are."""
-FIRST, LAST, PINGS, ASKED = range(4)
-"""In `State.peers`: the first and last link that is opening, pings, and whether there is an alarm."""
+CHANGES, PINGS_USED = range(2)
+"""Places in `PcState.scalars`: how many links have changed, and how many pings there are."""
+FIRST, LAST, PINGS, ALARM_SET = range(4)
+"""Rows of `PcState.peers`: first and last link that is opening, pings sent, and whether an alarm is set."""
 SOURCE, TARGET, NUMBER = range(3)
-"""In `State.pings`."""
+"""Columns of `PcState.pings`."""
 
 _MAX_PINGS = 1 << 24
 _MAX_OPENINGS = 1 << 20
-_MAX_KEPT = 1 << 26
+_MAX_BUFFERED = 1 << 26
 _OPENING: list[tuple[str, type[np.generic]]] = [
     ("after", np.int32),
     ("other", np.int32),
@@ -47,9 +48,9 @@ _OPENING: list[tuple[str, type[np.generic]]] = [
     ("since", np.int64),
     ("due", np.int64),
 ]
-"""Which is next at its peer, to whom it is, the first and last of its buffer and how many there are, and as
-in `protocols.pc.Opening`."""
-_KEPT: list[tuple[str, type[np.generic]]] = [("after", np.int32), ("message", np.int32)]
+"""`after`: the next at its peer. `other`: the peer at its far end. `first`, `last`, `size`: its buffer.
+`since`: the first ping whose pong counts. `due`: when the ping is repeated."""
+_BUFFERED: list[tuple[str, type[np.generic]]] = [("after", np.int32), ("message", np.int32)]
 
 
 class PcParams(NamedTuple):
@@ -60,45 +61,45 @@ class PcParams(NamedTuple):
     patience: int
     recent_pings: int
     since: int
-    """When the probe begins."""
+    """When probes begin to measure."""
 
 
 class PcState(NamedTuple):
     flood: flooding.FloodingState
     scalars: np.ndarray
     changes: np.ndarray
-    """A time, two peers and whether their link opens."""
+    """The schedule: time, two peers, and whether their link opens or closes."""
     closed: np.ndarray
-    """Whether each channel has closed; the first is that of links that never do."""
+    """Whether each channel has closed; the first is that of all links that never change."""
     peers: np.ndarray
     openings: ItemPool
-    kept: ItemPool
-    """What is in buffers."""
+    buffered: ItemPool
+    """Messages in buffers."""
     pings: np.ndarray
-    pinging: np.ndarray
-    """The place of each peer among those that ever send pings."""
-    pinged: BitWindows
-    """Of each peer, what it has had of each of those."""
+    pinger: np.ndarray
+    """The place of each peer among those that ever send pings; -1 if it never does."""
+    seen_pings: BitWindows
+    """Which pings of each of those each peer has seen."""
     costs: np.ndarray
-    """Of each kind of packet: how many, and their bytes; empty if nobody asks."""
+    """Of each kind of packet: how many, and their bytes; empty if the probe is off."""
 
 
 def create_state(
     scenario: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, words: int
 ) -> PcState:
     """Before anything happens."""
-    # In the order in which the world takes those of one instant, which is not the one they were planned in.
+    # In the order in which the world processes those of one instant, not in that of planning.
     changes = sorted(scenario.link_changes(overlay))
     others: list[list[int]] = [[] for _ in range(scenario.peers)]
     for one, other in sorted({(change.one, change.other) for change in changes}):
         others[one].append(other)
         others[other].append(one)
-    # Those that are not open yet have their places behind those that are.
+    # Links that are not open yet have their places behind those that are.
     places = [[*here, *more] for here, more in zip(overlay, others, strict=True)]
     first = np.cumsum([0, *map(len, places)])
     last = first[:-1] + np.array([*map(len, overlay)], np.int64)
-    neighbours = np.array([peer for those in places for peer in those], np.int64)
-    pinging = [peer for peer, those in enumerate(others) if those]
+    neighbours = np.array([peer for row in places for peer in row], np.int64)
+    pinging = [peer for peer, links in enumerate(others) if links]
     columns = np.full(scenario.peers, -1, np.int32)
     columns[pinging] = np.arange(len(pinging))
     return PcState(
@@ -108,17 +109,17 @@ def create_state(
         closed=np.zeros(len(changes) + 1, np.bool_),
         peers=np.zeros((4, scenario.peers), np.int64),
         openings=create_items(_OPENING, _MAX_OPENINGS),
-        kept=create_items(_KEPT, _MAX_KEPT),
+        buffered=create_items(_BUFFERED, _MAX_BUFFERED),
         pings=np.empty((_MAX_PINGS, 3), np.int32),
-        pinging=columns,
-        pinged=create_windows(scenario.peers * len(pinging), recent_pings),
+        pinger=columns,
+        seen_pings=create_windows(scenario.peers * len(pinging), recent_pings),
         costs=np.zeros((len(KINDS) if scenario.probes else 0, 2), np.int64),
     )
 
 
 @njit_inline
 def add_opening(world: Any, state: Any, me: Any, other: Any) -> Any:
-    """A link begins to open, behind all others of `me` that do."""
+    """Append a link to those of `me` that are opening."""
     rows, peers = state.openings.rows, state.peers
     opening = new_item(world, state.openings)
     rows[opening].after, rows[opening].other = 0, other
@@ -132,12 +133,12 @@ def add_opening(world: Any, state: Any, me: Any, other: Any) -> Any:
 
 @njit_inline
 def buffer(world: Any, state: Any, opening: Any, message: Any) -> Any:
-    """Keep a message for a link that is opening."""
-    row, kept = state.openings.rows[opening], state.kept.rows
-    item = new_item(world, state.kept)
-    kept[item].message, kept[item].after = message, 0
+    """Buffer a message for a link that is opening."""
+    row, buffered = state.openings.rows[opening], state.buffered.rows
+    item = new_item(world, state.buffered)
+    buffered[item].message, buffered[item].after = message, 0
     if row.first and not world.scalars[FULL]:
-        kept[row.last].after = item
+        buffered[row.last].after = item
     else:
         row.first = item
     row.last = item
@@ -146,7 +147,7 @@ def buffer(world: Any, state: Any, opening: Any, message: Any) -> Any:
 
 @njit_inline
 def opening_to(state: Any, me: Any, other: Any) -> Any:
-    """The link from `me` to `other` if it is opening; else 0."""
+    """The opening of the link from `me` to `other`; 0 if it is not opening."""
     rows = state.openings.rows
     opening = state.peers[FIRST, me]
     while opening and rows[opening].other != other:
@@ -156,7 +157,7 @@ def opening_to(state: Any, me: Any, other: Any) -> Any:
 
 @njit_inline
 def remove_opening(state: Any, me: Any, opening: Any) -> Any:
-    """A link is no longer opening, and has no buffer."""
+    """A link is no longer opening: drop it and its buffer."""
     rows, peers = state.openings.rows, state.peers
     clear_buffer(state, opening)
     before, here = np.int64(0), peers[FIRST, me]
@@ -174,17 +175,17 @@ def remove_opening(state: Any, me: Any, opening: Any) -> Any:
 
 @njit_inline
 def clear_buffer(state: Any, opening: Any) -> Any:
-    """What is in a buffer."""
+    """Drop what is in a buffer."""
     item = np.int64(state.openings.rows[opening].first)
     while item:
-        after = np.int64(state.kept.rows[item].after)
-        free_item(state.kept, item)
+        after = np.int64(state.buffered.rows[item].after)
+        free_item(state.buffered, item)
         item = after
 
 
 @njit_inline
 def link_place(state: Any, me: Any, other: Any) -> Any:
-    """Where among its neighbours `me` has `other`, whether their link is open or not."""
+    """The place of `other` among the neighbours of `me`, whether their link is open or not."""
     place = state.flood.first[me]
     while state.flood.neighbours[place] & PEER != other:
         place += 1
@@ -193,7 +194,7 @@ def link_place(state: Any, me: Any, other: Any) -> Any:
 
 @njit_inline
 def mark_safe(world: Any, state: Any, me: Any, place: Any) -> Any:
-    """A link is safe: where it is now."""
+    """A link becomes safe; returns its new place."""
     last = state.flood.last[me]
     state.flood.last[me] += 1
     swap_links(world, state, place, last)
@@ -202,7 +203,7 @@ def mark_safe(world: Any, state: Any, me: Any, place: Any) -> Any:
 
 @njit_inline
 def swap_links(world: Any, state: Any, one: Any, other: Any) -> Any:
-    """Two links of a peer change places, with all that the network knows of them."""
+    """Swap the places of two links of a peer, with all that the network keeps for them."""
     links, packets, last = state.flood.neighbours, world.link_packets, world.link_last
     links[one], links[other] = links[other], links[one]
     packets[one], packets[other] = packets[other], packets[one]
@@ -212,10 +213,10 @@ def swap_links(world: Any, state: Any, one: Any, other: Any) -> Any:
 
 @njit_inline
 def has_delivered(world: Any, state: Any, me: Any) -> Any:
-    """Anything at all, its own messages included."""
+    """Whether a peer has delivered anything, its own messages included."""
     found = world.messages[me] > 0
-    for column in range(state.flood.solid.shape[1]):
-        found |= state.flood.solid[me, column] > 0
-        if state.flood.beyond.shape[2]:
-            found |= state.flood.top[me, column] > 0
+    for column in range(state.flood.delivered.shape[1]):
+        found |= state.flood.delivered[me, column] > 0
+        if state.flood.bits.shape[2]:
+            found |= state.flood.last_number[me, column] > 0
     return found

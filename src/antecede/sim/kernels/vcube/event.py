@@ -1,7 +1,8 @@
-"""The twin of `protocols/vcube.py` and of its variants in `protocols/vcube_variants.py`.
+"""The event kernel of `vcube` and `vcube-agg`, and of the variants in `protocols/vcube_variants.py`.
 
-Memory is peers × senders, 20 bytes for each pair and for `vcube-agg` 28; the clocks of messages that are
-under way; and what is held.
+`members` broadcasts, forwards, holds and delivers; `aggregation` has what `vcube-agg` adds. Memory is 20
+bytes for each pair of a peer and a sender, 28 for `vcube-agg`; the clocks of messages in flight; and what
+is held.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from antecede.sim.kernels.runtime.overlays import cluster
 from antecede.sim.kernels.runtime.probe_bundles import probe_receive
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, NOTHING, SEND, STOPPED
-from antecede.sim.kernels.vcube import members
 from antecede.sim.kernels.vcube.aggregation import receive_bundle
-from antecede.sim.kernels.vcube.members import AGAIN, HELD, VcubeParams, broadcast, deliver, forward, hold
+from antecede.sim.kernels.vcube.members import broadcast, deliver, forward, hold
+from antecede.sim.kernels.vcube.state import DUPLICATE, HELD, VcubeParams, create_state
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import NodesModel
 from antecede.sim.scenario import Scenario
@@ -33,7 +34,7 @@ _MAX_PAIRS = 1 << 27
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
-    """Why a run cannot be done so; None if it can."""
+    """Why the kernel cannot run a scenario; None if it can."""
     if not isinstance(scenario.network, NodesModel | None):
         return Unsupported("delays depend on what else is sent")
     others = set(scenario.probes) - {"bundles"}
@@ -65,19 +66,19 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
     world, rules = runtime.create_world(
         scenario, scenario.peers * height, scenario.peers - 1, bool(observers)
     )
-    state = members.create_state(params, senders)
-    queues, probe = queued_nodes.create_state(scenario), probe_bundles.create_probe(scenario)
+    state = create_state(params, senders)
+    nodes, probe = queued_nodes.create_state(scenario), probe_bundles.create_probe(scenario)
     runtime.drive(
-        world, rules, lambda count: advance(world, rules, queues, probe, state, params, count),
+        world, rules, lambda count: advance(world, rules, nodes, probe, state, params, count),
         observers, progress,
     )  # fmt: skip
-    measured = queued_nodes.measured(queues) | probe_bundles.measured(probe)
+    measured = queued_nodes.measured(nodes) | probe_bundles.measured(probe)
     return runtime.metrics(world, int(state.scalars[HELD]), measured)
 
 
 @njit_hot
 def advance(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, budget: Any) -> Any:
-    """So many events; False if there are no more."""
+    """Process so many events; False if there are no more."""
     for _ in range(budget):
         kind, peer, source, packet = next_event(world, rules)
         if kind == NOTHING:
@@ -112,5 +113,5 @@ def receive(
     row = state.messages[message]
     record_receive(world, me, link, row.origin, row.seq)
     probe_receive(world, probe, me, link)
-    if hold(world, probe, state, params, me, message, 0) != AGAIN:
+    if hold(world, probe, state, params, me, message, 0) != DUPLICATE:
         forward(world, rules, nodes, probe, state, params, me, cluster(me, link), message, False)
