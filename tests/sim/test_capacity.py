@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from antecede.causality import MessageId
 from antecede.cli.main import app
 from antecede.errors import InputError
 from antecede.sim import engines
@@ -20,24 +19,7 @@ from antecede.sim.kernels.hcg import event as hcg
 from antecede.sim.kernels.runtime import routed, world
 from antecede.sim.kernels.vcube import state as vcube
 from antecede.sim.scenario import scenario
-
-
-class Seen:
-    """All events that an observer is shown, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[object, ...]] = []
-
-    def send(
-        self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
-    ) -> None:
-        self.events.append(("send", process, message, time, control))
-
-    def receive(self, process: int, link: int, message: MessageId, time: int) -> None:
-        self.events.append(("receive", process, link, message, time))
-
-    def deliver(self, process: int, message: MessageId, time: int) -> None:
-        self.events.append(("deliver", process, message, time))
+from event_log import EventLog
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +57,7 @@ def test_the_reference_takes_over_and_observers_see_every_event_once(
         start_over(feed)
 
     monkeypatch.setattr(ObserverFeed, "start_over", count)
-    here, there = Seen(), Seen()
+    here, there = EventLog(), EventLog()
     result = simulate(given, [here])
     assert (result.engine, result.reason) == (
         "reference",
@@ -118,7 +100,7 @@ def test_a_run_that_starts_over_with_more_memory_shows_every_event_once(
         return attempt(*arguments)
 
     monkeypatch.setattr(module, "_attempt", count)
-    here, there = Seen(), Seen()
+    here, there = EventLog(), EventLog()
     assert simulate(given, [here], "event").metrics == simulate(given, [there], "reference").metrics
     assert here.events == there.events
     assert attempts > 1
@@ -134,5 +116,5 @@ def test_observers_do_not_make_a_kernel_run_twice(monkeypatch: pytest.MonkeyPatc
         return attempt(*arguments)
 
     monkeypatch.setattr(freescale, "_attempt", count)
-    simulate(scenario(protocol="freescale", peers=5), [Seen()], "event")
+    simulate(scenario(protocol="freescale", peers=5), [EventLog()], "event")
     assert runs == 1
