@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.audit.passes import DELIVER, SEND, TIME_BUCKETS, Rows, Streams
-from antecede.trace import validate
+from antecede.trace import schema, validate
 from antecede.trace.schema import Members
 
 _MAX_INT64 = (1 << 63) - 1
@@ -82,8 +82,8 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     validate.check_encoded_run(names + strangers, rows.column("kind"), order, *columns[:5])
     rank = {name: place for place, name in enumerate(names)}
     audiences = _group_audiences(groups, members, rank, columns)
-    columns = columns.take(columns.kind != validate.RECEIVE)
-    sends = np.flatnonzero(columns.kind == validate.SEND)
+    columns = columns.take(columns.kind != schema.RECEIVE)
+    sends = np.flatnonzero(columns.kind == schema.SEND)
     sends, audience, distinct = _sends_by_stream(columns, sends, audiences, addressed, names, rank)
     streams = _streams(columns.origin[sends], audience, distinct, len(names))
     return _numbered(names, columns, sends, streams)
@@ -162,7 +162,7 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
     rows = Rows(
         np.arange(len(names)),
         np.searchsorted(process, np.arange(len(names) + 1)),
-        np.where(columns.kind == validate.SEND, SEND, DELIVER).astype(np.int8),
+        np.where(columns.kind == schema.SEND, SEND, DELIVER).astype(np.int8),
         message,
         bucket_of(time, start_time, bucket_width),
     )

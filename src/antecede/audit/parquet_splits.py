@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BatchStep, BlockPlan, pack
 from antecede.errors import InputError
 from antecede.trace.reader import read_dictionary_encoded
-from antecede.trace.schema import KINDS
-from antecede.trace.validate import RECEIVE, SEND, invalid_events
+from antecede.trace.schema import KINDS, RECEIVE, SEND
+from antecede.trace.validate import invalid_events
 
 SUMMARY = pa.schema(
     [

@@ -23,8 +23,7 @@ import pyarrow as pa
 from antecede.causality import Verdict
 from antecede.jit import njit_plain
 from antecede.trace.reader import open_parquet, read_dictionary_encoded
-from antecede.trace.schema import KINDS, Members
-from antecede.trace.validate import RECEIVE, SEND
+from antecede.trace.schema import KINDS, RECEIVE, SEND, Members
 
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq")

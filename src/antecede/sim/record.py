@@ -13,8 +13,8 @@ from antecede.sim import engines
 from antecede.sim.engines import Engine, Progress, Result
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
-from antecede.trace.event_tables import DELIVER, RECEIVE, SEND, EventTables
-from antecede.trace.schema import Meta
+from antecede.trace.event_tables import EventTables
+from antecede.trace.schema import DELIVER, RECEIVE, SEND, Meta
 from antecede.trace.writer import PART_ROWS, TraceWriter
 
 _COLUMNS = (

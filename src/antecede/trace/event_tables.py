@@ -12,10 +12,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from antecede.trace.schema import FIELDS, KINDS
+from antecede.trace.schema import FIELDS, KINDS, RECEIVE, SEND
 
-SEND, RECEIVE, DELIVER = range(len(KINDS))
-"""Codes of kinds."""
 _MAX_DICTIONARY = 65_536
 """With more names, each batch would have to repeat too long a dictionary."""
 

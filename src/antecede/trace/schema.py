@@ -35,6 +35,8 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
 KINDS = ("send", "receive", "deliver")
+SEND, RECEIVE, DELIVER = range(len(KINDS))
+"""Kinds as numbers: their places in `KINDS`."""
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])
 

@@ -30,10 +30,7 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA
-
-SEND, RECEIVE, DELIVER = range(len(KINDS))
-"""Kinds as numbers: their places in `KINDS`."""
+from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA, SEND
 
 INVALID_ROW_SQL = " or ".join(
     [
