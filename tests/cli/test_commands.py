@@ -261,7 +261,7 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["simulate", "--seed", "-1"], "seed"),
         (["simulate", "--reply", "0.5"], "most_messages"),
         (["simulate", "--protocol", ":"], "cannot load"),
-        (["simulate", "--protocol", "antecede.protocols.base:Protocol"], "not a whole subclass"),
+        (["simulate", "--protocol", "antecede.protocols.base:Protocol"], "not a concrete subclass"),
         (["verify", "mbcp", "--peers", "2000000"], "peers"),
         (["simulate", "--colour", "red"], "colour"),
     ],
