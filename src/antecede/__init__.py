@@ -56,15 +56,15 @@ __all__ = [
 ]
 
 _MODULES = {
+    "FaultInjection": "antecede.live.settings",
     "Group": "antecede.live.group",
     "HeldMessage": "antecede.live.messages",
-    "MessageId": "antecede.live.messages",
     "LocalError": "antecede.protocols.base",
     "Member": "antecede.live.settings",
     "Message": "antecede.live.messages",
+    "MessageId": "antecede.live.messages",
     "Notice": "antecede.live.messages",
     "RemoteError": "antecede.protocols.base",
-    "FaultInjection": "antecede.live.settings",
     "Settings": "antecede.live.settings",
     "join": "antecede.live.joining",
 }
