@@ -1,4 +1,4 @@
-"""Rules for names and sizes: a class name has one meaning, identifiers use the field's terms, functions are short.
+"""Rules for names and sizes: one meaning per class name, the field's terms, short functions.
 
 Complexity is checked by the linter, imports between packages by `test_imports_between_packages.py`.
 """
