@@ -145,9 +145,9 @@ def held(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Show the rows that a stream of antecede order holds as of its last batch, and what they wait for.
+    """Show the rows that a stream of antecede order holds, and what they wait for.
 
-    The stream may be running.
+    The result is as of the stream's last batch; the stream may be running.
     """
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import held_by_stream

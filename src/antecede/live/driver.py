@@ -81,7 +81,7 @@ class Driver:
                 await self._commit.persist(ready)
             self._carry_out(ready)
         except Exception as error:
-            # Whatever it is: memory and disk no longer agree, and whoever waits must hear of it.
+            # Whatever the error: memory and disk no longer agree, and every waiting caller must learn of it.
             where = self._journal.path if self._journal else "in memory"
             _fail(waiters, self.fail(f"{where}: {error}"))
             return

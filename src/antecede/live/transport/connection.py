@@ -37,7 +37,7 @@ class Connection:
         self.control: list[Frame] = []
         """Frames to send besides packets and acks."""
         self.reported: dict[int, list[int]] = {}
-        """The matrix clock as this partner was told it."""
+        """The matrix clock as last reported to this partner."""
         self.resend_after: int | None = None
         self.sent_at = self.heard_at = 0.0
         self.reason = ""

@@ -52,7 +52,7 @@ class Handshake:
         return greeting
 
     async def accept(self, wire: Wire, called: int | None, greeting: Greeting) -> int:
-        """The rank of whoever greeted, if everything is right; if not, it is told why."""
+        """Validate a greeting and return the rank of its sender, or send a refusal with the reason and raise."""
         try:
             # Authentication comes first: a stranger learns nothing about the group.
             self._authenticate(wire, greeting, called)
