@@ -52,7 +52,7 @@ class Handshake:
         return greeting
 
     async def accept(self, wire: Wire, called: int | None, greeting: Greeting) -> int:
-        """Validate a greeting and return the rank of its sender, or send a refusal with the reason and raise."""
+        """Validate a greeting and return the rank of its sender, or refuse it with the reason."""
         try:
             # Authentication comes first: a stranger learns nothing about the group.
             self._authenticate(wire, greeting, called)
