@@ -373,9 +373,11 @@ class Group:
     def _on_step(self) -> None:
         """The core has taken an event."""
         self._driver.stepped()
+        self._room.set()
         if self._journal is None:
+            # With a journal nothing is deliverable before it is durable: `_on_advance` says when.
             self._connections.wake()
-        self._wake_waiters()
+            self._deliverable.set()
 
     def _on_advance(self, ready: Ready) -> None:
         """A `Ready` was carried out."""
