@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.jit import njit_plain
+from antecede.jit import njit_inline, njit_plain
 from antecede.sim.kernels.flat.stamps import stamp_bytes
 from antecede.sim.kernels.runtime.counter_rng import FIXED, LOW_HALF, STEP, UNIFORM, delay_of, extended, mix
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
@@ -198,7 +198,7 @@ def take_sample(
     sums[SAMPLES] += 1
 
 
-@njit_plain
+@njit_inline
 def draw_arrivals(me: Any, number: Any, now: Any, delay: Any, behind: Any, state: Any, delays: Any) -> Any:
     """How long the packets of a message take to every peer."""
     relays, last, peers = state.relays, state.last, len(delays)
@@ -216,7 +216,7 @@ def draw_arrivals(me: Any, number: Any, now: Any, delay: Any, behind: Any, state
     delays[me] = 0
 
 
-@njit_plain
+@njit_inline
 def deliver(me: Any, slot: Any, now: Any, state: Any, row: Any, delays: Any) -> Any:
     """The recurrence: a message is delivered when it has arrived (`delays`) and its dependencies are
     delivered (`row`). False if `delivery` is not wide enough for a delivery."""
@@ -294,7 +294,10 @@ def immediate_dependencies(
     delivery, clocks, complete, older = state.delivery, state.clocks, state.complete, state.older
     rows, peers = delivery.shape
     mask, oldest = rows - 1, state.sums[OLDEST]
-    found = newly_delivered(me, now, sent, schedule, state, seen, chosen)
+    found = delivered_while_silent(me, schedule, state, seen, chosen)
+    if found:
+        chosen[:found].sort()
+    found = newly_delivered(me, now, sent, schedule, state, chosen, found)
     for place in range(found):
         seen[senders[chosen[place]]] = numbers[chosen[place]]
     if sending:
@@ -319,23 +322,27 @@ def immediate_dependencies(
     return count
 
 
-@njit_plain
-def newly_delivered(me: Any, now: Any, sent: Any, schedule: Any, state: Any, seen: Any, chosen: Any) -> Any:
-    """Which messages `me` has delivered by `now` and since it last sent: how many, in the order of
-    sending."""
-    times, first, places = schedule.times, schedule.first, schedule.places
-    delivery, due, since, older = state.delivery, state.due, state.since, state.older
-    mask = delivery.shape[0] - 1
-    oldest, transposed = state.sums[OLDEST], state.sums[TRANSPOSED]
+@njit_inline
+def delivered_while_silent(me: Any, schedule: Any, state: Any, seen: Any, chosen: Any) -> Any:
+    """If `me` was silent for long: of each peer the last message that is delivered everywhere; how many."""
+    first, places, older = schedule.first, schedule.places, state.older
     found = 0
-    if since[me] < oldest:
-        # It was silent for long: of each peer the last message that is delivered everywhere.
-        for peer in range(delivery.shape[1]):
+    if state.since[me] < state.sums[OLDEST]:
+        for peer in range(len(seen)):
             if peer != me and older[peer, peer] > seen[peer]:
                 seen[peer] = older[peer, peer]
                 chosen[found] = places[first[peer] + seen[peer] - 1]
                 found += 1
-        chosen[:found].sort()
+    return found
+
+
+@njit_inline
+def newly_delivered(me: Any, now: Any, sent: Any, schedule: Any, state: Any, chosen: Any, found: Any) -> Any:
+    """Append the messages in flight that `me` has delivered by `now` and since it last sent, in the order of
+    sending, to the `found` in `chosen`; how many there are then."""
+    times, delivery, due, since = schedule.times, state.delivery, state.due, state.since
+    mask = delivery.shape[0] - 1
+    oldest, transposed = state.sums[OLDEST], state.sums[TRANSPOSED]
     for message in range(max(since[me], oldest), transposed):
         if due[me, message & mask] <= now:
             chosen[found] = message
@@ -348,7 +355,7 @@ def newly_delivered(me: Any, now: Any, sent: Any, schedule: Any, state: Any, see
     return found
 
 
-@njit_plain
+@njit_inline
 def mark_seen(me: Any, state: Any, chosen: Any, found: Any) -> Any:
     """`me` sends: what it has delivered so far is no dependency of later messages."""
     due, since = state.due, state.since
