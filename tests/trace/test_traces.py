@@ -17,7 +17,13 @@ from antecede.audit.core import judge_files, judge_run, sum_verdicts
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.trace.reader import check_files, read_batches, read_metas, trace_files
+from antecede.trace.reader import (
+    check_files,
+    read_batches,
+    read_dictionary_encoded,
+    read_metas,
+    trace_files,
+)
 from antecede.trace.schema import REQUIRED, Meta
 from antecede.trace.writer import TraceWriter
 
@@ -338,3 +344,12 @@ def test_another_program_s_files_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "t" / "precious.parquet").write_text("years of work")
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=2, seconds=0.1))
     assert (tmp_path / "t" / "precious.parquet").exists()
+
+
+def test_an_error_in_a_later_row_group_names_the_row_of_the_file(tmp_path: Path) -> None:
+    same = {"run": "r", "group": "g", "process": "p", "kind": "send", "origin": "p"}
+    rows: list[dict[str, Any]] = [same | {"index": n, "seq": n + 1, "time": n} for n in range(20)]
+    rows[15]["seq"] = None
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet", row_group_size=10)
+    with pytest.raises(InputError, match="row 16, field seq"):
+        list(read_dictionary_encoded(tmp_path / "t.parquet", ["process"], ["seq"], [1]))

@@ -180,14 +180,18 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
 def read_dictionary_encoded(
     file: Path, names: Sequence[str], numbers: Sequence[str], row_groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Columns of a Parquet file that `open_parquet` accepted, `names` as dictionaries, `numbers` as int64."""
+    """Columns of a Parquet file that `open_parquet` accepted, `names` as dictionaries, `numbers` as int64.
+
+    `row_groups` are consecutive; by default all.
+    """
     kinds = [pa.dictionary(pa.int32(), pa.string())] * len(names) + [pa.int64()] * len(numbers)
     schema = pa.schema(list(zip([*names, *numbers], kinds, strict=True)))
-    rows_before = 0
     try:
-        for batch in pq.ParquetFile(file, read_dictionary=list(names)).iter_batches(
-            _ENCODED_ROWS, row_groups, columns=[*dict.fromkeys([*names, *numbers, "time"])]
-        ):
+        opened = pq.ParquetFile(file, read_dictionary=list(names))
+        skipped = range(row_groups[0]) if row_groups else ()
+        rows_before = sum(opened.metadata.row_group(group).num_rows for group in skipped)
+        columns = [*dict.fromkeys([*names, *numbers, "time"])]
+        for batch in opened.iter_batches(_ENCODED_ROWS, row_groups, columns=columns):
             table = pa.Table.from_batches([batch])
             refuse_empty_fields(table, file, rows_before)
             rows_before += batch.num_rows
