@@ -249,7 +249,7 @@ def test_runs_that_cannot_be_advised_on() -> None:
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             advise_run("r", rows, {}, Request())
-    with pytest.raises(InputError, match="no advice on 'hcg'"):
+    with pytest.raises(InputError, match="advise does not support protocol 'hcg'"):
         Request(("hcg",))
     with pytest.raises(InputError, match="no process 'zoe'"):
         advise_run("r", one, {}, Request(internal=("zoe",)))

@@ -93,7 +93,7 @@ def test_clocks_alone_are_enough(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist"),
-        (["{trace}", "--protocols", "hcg"], "no advice on 'hcg'; there is on timestamp"),
+        (["{trace}", "--protocols", "hcg"], "advise does not support protocol 'hcg'; choose from timestamp"),
         (["{trace}", "--protocols", ","], "names nobody"),
         (["{trace}", "--internal", "zoe"], "there is no process 'zoe'"),
         (["{trace}", "--delay", "soon"], "'soon' is not a duration"),

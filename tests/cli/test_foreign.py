@@ -87,7 +87,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to export"),
         (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
         (["audit", "it.log"], "other programs' logs are read by antecede import"),
-        (["audit", "it.csv"], "under these names or as --map tells"),
+        (["audit", "it.csv"], "under these names, or mapped with --map"),
         (["audit", "it.csv", "--map", "process=who"], "no column kind"),
         (["audit", "s3a://bucket/t", "--map", "process=who"], "--map is for local files"),
     ],

@@ -125,7 +125,7 @@ def test_a_member_without_its_former_store_is_refused() -> None:
         (greeting(received=7), "ana has an older store than before"),
         (greeting(received=-1), "bo has an older store than before"),
         (greeting(known="other"), "ana has another store than before"),
-        (Packets(1, [b""]), "it does not greet"),
+        (Packets(1, [b""]), "its first frame is not a greeting"),
     ],
 )
 def test_an_invalid_greeting_is_refused_with_a_reason(frame: Any, reason: str) -> None:

@@ -95,7 +95,7 @@ def test_the_fastest_engine_is_chosen_with_a_reason() -> None:
         choose(large, observed=True, engine="recurrence")
     other = scenario(protocol="multigroup", peers=200, seconds=20)
     assert choose(other, observed=False)[:2] == ("reference", "multigroup has no kernel")
-    with pytest.raises(InputError, match="recurrence engine cannot do this run: multigroup has no kernel"):
+    with pytest.raises(InputError, match="cannot run this scenario: multigroup has no kernel"):
         simulate(other, engine="recurrence")
 
 

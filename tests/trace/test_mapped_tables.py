@@ -264,7 +264,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
 @pytest.mark.parametrize(
     ("written", "columns", "says"),
     [
-        (good(), "process", "'process' is no pair"),
+        (good(), "process", "'process' is not a pair"),
         (good(), "colour=red", "no column 'colour' of ours"),
         (good(), "process=host,process=n", "process is there twice"),
         (good(), "kind.sned=PUB", "no kind 'sned'"),
@@ -276,7 +276,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (good(), "kind=what,message=id", "t.parquet has no column process"),
         (good(), "kind=what,process=host", "neither an id of messages (message) nor origin and seq"),
         (good(n=[0.5, 1]), THEIRS, "row 1, field n (index): expected a whole number, got 0.5"),
-        (good(n=[True, False]), THEIRS, "column n holds bool, which is no index"),
+        (good(n=[True, False]), THEIRS, "column n holds bool, which cannot be index"),
         (good(id=[7, None]), THEIRS, "t.parquet, row 2, field id (message): it is empty"),
         (good(time=[1, None]), THEIRS, "row 2, field time: it is empty; --map time= does"),
         (good(what=["PUB", "PUB"]), THEIRS, "message 7 is sent twice, by 1 and by 2"),

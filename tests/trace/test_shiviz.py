@@ -211,7 +211,7 @@ def test_a_regular_expression_has_a_deadline() -> None:
     "regex", ["(?<host>a{99999999999})(?<clock>b)", "(" * 3000 + "(?<host>a)" + ")" * 3000]
 )
 def test_a_regular_expression_beyond_measure_is_refused(tmp_path: Path, regex: str) -> None:
-    with pytest.raises(InputError, match="--regex is no regular expression"):
+    with pytest.raises(InputError, match="--regex is not a valid regular expression"):
         imported("shiviz", wrote(tmp_path, TWO_LINES), regex=regex)
 
 

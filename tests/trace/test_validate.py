@@ -81,8 +81,8 @@ def test_impossible_runs_are_refused(rows: list[dict[str, Any]], says: str) -> N
 
 def test_every_format_names_file_row_and_field() -> None:
     file = Path("t")
-    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and every row needs it"):
+    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and it is required"):
         validate_row({**ROW, "origin": None}, file, 12)
     (batch,) = table({}, {"origin": None}).to_batches()
-    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and every row needs it"):
+    with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and it is required"):
         validate_parquet_batch(batch, SCHEMA, file, rows_before=10)

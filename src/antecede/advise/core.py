@@ -73,7 +73,8 @@ class Request(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         unknown = [name for name in self.protocols if name not in ADVISED_PROTOCOLS]
         if unknown:
-            raise InputError(f"no advice on '{unknown[0]}'; there is on {', '.join(ADVISED_PROTOCOLS)}")
+            supported = ", ".join(ADVISED_PROTOCOLS)
+            raise InputError(f"advise does not support protocol '{unknown[0]}'; choose from {supported}")
         if not self.protocols:
             raise InputError("no protocol is named")
         if self.internal is not None and "freescale" not in self.protocols:

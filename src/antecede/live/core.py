@@ -262,7 +262,7 @@ class Core:
             return
         if self.stability.undelivered_bytes > self.max_undelivered:
             waiting = self.stability.undelivered_bytes
-            raise RemoteError(f"{waiting} bytes wait here for causes or for the application already")
+            raise RemoteError(f"the receive buffer is full: {waiting} bytes are not delivered yet")
         packet, spans = decode_packet(self.protocol, self.stability.received, data)
         # A control-only packet can unblock held messages: they are durable only when it is, so that replay
         # after a crash matches.

@@ -95,7 +95,7 @@ def restore(core: Core, journal: Journal) -> None:
     except InputError:
         raise
     except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{journal.path} is damaged as a store: {error}") from error
+        raise InputError(f"{journal.path} is a damaged store: {error}") from error
 
 
 def _restore(core: Core, journal: Journal) -> None:

@@ -131,7 +131,7 @@ class Stability:
 
     def _validate(self, link: int, origin: int, count: int) -> None:
         if not 0 <= origin < self.size or count < 0:
-            raise RemoteError(f"it counts messages of member {origin}")
+            raise RemoteError(f"it reports an invalid count for member {origin}")
         if origin == self.me and count > self.matrix_clock[self.me][self.me]:
             raise RemoteError(f"it has message {count} of this member, which has sent fewer")
         if link in self.leaves and origin != link and count > self.received[origin].base:

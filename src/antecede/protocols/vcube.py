@@ -226,5 +226,5 @@ def _with_parents(
 
 def _validate_link(link: int, member: TimestampDiff) -> int:
     if not 0 <= link < member.size or link == member.me:
-        raise RemoteError(f"a packet from peer {link}, which is no other member")
+        raise RemoteError(f"a packet from peer {link}, which is not another member")
     return link

@@ -48,7 +48,7 @@ class Probe:
 class Costs(Probe):
     """Control information sent, by kind of packet, and stored, by role of member.
 
-    `down_packets`, `down_paper_bytes` and `down_wire_bytes` are of freescale's Down packets, each counted
+    `down_packets`, `down_paper_bytes` and `down_wire_bytes` are of freescale's downlink packets, each counted
     once however many peers receive it; `internal_storage` is the mean over internal peers and time.
     """
 

@@ -1,4 +1,4 @@
-"""What a valid event row is, and how an invalid one is reported. There is no other place that says so.
+"""The one definition of a valid event row, and of how an invalid one is reported.
 
 Input from outside is checked on four levels:
 
@@ -10,7 +10,7 @@ Input from outside is checked on four levels:
 3. A *row* has a known kind and a `seq` from 1, and a process sends only its own messages: `check_event` for
    one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter two find the first offending
    row, and `check_event` then words the error.
-4. A *run* has one event an index, one send a message, and names in its destinations: `check_run`, or
+4. A *run* has one event per index, one send per message, and names in its destinations: `check_run`, or
    `check_encoded_run` for arrays.
 
 An error names the file, the row and the field where there are such, and what to do about it.
@@ -62,7 +62,7 @@ def check_columns(names: Sequence[str], where: str) -> None:
         columns = "column" if len(missing) == 1 else "columns"
         raise InputError(
             f"{where} has no {columns} {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}, under "
-            "these names or as --map tells"
+            "these names, or mapped with --map"
         )
 
 
@@ -156,7 +156,7 @@ def validate_row(
 
 
 def empty_field(label: str) -> str:
-    return f"field {label}: it is empty, and every row needs it"
+    return f"field {label}: it is empty, and it is required"
 
 
 def check_value(value: Any, name: str) -> Any:

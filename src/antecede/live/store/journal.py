@@ -180,7 +180,7 @@ class Journal:
         try:
             yield from self._database.execute(query, values)
         except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.path} is damaged as a store: {error}") from error
+            raise InputError(f"{self.path} is a damaged store: {error}") from error
 
     def _set_about(self, key: str, value: bytes) -> None:
         self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
@@ -240,7 +240,7 @@ class Journal:
             rows = list(self._read("SELECT id, retention FROM packets"))
             return {key: _retention.decode(retention) for key, retention in rows}
         except msgspec.DecodeError as error:
-            raise InputError(f"{self.path} is damaged as a store: {error}") from error
+            raise InputError(f"{self.path} is a damaged store: {error}") from error
 
     def remember(self, link: int, store: str) -> None:
         """Remember a partner's store: with another one it would have lost what it had acknowledged."""

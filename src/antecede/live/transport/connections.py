@@ -50,7 +50,7 @@ from antecede.protocols.base import RemoteError
 _GREETING_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 3.0
 _SILENCE_SECONDS = 12.0
-"""A partner that sends nothing for so long is taken for lost."""
+"""A partner that is silent for this long is considered lost."""
 _RESEND_SECONDS = 2.0
 """Packets that are not acknowledged for so long are sent again."""
 _CLOSING_SECONDS = 1.0
@@ -240,9 +240,12 @@ class Connections:
         self._notify("refused", who, reason)
 
     async def _accept(self, wire: Wire) -> None:
-        if self._is_offline or not self._greeting_limit.admit():
+        if self._is_offline:  # a trial cuts this member off
+            wire.abort()
+            return
+        if not self._greeting_limit.admit():
             self._counts["rejected too many"] += 1
-            self._log.info("a connection was not accepted: too many a second")
+            self._log.info("a connection was not accepted: too many per second")
             wire.abort()
             return
         if len(self._strangers) >= _MAX_STRANGERS:

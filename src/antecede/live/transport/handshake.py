@@ -47,8 +47,8 @@ class Handshake:
         if isinstance(greeting, Refusal):
             raise RemoteError(f"it refuses: {greeting.reason[:500]}")
         if not isinstance(greeting, Greeting):
-            await wire.write([encode(Refusal("it does not greet"))])
-            raise RemoteError("it does not greet")
+            await wire.write([encode(Refusal("its first frame is not a greeting"))])
+            raise RemoteError("its first frame is not a greeting")
         return greeting
 
     async def accept(self, wire: Wire, called: int | None, greeting: Greeting) -> int:

@@ -158,7 +158,7 @@ class Hcg(Protocol):
     def _local_rank(self, link: int) -> LocalRank:
         rank = link - (self.me - self.clock.me)
         if not 0 <= rank < self.clock.size or link == self.me:
-            raise RemoteError(f"a packet from peer {link}, which is no other member of the subgroup")
+            raise RemoteError(f"a packet from peer {link}, which is not another member of the subgroup")
         return rank
 
     def _validate_origin(self, link: int, packet: SubgroupPacket) -> None:

@@ -77,7 +77,7 @@ def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bo
         unsupported = _COMPILED[engine].supports(scenario, observed)
         if unsupported is not None:
             raise InputError(
-                f"the {engine} engine cannot do this run: {unsupported.reason}; take reference, or auto"
+                f"the {engine} engine cannot run this scenario: {unsupported.reason}; use reference or auto"
             )
         return Choice(engine, "it was asked for", requested=True)
     unsupported = Unsupported(f"{scenario.protocol} has no kernel")
@@ -111,7 +111,7 @@ def run(
     except CapacityExceeded:
         full = f"more is in flight than the {choice.engine} engine has capacity for"
         if choice.requested:
-            raise InputError(f"{full}; take reference, or auto") from None
+            raise InputError(f"{full}; use reference or auto") from None
         feed.start_over()
         return Result(reference.run(scenario, feed, progress), "reference", full)
     return Result(metrics, choice.engine, choice.reason)

@@ -38,7 +38,7 @@ def parse_column_map(texts: Sequence[str]) -> ColumnMap:
         name, equals, theirs = (part.strip() for part in pair.partition("="))
         kind = name.removeprefix("kind.")
         if not equals:
-            raise InputError(f"--map: '{pair}' is no pair; write our name and theirs, as in {_EXAMPLE}")
+            raise InputError(f"--map: '{pair}' is not a pair; write our name and theirs, as in {_EXAMPLE}")
         if name == "seq.first":
             if theirs not in ("0", "1"):
                 raise InputError(f"--map: seq.first is 0 or 1, not '{theirs}'")

@@ -268,7 +268,7 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
             return column.cast(pa.int64()).cast(expected)
     except pa.ArrowNotImplementedError as error:
         raise InputError(f"{file}, column {theirs} ({ours}): {first_line(error)}") from error
-    raise InputError(f"{file}: column {theirs} holds {kind}, which is no {ours}: expected {expected}")
+    raise InputError(f"{file}: column {theirs} holds {kind}, which cannot be {ours}: expected {expected}")
 
 
 def _nanoseconds(column: pa.ChunkedArray, theirs: str, file: Path) -> pa.ChunkedArray:

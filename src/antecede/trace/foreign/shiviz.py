@@ -51,7 +51,7 @@ def compile_pattern(form: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"--regex is no regular expression: {error}") from error
+        raise InputError(f"--regex is not a valid regular expression: {error}") from error
     for name in ("host", "clock"):
         if name not in pattern.groupindex:
             raise InputError(

@@ -85,7 +85,7 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
 
 @njit_hot
 def advance(world: Any, rules: Any, network: Any, state: Any, params: Any, budget: Any) -> Any:
-    """Process so many events; False if there are no more."""
+    """Process up to `budget` events; return False when none are left."""
     for _ in range(budget):
         kind, peer, source, packet = next_event(world, rules, network)
         if kind == NOTHING:

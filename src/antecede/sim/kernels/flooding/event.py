@@ -162,7 +162,7 @@ def _audiences(first: np.ndarray, neighbours: np.ndarray) -> Iterator[Audience]:
 
 @njit_hot
 def advance(world: Any, rules: Any, routes: Any, state: Any, params: Any, budget: Any) -> Any:
-    """Process so many events; False if there are no more."""
+    """Process up to `budget` events; return False when none are left."""
     for _ in range(budget):
         kind, peer, source, message = next_event(world, rules, routes)
         if kind == NOTHING:

@@ -162,7 +162,7 @@ def _cost_metrics(state: FreescaleState) -> dict[str, float]:
 
 @njit_hot
 def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any:
-    """Process so many events; False if there are no more."""
+    """Process up to `budget` events; return False when none are left."""
     for _ in range(budget):
         kind, peer, source, packet = next_event(world, rules)
         if kind == NOTHING:

@@ -223,7 +223,7 @@ def _create_state(scenario: Scenario, params: HcgParams, clocks: np.ndarray, mem
 
 @njit_hot
 def advance(world: Any, rules: Any, params: Any, state: Any, budget: Any) -> Any:
-    """Process so many events; False if there are no more."""
+    """Process up to `budget` events; return False when none are left."""
     for _ in range(budget):
         kind, me, source, packet = next_event(world, rules)
         if kind == NOTHING:

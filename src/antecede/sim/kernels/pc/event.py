@@ -115,7 +115,7 @@ def _cost_metrics(state: PcState, sampled: bool) -> dict[str, float]:
 
 @njit_hot
 def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any:
-    """Process so many events; False if there are no more."""
+    """Process up to `budget` events; return False when none are left."""
     for _ in range(budget):
         before = world.scalars[NOW]
         kind, me, link, packet = next_event(world, rules)
