@@ -7,7 +7,7 @@ import math
 import pytest
 
 from antecede.errors import InputError
-from antecede.sim.engines import Engine, choose, compile_for, simulate
+from antecede.sim.engines import Engine, choose, precompile, simulate
 from antecede.sim.kernels.contract import Unsupported
 from antecede.sim.kernels.flat import event as flat_events
 from antecede.sim.kernels.flat import recurrence as flat
@@ -108,7 +108,7 @@ def test_what_a_sweep_needs_is_compiled_before(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("antecede.sim.engines.simulate", record)
     large = [scenario(protocol=name, peers=500, seconds=2) for name in ("mbcp", "freescale", "multigroup")]
     short, tiny = (scenario(protocol="freescale", peers=peers) for peers in (50, 5))
-    assert compile_for([*large, scenario(protocol="flooding", peers=10), short, tiny]) == [
+    assert precompile([*large, scenario(protocol="flooding", peers=10), short, tiny]) == [
         True, True, True, False, True, False,
     ]  # fmt: skip
     assert compiled == [("mbcp", "recurrence"), ("freescale", "event")]

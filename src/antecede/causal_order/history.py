@@ -18,8 +18,8 @@ from antecede.causal_order.group_state import OpenGroup, StoredSpans
 from antecede.causal_order.segments import join
 from antecede.jit import njit_plain
 
-UNSEEN, EMITTED, ASIDE, OVERTAKEN = range(4)
-"""The outcome of an identity: none yet; emitted; put aside in quarantine; an effect was released before it.
+UNSEEN, EMITTED, IN_QUARANTINE, OVERTAKEN = range(4)
+"""The outcome of an identity: none yet; emitted; in quarantine; an effect was released before it.
 The numbers are stored."""
 
 
@@ -74,7 +74,7 @@ def _merge(spans: _Spans) -> _Spans:
 def _look_up(outcomes: Any, owners: Any, firsts: Any, lasts: Any, owner: Any, number: Any) -> Any:
     """The outcome of each identity, by binary search; of several, the one with the least number."""
     found = np.zeros(owner.size, np.int8)
-    for outcome in (OVERTAKEN, ASIDE, EMITTED):
+    for outcome in (OVERTAKEN, IN_QUARANTINE, EMITTED):
         begin, end = np.searchsorted(outcomes, outcome), np.searchsorted(outcomes, outcome + 1)
         if begin == end:
             continue
@@ -126,7 +126,7 @@ class SpanHistory:
         # A clock's entry stands for every row of its origin up to that number.
         since = np.ones_like(overtaken) if self._is_cumulative else overtaken
         sizes = (decided.emitted.size, aside.size, overtaken.size)
-        outcomes = np.repeat(np.array([EMITTED, ASIDE, OVERTAKEN], np.int8), sizes)
+        outcomes = np.repeat(np.array([EMITTED, IN_QUARANTINE, OVERTAKEN], np.int8), sizes)
         owners = np.concatenate((edges.owner[rows], edges.dep_owner[decided.overtaken]))
         more = _Spans(outcomes, owners, np.concatenate((number, since)), np.concatenate((number, overtaken)))
         both = (np.concatenate(pair) for pair in zip(self._spans, more, strict=True))
@@ -191,7 +191,7 @@ class IdHistory:
             (edges.groups[decided.emitted], edges.groups[aside], edges.dep_owner[decided.overtaken])
         )
         order = np.argsort(group_of_id, kind="stable")
-        outcomes = pa.array(np.repeat(np.array([EMITTED, ASIDE, OVERTAKEN], np.int8), sizes))
+        outcomes = pa.array(np.repeat(np.array([EMITTED, IN_QUARANTINE, OVERTAKEN], np.int8), sizes))
         times = pa.array(np.full(order.size, decided.now))
         table = pa.table([ids, outcomes, times], schema=_ID_COLUMNS).take(pa.array(order)).combine_chunks()
         bounds = np.searchsorted(group_of_id[order], np.arange(len(self._groups) + 1)).tolist()

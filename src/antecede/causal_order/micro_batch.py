@@ -36,7 +36,7 @@ from antecede.causal_order.disposition import (
     match_identities,
 )
 from antecede.causal_order.group_state import OpenGroup, StateStore
-from antecede.causal_order.history import ASIDE, EMITTED, OVERTAKEN, Decisions, IdHistory, SpanHistory
+from antecede.causal_order.history import EMITTED, IN_QUARANTINE, OVERTAKEN, Decisions, IdHistory, SpanHistory
 from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules, RowCounts
 from antecede.causal_order.segments import OpenSegment, join
 
@@ -140,11 +140,11 @@ def _decide(
     repeated[priority] = first != np.arange(priority.size)
     outcome = history.look_up(edges.owner, edges.number)
     disposition = np.where(edges.faults > 0, UNREADABLE, HELD).astype(np.int8)
-    disposition[repeated | (outcome == EMITTED) | (outcome == ASIDE)] = DUPLICATE
+    disposition[repeated | (outcome == EMITTED) | (outcome == IN_QUARANTINE)] = DUPLICATE
     dep_outcome = history.look_up(edges.dep_owner, edges.dep_number)
     target = np.where(target >= 0, priority[target], UNKNOWN)
     target[dep_outcome == EMITTED] = SATISFIED
-    target[dep_outcome == ASIDE] = QUARANTINED
+    target[dep_outcome == IN_QUARANTINE] = QUARANTINED
     candidates = preferred[disposition[preferred] != DUPLICATE]
     place = np.empty(disposition.size, np.int64)
     place[candidates] = np.arange(candidates.size)

@@ -20,7 +20,7 @@ from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
 from antecede.causal_order.columns_on_spark import PreparedEvents, prepare, quoted, refuse_unreadable
 from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.rules import OnMissing, OrderRules
-from antecede.causal_order.stream_on_spark import freeze_garbage, order_stream
+from antecede.causal_order.stream_on_spark import freeze_gc_heap, order_stream
 from antecede.errors import InputError
 from antecede.units import parse_duration
 
@@ -123,7 +123,7 @@ def _batch_task(
     columns: Columns, on_missing: OnMissing, internal: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_garbage()
+        freeze_gc_heap()
         for table in whole_groups(batches, columns.group):
             rows, added = order_table(table, columns, on_missing)
             own = table.drop_columns(internal)

@@ -106,7 +106,7 @@ def _pack_task() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch
         )
 
     def pack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_garbage()
+        freeze_gc_heap()
         buffered: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -137,7 +137,7 @@ def _unpack_task(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], I
         return pa.table(columns, names)
 
     def unpack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_garbage()
+        freeze_gc_heap()
         for batch in batches:
             for packed in batch.column("parcel"):
                 if packed.is_valid:
@@ -147,7 +147,7 @@ def _unpack_task(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], I
 
 
 @cache
-def freeze_garbage() -> None:
+def freeze_gc_heap() -> None:
     """Spark's workers collect garbage after every task: exclude what stays for ever."""
     gc.collect()
     gc.freeze()
@@ -189,7 +189,7 @@ class _OrderProcessor(StatefulProcessor):
         self._rules = rules
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        freeze_garbage()
+        freeze_gc_heap()
         self._handle = handle
         self._groups = handle.getMapState(GROUPS, "name string, part int", "data binary")
         self._bucket = handle.getValueState(BUCKET, "data binary")

@@ -120,7 +120,7 @@ def simulate(
 
     scenario = options.scenario()
     trace = None if metrics_only else out
-    wanted = engines.named(engine)
+    wanted = engines.parse_engine(engine)
     if trace is not None:
         require("antecede.trace", "sim")
     with show.progress() as update:

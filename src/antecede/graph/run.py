@@ -27,7 +27,7 @@ from antecede.trace.reader import check_files, trace_files
 from antecede.trace.writer import write_whole
 
 EDGES_FILE, SUMMARY = "edges.parquet", "summary.json"
-_ASIDE = f".{EDGES_FILE}.writing"
+_UNFINISHED = f".{EDGES_FILE}.writing"
 
 
 def graph_path(
@@ -62,7 +62,7 @@ def graph_path(
         graphs_on_spark = graph(events, exact_width=exact_width, files=splittable_files(local))
         figures = list(graphs_on_spark.by_run())
         if out is not None:
-            graphs_on_spark.edges.write.parquet(str((out / _ASIDE).resolve()))
+            graphs_on_spark.edges.write.parquet(str((out / _UNFINISHED).resolve()))
             _rename_into_place(out)
         graphs_on_spark.release()
     _write_summary(figures, out, bad)
@@ -94,20 +94,20 @@ def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
         yield from graphs
         return
     try:
-        with pq.ParquetWriter(out / _ASIDE, EDGES, compression="zstd") as writer:
+        with pq.ParquetWriter(out / _UNFINISHED, EDGES, compression="zstd") as writer:
             for graph in graphs:
                 writer.write_table(edge_table(graph))
                 yield graph
         _rename_into_place(out)
     finally:
-        _remove(out / _ASIDE)
+        _remove(out / _UNFINISHED)
 
 
 def _rename_into_place(out: Path) -> None:
     # The summary of an earlier graph must not lie beside the new edges.
     _remove(out / SUMMARY)
     _remove(out / EDGES_FILE)
-    (out / _ASIDE).rename(out / EDGES_FILE)
+    (out / _UNFINISHED).rename(out / EDGES_FILE)
 
 
 def _write_summary(figures: list[GraphFigures], out: Path | None, bad: BadRows | None) -> None:
@@ -121,9 +121,9 @@ def _prepare_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; a graph goes into a folder")
     out.mkdir(parents=True, exist_ok=True)
-    if {each.name for each in out.iterdir()} - {EDGES_FILE, SUMMARY, _ASIDE}:
+    if {each.name for each in out.iterdir()} - {EDGES_FILE, SUMMARY, _UNFINISHED}:
         raise InputError(f"{out} has something else in it; a graph goes into a folder of its own")
-    _remove(out / _ASIDE)
+    _remove(out / _UNFINISHED)
 
 
 def _remove(path: Path) -> None:

@@ -271,7 +271,7 @@ class Core:
         if held:
             for origin, seq in (wait.message for wait in held):
                 if (entry := self.stability.unstable[origin].get(seq)) is not None:
-                    entry.batch = self._next_number
+                    entry.ready_number = self._next_number
         if self.is_durable:
             self._log(event)
         self.received[link] = number
@@ -355,7 +355,7 @@ class Core:
         """Whether a message that was received is durable."""
         origin, seq = message
         entry = self.stability.unstable[origin].get(seq)
-        return entry is None or entry.batch <= self._persisted
+        return entry is None or entry.ready_number <= self._persisted
 
     # What every event leaves
 

@@ -29,7 +29,7 @@ class UnstableMessage(msgspec.Struct, gc=False):
     """As it arrived, if it can be used for repair."""
     since: int
     """When it arrived."""
-    batch: int
+    ready_number: int
     """The number of the `Ready` that makes it durable."""
 
 
@@ -107,9 +107,9 @@ class Stability:
                 if (entry := entries.get(seq)) is not None:
                     self.undelivered_bytes -= entry.size
         if before <= self.stable[origin]:
-            self._release_stable(origin)
+            self._update_stable(origin)
 
-    def _release_stable(self, origin: int) -> None:
+    def _update_stable(self, origin: int) -> None:
         entries = self.unstable[origin]
         stable = min([row[origin] for row in self.matrix_clock])
         for seq in range(self.stable[origin] + 1, stable + 1):

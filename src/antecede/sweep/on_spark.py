@@ -27,7 +27,7 @@ from antecede.audit.on_spark import audit
 from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import AntecedeError, InputError
-from antecede.sim.engines import compile_for, simulate
+from antecede.sim.engines import precompile, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
@@ -103,7 +103,7 @@ class Sweep:
         long: dict[str, bool] = {}
         for traced in (False, True):
             keys = [key for key in todo if self.traced[key] is traced]
-            compiled = compile_for([self.scenarios[key] for key in keys], traced)
+            compiled = precompile([self.scenarios[key] for key in keys], traced)
             long |= dict(zip(keys, compiled, strict=True))
         specs = [
             (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo

@@ -24,7 +24,17 @@ from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 
-__all__ = ["Choice", "Engine", "Progress", "Result", "choose", "compile_for", "named", "run", "simulate"]
+__all__ = [
+    "Choice",
+    "Engine",
+    "Progress",
+    "Result",
+    "choose",
+    "parse_engine",
+    "precompile",
+    "run",
+    "simulate",
+]
 
 Engine = Literal["auto", "reference", "event", "recurrence"]
 
@@ -117,7 +127,7 @@ def run(
     return Result(metrics, choice.engine, choice.reason)
 
 
-def named(text: str) -> Engine:
+def parse_engine(text: str) -> Engine:
     """An engine by its name, as a user writes it."""
     engines = get_args(Engine)
     if text not in engines:
@@ -125,7 +135,7 @@ def named(text: str) -> Engine:
     return cast(Engine, text)
 
 
-def compile_for(scenarios: Sequence[Scenario], observed: bool = False) -> list[bool]:
+def precompile(scenarios: Sequence[Scenario], observed: bool = False) -> list[bool]:
     """Compile what scenarios need, so that the processes that run them do not all do so; which are `long`.
 
     Compiled code is loaded once for all runs of a kind, so it is worth it for many short ones too.
