@@ -45,9 +45,9 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
         ({"behind": "sue", "protocol": "freescale"}, "ana is behind sue, who is not among the members"),
         ({"limit": -1}, "limit"),
         ({"limit": "much"}, "limit"),
-        ({"rough": {"delay": "soon"}}, "rough"),
-        ({"rough": {"cut_every": "0s"}}, "rough"),
-        ({"rough": {"loss": 2.0}}, "rough"),
+        ({"faults": {"delay": "soon"}}, "faults"),
+        ({"faults": {"cut_every": "0s"}}, "faults"),
+        ({"faults": {"loss": 2.0}}, "faults"),
         ({"cls": 1}, "cls"),
     ],
 )
