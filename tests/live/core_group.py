@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from antecede.causality import Execution, Judgement, Kind, MessageId, Step, judge
+from antecede.live import core as core_module
 from antecede.live import repair as repair_module
-from antecede.live import staging
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, immediate_causes, unwrap
 from antecede.live.events import (
@@ -43,7 +43,7 @@ WITH_REPAIR = LIVE[:-2]
 
 
 repair_module.MANY_PACKETS = 1  # so that small groups also skip stable packets,
-staging._MAX_BATCH_BYTES, staging._MAX_BATCH = 300, 3  # and batches end for every reason
+core_module._MAX_BATCH_BYTES, core_module._MAX_BATCH = 300, 3  # and batches end for every reason
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:

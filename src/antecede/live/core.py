@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from antecede.causality import MessageId
-from antecede.live.decoding import decode_packet
 from antecede.live.envelope import Body, named_causes, wrap
 from antecede.live.events import (
     AckReceived,
@@ -43,9 +42,8 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.stability import Stability, UnstableMessage, message_bytes
-from antecede.live.staging import StagedBroadcasts
 from antecede.live.trace_rows import TraceBuffer, TraceRow
-from antecede.live.transport.frames import Packets
+from antecede.live.transport.frames import MAX_BYTES, Packets
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import (
     NO_EFFECTS,
@@ -57,6 +55,13 @@ from antecede.protocols.base import (
     RemoteError,
     Span,
 )
+from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
+
+MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
+"""The longest body with its control information: it fits a frame, whoever forwards it."""
+_MAX_BATCH = MAX_BATCH_MESSAGES
+_MAX_BATCH_BYTES = 1 << 15
+"""At most so much of what is broadcast in a row goes into one packet; a longer message goes alone."""
 
 
 class Core:
@@ -88,7 +93,11 @@ class Core:
         """What the next message will depend on immediately."""
         self.broadcasts = 0
         """How many messages the application has broadcast."""
-        self._staged = StagedBroadcasts()
+        self._staged: list[bytes] = []
+        """Payloads broadcast in a row that the protocol has not seen: they may go as one packet."""
+        self._staged_bytes = self._staged_at = 0
+        self._staged_causes: dict[int, int] = {}
+        """Of the first; each later one depends on the one before it."""
         self.delivered = 0
         """How many messages the protocol has delivered."""
         self.unacked: deque[Delivery] = deque()
@@ -134,9 +143,12 @@ class Core:
         if not self.protocol.carries_immediate_dependencies:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
-        if not self._staged.has_room(payload):
+        if len(self._staged) == _MAX_BATCH or self._staged_bytes + len(payload) > _MAX_BATCH_BYTES:
             self._flush()
-        self._staged.add(payload, causes, now)
+        if not self._staged:
+            self._staged_at, self._staged_causes = now, causes
+        self._staged.append(payload)
+        self._staged_bytes += len(payload)
         self.broadcasts += 1
         self.causes = {me: self.broadcasts}
         return MessageId(me, self.broadcasts)
@@ -144,9 +156,7 @@ class Core:
     @property
     def has_ready(self) -> bool:
         """Whether there is something to persist or to send."""
-        return bool(
-            self._records or self.packets or self._repaired or (self.is_durable and self._staged.payloads)
-        )
+        return bool(self._records or self.packets or self._repaired or (self.is_durable and self._staged))
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
         """What follows from the events so far; everything is handed out once.
@@ -172,7 +182,7 @@ class Core:
             broadcasts=self.stability.received[self.me].base,
             deliveries=deliveries,
             repaired=self._repaired,
-            trace=None if self.is_durable else self.trace.take(),
+            trace=self.trace.take() if self.is_traced and not self.is_durable else None,
         )
         if checkpoint:
             self.logged_deliveries = self.delivered
@@ -207,14 +217,15 @@ class Core:
     @property
     def pending_bytes(self) -> int:
         """Bytes of messages that this member's application is done with, and others may lack."""
-        return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged.bytes
+        return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged_bytes
 
     # Broadcasting
 
     def _flush(self) -> None:
         """Give the protocol what was staged."""
-        if self._staged.payloads:
-            causes, event = self._staged.causes, self._staged.take()
+        if self._staged:
+            causes, event = self._staged_causes, Broadcast(self._staged, self._staged_at)
+            self._staged, self._staged_bytes = [], 0
             self._log(event)
             self._broadcast_batch(event, causes)
 
@@ -263,7 +274,7 @@ class Core:
         if self.stability.undelivered_bytes > self.max_undelivered:
             waiting = self.stability.undelivered_bytes
             raise RemoteError(f"the receive buffer is full: {waiting} bytes are not delivered yet")
-        packet, spans = decode_packet(self.protocol, self.stability.received, data)
+        packet, spans = self._decode(data)
         # A control-only packet can unblock held messages: they are durable only when it is, so that replay
         # after a crash matches.
         held = None if spans or not self.is_durable else self.protocol.waiting()
@@ -280,8 +291,20 @@ class Core:
         if effects is not NO_EFFECTS:
             self._carry_out(effects)
 
+    def _decode(self, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
+        """A packet and the messages in it, which can exist; the protocol validates the rest."""
+        if len(data) > MAX_PACKET:
+            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MAX_PACKET}")
+        packet = self.protocol.decode(data)
+        spans = packet.spans()
+        size, received = self.size, self.stability.received
+        for origin, first, last in spans:
+            if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_AHEAD:
+                raise RemoteError(f"message {first} of member {origin} cannot exist")
+        return packet, spans
+
     def _on_repair(self, event: RepairReceived) -> None:
-        packet, spans = decode_packet(self.protocol, self.stability.received, event.data)
+        packet, spans = self._decode(event.data)
         missing = [
             MessageId(origin, seq)
             for origin, first, last in spans

@@ -124,10 +124,10 @@ def _restore(core: Core, journal: Journal) -> None:
         core.unacked.popleft()
     core.yielded = acked
     core.redelivered = cursor.acked + 1 if cursor.in_flight else 0
-    _settle_replay(core)
+    _finish_replay(core)
 
 
-def _settle_replay(core: Core) -> None:
+def _finish_replay(core: Core) -> None:
     """What the replay asks for was persisted before; its packets are to be sent."""
     ready = core.ready()
     for peer, packets in ready.packets.items():
