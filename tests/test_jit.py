@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from antecede import jit, protocols
 from antecede.sim.kernels import hcg
 
-CHANGED = """
-from antecede.jit import cache_folder, sources
-from pathlib import Path
+CACHE_FOLDERS = """
 import antecede.{module} as kernel
+from antecede.jit import cache_folder
+from numba.core.dispatcher import Dispatcher
+from pathlib import Path
 print(cache_folder(Path(kernel.__file__)))
+compiled = next(function for function in vars(kernel).values()
+                if isinstance(function, Dispatcher) and function.__module__ == kernel.__name__)
+print(Path(compiled.stats.cache_path).parent)
 """
 
 
@@ -25,17 +32,30 @@ def test_sources_are_every_antecede_module_that_a_kernel_imports() -> None:
     assert all("antecede" in source.parts for source in found)
 
 
-def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path, variable: str) -> None:
     """`MAX_REMEMBERED` in protocols/limits.py sizes an array of the kernel: stale code wrote past its end."""
     package = Path(protocols.__file__).parent.parent
     copy = tmp_path / "antecede"
     subprocess.run(["cp", "-r", str(package), str(copy)], check=True)
 
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment[variable] = str(tmp_path / "cache")
+
     def folder(module: str) -> str:
-        code = CHANGED.format(module=module)
-        return subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
+        code = CACHE_FOLDERS.format(module=module)
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        expected, used = result.stdout.split()
+        assert used == expected
+        assert Path(used).parent == tmp_path / "cache" / "antecede"
+        return used
 
     before = folder("sim.kernels.hcg.event"), folder("causality.width")
     limits = copy / "protocols" / "limits.py"

@@ -21,8 +21,8 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _settings: Any = numba.config
-_CACHE_DIR_IS_SET = bool(_settings.CACHE_DIR)
-"""The user set NUMBA_CACHE_DIR: leave the cache where they want it."""
+_USER_CACHE_DIR: str = _settings.CACHE_DIR
+"""The user's NUMBA_CACHE_DIR, or "": read once, since `_compile` sets `CACHE_DIR` for every module."""
 
 _SOURCE = Path(__file__).parent
 _PACKAGE = re.escape(_SOURCE.name)
@@ -75,9 +75,12 @@ def sources(file: Path) -> set[Path]:
 
 @cache
 def cache_folder(file: Path) -> str:
-    """The folder for the machine code of `file`: a new one whenever any of its `sources` changes."""
+    """The folder for the machine code of `file`: a new one whenever any of its `sources` changes.
+
+    It is under NUMBA_CACHE_DIR if that is set, otherwise under the user's cache folder.
+    """
     digest = hashlib.sha256(b"".join(sorted(map(_digest, sources(file))))).hexdigest()[:12]
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = Path(_USER_CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -94,8 +97,7 @@ _INNER: dict[str, Any] = {**_HOT, "no_cpython_wrapper": True, "no_cfunc_wrapper"
 
 
 def _compile(function: Function, options: dict[str, Any]) -> Function:
-    if not _CACHE_DIR_IS_SET:
-        _settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
+    _settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
     compiled: Function = numba.njit(**options)(function)
     return compiled
 
