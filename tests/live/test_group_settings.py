@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, get_origin, get_type_hints
 
+import msgspec
 import pytest
 from live_groups import run, until
 
 import antecede
 from antecede.errors import InputError
+from antecede.live.joining import JoinOptions
 from antecede.live.settings import Member, Settings
 
 GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:7001"]}
@@ -60,6 +62,34 @@ def test_an_invalid_setting_is_refused_by_name(tmp_path: Path, wrong: dict[str, 
         assert "\n" not in str(refused.value)
 
     run(test())
+
+
+def test_a_group_is_joined_by_settings() -> None:
+    async def test() -> None:
+        mine = Settings.create(group="room", me="ana", listen=":0", peers=["bo"])
+        async with antecede.join(mine) as ana:
+            assert ana.settings is mine
+            assert (ana.me, sorted(ana.members)) == ("ana", ["ana", "bo"])
+            with pytest.raises(InputError, match="limit: a Settings says everything"):
+                antecede.join(mine, limit=5)  # type: ignore[call-overload]
+            there = Settings.create(group="room", me="bo", peers=[f"ana@{ana.address}"])
+            bo = await antecede.join(there)
+            await ana.broadcast("hello")
+            async for message in bo:
+                assert message.body == "hello"
+                break
+            await bo.aclose()
+
+    run(test())
+
+
+def test_the_keywords_of_join_are_the_settings() -> None:
+    options = get_type_hints(JoinOptions, include_extras=True)
+    former = {"plain"}
+    assert {"group", *options} - former == set(Settings.__struct_fields__)
+    needed = {name for name, hint in options.items() if get_origin(hint) is Required}
+    required = {field.name for field in msgspec.structs.fields(Settings) if field.required}
+    assert {"group", *needed} == required
 
 
 def test_a_file_with_a_wrong_key_is_named_with_the_key(tmp_path: Path) -> None:
