@@ -17,7 +17,12 @@ from typing import IO, Any
 
 import pytest
 
+from antecede.causality import MessageId
 from antecede.cli.main import main
+from antecede.cli.node import _text_line
+from antecede.live.envelope import wrap
+from antecede.live.messages import Message
+from antecede.protocols.base import Delivery
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
@@ -125,7 +130,7 @@ class Node:
 @contextmanager
 def node(*arguments: str, stdin: Any = subprocess.PIPE) -> Iterator[Node]:
     process = subprocess.Popen(
-        [*ANTECEDE, "node", *arguments, "--say", "--json", "--no-log"],
+        [*ANTECEDE, "node", *arguments, "--broadcast-input", "--json", "--no-log"],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -157,6 +162,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def message(origin: str, seq: int, body: Any, *causes: str) -> dict[str, Any]:
     return {"origin": origin, "seq": seq, "body": body, "causes": list(causes), "redelivered": False}
+
+
+def test_a_redelivered_message_is_marked() -> None:
+    delivery = Delivery(MessageId(0, 7), wrap("hello", False, {}))
+    assert _text_line(Message(delivery, ["ana"], redelivered=True)) == "ana:7  hello  (redelivered)"
+    assert _text_line(Message(delivery, ["ana"], redelivered=False)) == "ana:7  hello"
 
 
 def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ def test_node_and_chat_share_their_options() -> None:
         assert [parameter.name for parameter in REGISTERED[name].params][: len(shared)] == shared
 
 
+def test_the_former_name_of_broadcast_input_is_still_accepted() -> None:
+    options = {parameter.name: parameter.opts for parameter in REGISTERED["node"].params}
+    assert options["broadcast_input"] == ["--broadcast-input", "--say"]
+
+
 @dataclass(frozen=True)
 class Size:
     width: Annotated[int, typer.Argument(help="Width.")]

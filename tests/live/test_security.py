@@ -1,4 +1,4 @@
-"""Strangers stay out: certificates, tokens and shared keys, and the reasons that are given."""
+"""Strangers stay out: certificates, tokens and shared secrets, and the reasons that are given."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ async def _handle(group: Group, line: str) -> bool:
 
 async def _print_messages(group: Group) -> None:
     async for message in group:
-        _print_message(group, message.origin, _text(message), " (again)" if message.redelivered else "")
+        _print_message(group, message.origin, _text(message), " (redelivered)" if message.redelivered else "")
 
 
 async def _print_notices(group: Group) -> None:

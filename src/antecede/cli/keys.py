@@ -71,7 +71,7 @@ class KeyOptions:
 def keys(
     options: KeyOptions,
     secret: Annotated[
-        bool, typer.Option("--secret", help="Instead, write one shared key to the file FOLDER.")
+        bool, typer.Option("--secret", help="Instead, write one shared secret to the file FOLDER.")
     ] = False,
 ) -> None:
     """Create keys for a group: encrypted links between authenticated members.
@@ -88,7 +88,7 @@ def keys(
         if options.certified or options.phone or options.host:
             raise typer.BadParameter("--secret makes one file for all members; it takes no names")
         security.new_secret(target)
-        show.out.print(f'a shared key is in {target}; give it to every member: secret = "{target}"')
+        show.out.print(f'a shared secret is in {target}; give it to every member: secret = "{target}"')
         return
     options.check()
     phones, super_peers = options.phone or [], options.super_ or []

@@ -48,7 +48,7 @@ class MemberOptions:
     ] = None
     keys: Annotated[str | None, typer.Option(help="This member's folder of keys, from antecede keys.")] = None
     secret: Annotated[
-        str | None, typer.Option(help="File with a shared key, from antecede keys --secret.")
+        str | None, typer.Option(help="File with a shared secret, from antecede keys --secret.")
     ] = None
     trace: Annotated[
         str | None, typer.Option(help="Folder for a trace of this member, for antecede audit.")

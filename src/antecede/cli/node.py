@@ -25,7 +25,7 @@ def node(
         str | None, typer.Option(help="host:port for Prometheus: /metrics, and /health.")
     ] = None,
     broadcast_input: Annotated[
-        bool, typer.Option("--say", help="Broadcast each line of standard input.")
+        bool, typer.Option("--broadcast-input", "--say", help="Broadcast each line of standard input.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print messages and the log as JSON lines.")
@@ -106,7 +106,7 @@ async def _print_messages(group: Group, as_json: bool) -> None:
 def _text_line(message: Message) -> str:
     body = message.body
     text = body if isinstance(body, str) else repr(body) if isinstance(body, bytes) else str(body)
-    return f"{message.id}  {text}" + ("  (again)" if message.redelivered else "")
+    return f"{message.id}  {text}" + ("  (redelivered)" if message.redelivered else "")
 
 
 def _json_line(message: Message) -> str:

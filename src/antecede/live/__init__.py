@@ -2,7 +2,7 @@
 
 - `joining`, `group`, `messages`, `settings`: what an application uses
 - `core`, `events`, `ready`: a member as a state machine, by step, ready and advance; `driver` is its loop
-- `stability`, `repair`, `recovery`: what everybody has, what is missing, and how a member comes back
+- `stability`, `repair`, `recovery`: messages that every member has, lost messages, and restart after a crash
 - `transport`, `store`, `security`, `operations`: connections, journal, keys, metrics and traces
 - `trial`: clusters of real processes with faults, and load
 """

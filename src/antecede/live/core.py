@@ -61,7 +61,7 @@ MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
 """The longest body with its control information: it fits a frame, whoever forwards it."""
 _MAX_BATCH = MAX_BATCH_MESSAGES
 _MAX_BATCH_BYTES = 1 << 15
-"""At most so much of what is broadcast in a row goes into one packet; a longer message goes alone."""
+"""Messages broadcast in a row share a packet up to this size; a longer message goes alone."""
 
 
 class Core:
@@ -85,7 +85,7 @@ class Core:
         self.durably_received: Mapping[int, int] = dict(self.received) if durable else self.received
         """The part of `received` that is durable: what an `Ack` may say."""
         self.max_undelivered = sys.maxsize
-        """Packets are refused above so many undelivered bytes: no group that keeps to its limit gets
+        """Above this many undelivered bytes packets are refused: no group that keeps to its limit gets
         there."""
 
         # The application
@@ -159,7 +159,7 @@ class Core:
         return bool(self._records or self.packets or self._repaired or (self.is_durable and self._staged))
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
-        """What follows from the events so far; everything is handed out once.
+        """What follows from the events since the last call.
 
         With `deliveries_only` records and packets stay for the next call: an application takes messages
         that are durable already while a group commit is under way.

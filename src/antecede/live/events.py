@@ -43,7 +43,7 @@ class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """Only in the log: before the next record the protocol had delivered so many messages in all.
+    """Only in the log: before the next record the protocol had delivered `count` messages in all.
 
     What is broadcast afterwards depends on them, so a replay must deliver them at the same place.
     """

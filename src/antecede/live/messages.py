@@ -1,4 +1,4 @@
-"""What a group hands to an application: messages, what is held and why, and what happens to the group."""
+"""What an application receives from a group: messages, held messages with the reason, and notices."""
 
 from __future__ import annotations
 

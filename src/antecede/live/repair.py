@@ -2,8 +2,8 @@
 
 A member asks for what a connected partner has delivered and it has lacked for a while; the partner replies
 with the packets as they arrived. Where links alone keep the order (`flooding`, `pc`), such packets are of
-no use, and a member behind a super peer hears everything from that one. Time O(members) a look, O(messages)
-a reply.
+no use, and a member behind a super peer hears everything from that one. Time O(members) per check,
+O(messages) per reply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_REPLY_BYTES = 1 << 20
 _MAX_SPAN = 1_000
 """Messages of one origin that one request asks for."""
 MANY_PACKETS = 256
-"""Above so many unacknowledged packets, those whose messages every member has are skipped."""
+"""Above this many unacknowledged packets, those whose messages every member has are skipped."""
 
 
 class Repair:

@@ -3,8 +3,8 @@
 Row m, column o of the *matrix clock* is how many messages of origin o member m is known to have delivered.
 The minimum of a column is stable: everybody has those messages, and nobody can ask for them again. Until
 then a message's packet is retained, so that `repair` can supply it to members that lack it if its sender
-dies. Time O(1) a message and O(members) for a count that changes what is stable; memory O(members²) and
-what is unstable.
+dies. Time O(1) per message and O(members) per count that changes what is stable; memory O(members²) and
+the unstable messages.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Stability:
         self.undelivered_bytes += entry.size * len(undelivered)
 
     def record_delivered(self, member: int, origin: int, count: int) -> None:
-        """A member has delivered so many messages of an origin."""
+        """A member has delivered `count` messages of an origin."""
         row = self.matrix_clock[member]
         before = row[origin]
         if count <= before:

@@ -11,7 +11,7 @@ from antecede.live.store.journal import Journal
 
 _CHECKPOINT_SECONDS = 5.0
 _CHECKPOINT_BYTES = 1 << 22
-"""A checkpoint is worth its cost after so much log, and twice the size of the last checkpoint."""
+"""A checkpoint is worth its cost after this much log, and twice the size of the last checkpoint."""
 
 
 class GroupCommit:

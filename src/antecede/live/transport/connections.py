@@ -52,7 +52,7 @@ _HEARTBEAT_SECONDS = 3.0
 _SILENCE_SECONDS = 12.0
 """A partner that is silent for this long is considered lost."""
 _RESEND_SECONDS = 2.0
-"""Packets that are not acknowledged for so long are sent again."""
+"""Packets that are not acknowledged for this long are sent again."""
 _CLOSING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -152,7 +152,7 @@ class Connections:
         for server in self._servers:
             server.close()
         self._offline_until = math.inf
-        await self._say_goodbye()
+        await self._close_gracefully()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -161,8 +161,8 @@ class Connections:
                 connection.wire.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _say_goodbye(self) -> None:
-        """Report what was delivered here at the last moment: somebody may be waiting for nothing else."""
+    async def _close_gracefully(self) -> None:
+        """Report the last deliveries, for which a partner may be waiting, and let what is written arrive."""
         reports = [
             connection.wire.write([encode(Progress(counts))])
             for connection in self.by_peer.values()
@@ -206,12 +206,12 @@ class Connections:
             await asyncio.sleep(1.0)
         while True:
             if connection.wire is None and not self._is_offline:
-                was_up = await self._call(connection)
+                was_up = await self._dial(connection)
                 pause = _FIRST_PAUSE if was_up else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
-    async def _call(self, connection: Connection) -> bool:
-        """Whether the connection was up for a while."""
+    async def _dial(self, connection: Connection) -> bool:
+        """Connect to a partner and serve the connection; whether it was up for a while."""
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
                 wire = await dial(connection.target or "", self._security.client)
@@ -220,7 +220,7 @@ class Connections:
             if isinstance(error, ssl.SSLError):
                 self._refuse(connection.name, f"{connection.target}: {_describe(error)}", "tls")
             return False
-        return await self._talk(wire, connection)
+        return await self._handshake_and_serve(wire, connection)
 
     async def _accept_tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._accept(TcpWire(reader, writer))
@@ -259,20 +259,20 @@ class Connections:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         with contextlib.suppress(asyncio.CancelledError):
-            await self._talk(wire, None)
+            await self._handshake_and_serve(wire, None)
 
-    async def _talk(self, wire: Wire, called: Connection | None) -> bool:
+    async def _handshake_and_serve(self, wire: Wire, dialled: Connection | None) -> bool:
         """Greet, and if both sides accept, exchange frames until the connection ends."""
-        who = called.name if called else f"someone at {_peer_address(wire.info('peername'))}"
+        who = dialled.name if dialled else f"someone at {_peer_address(wire.info('peername'))}"
         has_greeted = False
         try:
-            if called is None:
+            if dialled is None:
                 self._strangers[wire] = None
             try:
                 async with asyncio.timeout(_GREETING_SECONDS):
-                    expected = called.peer if called else None
+                    expected = dialled.peer if dialled else None
                     greeting = await self._handshake.read_greeting(wire, expected)
-                    if called is None and greeting.me in self._roster.names:
+                    if dialled is None and greeting.me in self._roster.names:
                         who = greeting.me
                     connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
             finally:
@@ -280,10 +280,10 @@ class Connections:
             who, has_greeted = connection.name, True
             if self._settings.faults is not None:
                 wire = FaultyWire(wire, self._settings.faults, self._rng)
-            await self._serve(wire, connection, greeting, called is not None)
+            await self._serve(wire, connection, greeting, dialled is not None)
         except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
-            if called is not None:
-                called.reason = _describe(error)
+            if dialled is not None:
+                dialled.reason = _describe(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
                 stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if has_greeted else "greeting"
                 self._refuse(who, _describe(error), stage)
@@ -294,8 +294,8 @@ class Connections:
 
     # While it lasts
 
-    async def _serve(self, wire: Wire, connection: Connection, greeting: Greeting, called: bool) -> None:
-        by_lesser_name = (self._settings.me < connection.name) == called
+    async def _serve(self, wire: Wire, connection: Connection, greeting: Greeting, dialled: bool) -> None:
+        by_lesser_name = (self._settings.me < connection.name) == dialled
         if connection.wire is not None:
             if connection.by_lesser_name and not by_lesser_name:
                 return

@@ -51,7 +51,7 @@ class LoadReport(msgspec.Struct):
     last: int
     """When the last message was delivered, by the clock that all processes of a machine share."""
     latencies: dict[int, int]
-    """How many messages took about so many nanoseconds."""
+    """How many messages took about this many nanoseconds."""
     wire_bytes: int
     cpu: float
     memory: int
