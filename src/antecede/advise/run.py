@@ -6,10 +6,11 @@ from pathlib import Path
 
 from antecede.advise import Advice, Request, advise_dependencies, advise_run
 from antecede.audit.core import members_by_run, split_runs
-from antecede.audit.run import Progress, events_on_spark, local_path, wants_spark
+from antecede.audit.run import Progress, events_on_spark, local_path
+from antecede.engine_choice import wants_spark
 from antecede.errors import InputError
 from antecede.trace.dependencies import dependency_file, read_dependencies
-from antecede.trace.reader import check_files, read_metas, read_table, trace_files
+from antecede.trace.reader import check_files, estimate_rows, read_metas, read_table, trace_files
 
 
 def advise_path(
@@ -28,7 +29,7 @@ def advise_path(
             return [advise_dependencies(read_dependencies(table), request, progress)], "local"
         files = trace_files(local)
         check_files(files)
-        if not wants_spark(files, engine, master):
+        if not wants_spark(engine, master, lambda: estimate_rows(files)):
             return _advise_here(local, files, request, progress), "local"
     with events_on_spark(path, local, "advising", master, progress) as (events, members):
         from antecede.advise.on_spark import advice_by_run

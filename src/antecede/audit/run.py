@@ -1,12 +1,11 @@
 """Audits a trace wherever it lies: in this process if it is small, on Spark otherwise.
 
 Spark, excerpts and the one-pass audit are imported only when they are needed, so that auditing a small trace
-starts quickly. `local_path`, `wants_spark` and `events_on_spark` make the same choice for graphs and advice.
+starts quickly. `local_path` and `events_on_spark` serve graphs and advice too; `engine_choice` has the rule.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antecede.audit.core import Finding, RunAudit, judge_files, severity, sum_verdicts
 from antecede.causality import Verdict
+from antecede.engine_choice import check_engine, has_cluster, wants_spark
 from antecede.errors import InputError, require
 from antecede.trace.reader import check_files, estimate_rows, read_batches, read_metas, trace_files
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from antecede.audit.excerpt import Excerpt
     from antecede.audit.tally import Tally
     from antecede.trace.bad_rows import BadRows
-
-SMALL_ROWS = 1_000_000
-"""Up to here, judging a trace takes no longer than starting Spark."""
 
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[list[Finding]], Sequence[int]]
@@ -72,9 +69,9 @@ def audit_and_excerpt(
     if local is not None:
         files = trace_files(local)
         check_files(files)
-        if not wants_spark(files, engine, master):
+        if not wants_spark(engine, master, lambda: estimate_rows(files)):
             return _audit_here(local, files, limit, choose, progress)
-        one_pass = not tally_clean_runs and engine == "auto" and not _has_cluster(master)
+        one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
         verdict = _verdict_in_one_pass(local, files, progress) if one_pass else None
         if verdict is not None:
             return AuditResult(verdict, [], "local", None, None), {}
@@ -181,8 +178,7 @@ def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None =
 
 def local_path(path: str, engine: str) -> Path | None:
     """Where a trace lies on this machine; None if it is at a URL that only Spark reads."""
-    if engine not in ("auto", "local", "spark"):
-        raise InputError(f"no engine '{engine}'; there are auto, local and spark")
+    check_engine(engine)
     if not path:
         raise InputError("no trace is named")
     scheme, is_url, rest = path.partition("://")
@@ -194,17 +190,6 @@ def local_path(path: str, engine: str) -> Path | None:
     if (local / "runs").is_dir() and (local / "results.parquet").exists():
         local = local / "runs"  # a sweep's folder: its traces, not its tables
     return local
-
-
-def wants_spark(files: list[Path], engine: str, master: str | None) -> bool:
-    """Whether a local trace goes to Spark: by choice, because there is a cluster, or by its size."""
-    if engine != "auto":
-        return engine == "spark"
-    return _has_cluster(master) or estimate_rows(files) > SMALL_ROWS
-
-
-def _has_cluster(master: str | None) -> bool:
-    return bool(master or os.environ.get("SPARK_REMOTE"))
 
 
 @contextmanager

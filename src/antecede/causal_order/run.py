@@ -6,7 +6,6 @@ give the same rows in the same order.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,10 +25,9 @@ from antecede.causal_order.request import (
     has_finished_batch,
 )
 from antecede.causal_order.rules import RowCounts
+from antecede.engine_choice import check_engine, wants_spark
 from antecede.errors import InputError, MissingExtraError, require
 
-MAX_LOCAL_ROWS = 1_000_000
-"""More rows go to Spark, whose several tasks then make up for the time that it takes to start."""
 _UNREADABLE_IN_PATHS = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
 """What Spark's state reader escapes in paths, and then takes for part of the name."""
 
@@ -50,7 +48,7 @@ def order_files(
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
     with _command_words():
-        if _runs_here(events, engine, master):
+        if not wants_spark(engine, master, lambda: estimate_rows(events)):
             try:
                 return order_locally(events, out, request, progress)
             except NeedsSparkError as reason:
@@ -113,20 +111,6 @@ def held_by_stream(
     from antecede.causal_order.files_on_spark import inspect_stream
 
     return inspect_stream(checkpoint, limit, master, progress)
-
-
-def check_engine(engine: str) -> None:
-    """Refuse an engine that does not exist."""
-    if engine not in ("auto", "local", "spark"):
-        raise InputError(f"no engine '{engine}'; choose auto, local or spark")
-
-
-def _runs_here(events: EventFiles, engine: str, master: str | None) -> bool:
-    """Whether to order events in this process: by choice, or because they are few."""
-    if engine == "auto":
-        is_cluster = bool(master or os.environ.get("SPARK_REMOTE"))
-        return not is_cluster and estimate_rows(events) <= MAX_LOCAL_ROWS
-    return engine == "local"
 
 
 def _require_spark(reason: NeedsSparkError, engine: str) -> None:

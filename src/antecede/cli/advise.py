@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from antecede.cli import show
-from antecede.cli.options import AuditEngine, Json, Master
+from antecede.cli.options import AnalysisEngine, Json, Master
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def advise(
         list[str] | None,
         typer.Option("--map", metavar="OURS=THEIRS,…", help="Map columns to ours, as for audit."),
     ] = None,
-    engine: AuditEngine = "auto",
+    engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:

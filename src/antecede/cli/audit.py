@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AuditEngine, Columns, Json, Master, Strict, folder
+from antecede.cli.options import AnalysisEngine, Columns, Json, Master, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def audit(
         int | None,
         typer.Option(min=1, help="The violation that comes first on the page; by default the worst."),
     ] = None,
-    engine: AuditEngine = "auto",
+    engine: AnalysisEngine = "auto",
     limit: Annotated[
         int, typer.Option(min=0, max=100_000, help="Violations to write out; all are counted.")
     ] = 10,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Json, check_engine, folder
+from antecede.cli.options import Json, folder
+from antecede.engine_choice import check_engine
 from antecede.errors import InputError, require
 from antecede.units import SECOND, parse_duration, parse_range
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from antecede.cli import show
-from antecede.cli.options import AuditEngine, Columns, Json, Master, Strict, folder
+from antecede.cli.options import AnalysisEngine, Columns, Json, Master, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def graph(
     exact_width: Annotated[
         int, typer.Option(min=0, help="Compute the largest antichain of runs with fewer messages than this.")
     ] = 50_000,
-    engine: AuditEngine = "auto",
+    engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:

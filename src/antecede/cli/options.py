@@ -15,8 +15,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from antecede.errors import InputError
-
 Master = Annotated[
     str | None,
     typer.Option(
@@ -39,7 +37,7 @@ Strict = Annotated[
 Seed = Annotated[
     int, typer.Option(min=0, max=2**64 - 1, help="Random seed: the same seed replays the same run.")
 ]
-AuditEngine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
+AnalysisEngine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
 RunName = Annotated[str | None, typer.Option(help="The run, if the trace holds several.")]
 
 
@@ -53,12 +51,6 @@ def folder(text: str | Path) -> Path:
 ResultFolder = Annotated[
     Path, typer.Option(parser=folder, metavar="FOLDER", help="Folder for runs, tables and the report.")
 ]
-
-
-def check_engine(engine: str) -> None:
-    """Raise `InputError` unless `engine` names a place where a trace can be audited."""
-    if engine not in ("auto", "local", "spark"):
-        raise InputError(f"no engine '{engine}'; choose auto, local or spark")
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from antecede.cli import show
-from antecede.cli.options import AuditEngine, Json, Master, folder
+from antecede.cli.options import AnalysisEngine, Json, Master, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def order(
             parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."
         ),
     ] = None,
-    engine: AuditEngine = "auto",
+    engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:

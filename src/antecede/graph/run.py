@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
-from antecede.audit.run import Progress, events_on_spark, local_path, splittable_files, wants_spark
+from antecede.audit.run import Progress, events_on_spark, local_path, splittable_files
+from antecede.engine_choice import wants_spark
 from antecede.errors import InputError
 from antecede.graph.core import (
     EDGES,
@@ -23,7 +24,7 @@ from antecede.graph.core import (
 )
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
-from antecede.trace.reader import check_files, trace_files
+from antecede.trace.reader import check_files, estimate_rows, trace_files
 from antecede.trace.writer import write_whole
 
 EDGES_FILE, SUMMARY = "edges.parquet", "summary.json"
@@ -82,7 +83,7 @@ def _graphs_here(
         return iter([graph_of_dependencies(dependencies)])
     files = trace_files(local)
     check_files(files)
-    if wants_spark(files, engine, master):
+    if wants_spark(engine, master, lambda: estimate_rows(files)):
         return None
     progress("reducing", 0, 0)
     return graph_files(local, files)
