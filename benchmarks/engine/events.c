@@ -3,7 +3,7 @@
  * `bare` only counts arrivals. `causal` delivers in causal order: a message carries its sender's vector clock
  * and, if something is missing, waits in a list of the peer whose message it lacks.
  */
-#include "chance.h"
+#include "counter_rng.h"
 
 /* A word of the heap is a time of 40 bits and an event of 24; sends come after the arrivals of their instant. */
 enum { EVENT_BITS = 24, SENDS = 1 << 23, BLOCK = 32 };

@@ -4,7 +4,7 @@
  * later than the longest delay after it was sent, because its causes were sent before it. Clocks of 16 bits were
  * tried, and took 5 % off at most.
  */
-#include "chance.h"
+#include "counter_rng.h"
 
 enum { BLOCK = 16, PAD = 8 };
 static const int64_t NEVER = (int64_t)1 << 62;

@@ -74,7 +74,7 @@ def test_which_routed_networks_are_supported() -> None:
         ({"network": routed, "probes": ("costs", "queues")}, "probe costs is not compiled for flooding"),
         (
             {"fifo": False, "probes": ("queues",)},
-            "what comes out of order is in no queue, but probe queues counts it",
+            "probe queues needs FIFO links: the kernel has no queue of messages that arrive out of order",
         ),
         ({"network": routed, "probes": ("queues",), "fifo": False}, ""),
     )
@@ -91,7 +91,7 @@ def test_the_fastest_engine_is_chosen_with_a_reason() -> None:
     assert choose(large, observed=True)[0] == "event"
     measured = scenario(protocol="mbcp", peers=300, seconds=2, probes=("named",))
     assert choose(measured, observed=False)[:2] == ("reference", "probe named is not compiled for mbcp")
-    with pytest.raises(InputError, match="its events are to be seen one by one"):
+    with pytest.raises(InputError, match="traces and observers need single events"):
         choose(large, observed=True, engine="recurrence")
     other = scenario(protocol="multigroup", peers=200, seconds=20)
     assert choose(other, observed=False)[:2] == ("reference", "multigroup has no kernel")

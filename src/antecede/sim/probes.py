@@ -307,8 +307,8 @@ class Bundles(Probe):
             # A new packet: everything that could be delivered before it has been.
             self._newest[process] = (link, time)
             self._most_held[process] = max(self._most_held.get(process, 0), len(here))
-        again = message in here or self._delivered.get((process, message.origin), 0) >= message.seq
-        if again or message.origin == process or message not in self._sent_at:
+        is_duplicate = message in here or self._delivered.get((process, message.origin), 0) >= message.seq
+        if is_duplicate or message.origin == process or message not in self._sent_at:
             return
         late, paired = self._in_flight.pop((process, message), (0, False))
         here[message] = (time, late, paired)

@@ -206,14 +206,14 @@ class SuperPeer(msgspec.Struct, tag="super"):
         """Drop the entries of the table that nobody inside will name again."""
         reports = [InternalProgress(self.application.delivered.base, self.application.causes)]
         reports += [self.progress.get(peer, InternalProgress()) for peer in self.inside]
-        everybody_has = min(report.delivered_up_to for report in reports)
+        delivered_by_all = min(report.delivered_up_to for report in reports)
         in_use = set[int]().union(*(report.causes for report in reports))
-        candidates = [*self.retained, *range(self.cleaned_up_to + 1, everybody_has + 1)]
+        candidates = [*self.retained, *range(self.cleaned_up_to + 1, delivered_by_all + 1)]
         self.retained = [number for number in candidates if number in in_use]
         for number in candidates:
             if number not in in_use and number in self.table:
                 del self.assigned[self.table.pop(number)]
-        self.cleaned_up_to = everybody_has
+        self.cleaned_up_to = delivered_by_all
 
     def deliver(self) -> Delivery | None:
         return self.application.deliver()

@@ -14,7 +14,7 @@ from antecede.sim.scenario import Scenario
 def supports(scenario: Scenario, observed: bool) -> Unsupported | None:
     """Why the engine cannot run a scenario; None if it can."""
     if observed and compiled.has_kernel(scenario, "recurrence"):
-        return Unsupported("its events are to be seen one by one")
+        return Unsupported("traces and observers need single events, and this engine computes none")
     return compiled.supports(scenario, "recurrence")
 
 

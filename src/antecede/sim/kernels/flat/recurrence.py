@@ -149,8 +149,8 @@ def cost_metrics(
         found[f"{name}_wire_bytes"] = wire / packets
     if samples:
         looked = samples * scenario.peers
-        kept = 4 * scenario.peers * looked + 8 * named
-        found["member_storage"] = kept / looked if scenario.protocol == "mbcp" else 0.0
+        stored = 4 * scenario.peers * looked + 8 * named
+        found["member_storage"] = stored / looked if scenario.protocol == "mbcp" else 0.0
     return found
 
 

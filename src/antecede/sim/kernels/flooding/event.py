@@ -85,7 +85,9 @@ def supports(scenario: Scenario, measured: Sequence[str] = ("queues",)) -> Unsup
     if others:
         return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
     if "queues" in scenario.probes and not _in_order(scenario):
-        return Unsupported("what comes out of order is in no queue, but probe queues counts it")
+        return Unsupported(
+            "probe queues needs FIFO links: the kernel has no queue of messages that arrive out of order"
+        )
     if scenario.peers * len(who_sends(scenario)) > _MAX_PAIRS:
         return Unsupported("too many peers have to remember too many senders")
     return routed.supports(scenario)

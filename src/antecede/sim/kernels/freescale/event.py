@@ -105,7 +105,7 @@ def supports(scenario: Scenario) -> Unsupported | None:
     if others:
         return Unsupported(f"probe {min(others)} is not compiled for {scenario.protocol}")
     if any(fault.startswith("duplicate") for fault in scenario.faults):
-        return Unsupported("packets come twice")
+        return Unsupported("a fault duplicates packets")
     arranged = cast(FreescaleLayout, scenario.resolved_layout())
     if scenario.peers > MAX_PEERS or len(arranged.inside) > MAX_SUPERS:
         return Unsupported(f"there are more than {MAX_PEERS:,} peers, or {MAX_SUPERS} super peers")
@@ -154,9 +154,9 @@ def _cost_metrics(state: FreescaleState) -> dict[str, float]:
             found[f"{name}_packets"] = count
             found[f"{name}_paper_bytes"] = paper / count
             found[f"{name}_wire_bytes"] = wire / count
-    for name, (count, kept) in zip(MEMBERS, state.storage.tolist(), strict=True):
+    for name, (count, stored) in zip(MEMBERS, state.storage.tolist(), strict=True):
         if count:
-            found[f"{name}_storage"] = kept / count
+            found[f"{name}_storage"] = stored / count
     return found
 
 
@@ -273,32 +273,32 @@ def deliver(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
 def probe_sample(params: Any, state: Any, me: Any) -> Any:
     """What the probe `costs` samples: `paper_storage` of each role."""
     inside = me < params.supers or is_internal(params, me)
-    kept = np.int64(0)
+    stored = np.int64(0)
     if inside and me >= params.supers:
         set_tighten(state.inside_bits[CAUSES, me], state.inside[LOW], state.inside[HIGH], me)
-        kept = span_bytes(state.inside[BASE, me] + 1, state.inside[TOP, me]) + span_bytes(
+        stored = span_bytes(state.inside[BASE, me] + 1, state.inside[TOP, me]) + span_bytes(
             state.inside[LOW, me], state.inside[HIGH, me]
         )
         kind = 0
     else:
         mine = external_index(params, me)
-        kept = np.int64(4 * (params.peers - params.supers - params.behind))
+        stored = np.int64(4 * (params.peers - params.supers - params.behind))
         for place in range(params.supers):
-            kept += span_bytes(
+            stored += span_bytes(
                 state.outside[SEEN_BASE, mine, place] + 1, state.outside[SEEN_TOP, mine, place]
             )
         if me < params.supers:
-            kept += 8 * state.supers[SENDERS, me] + 8 * state.supers[TABLE_SIZE, me]
+            stored += 8 * state.supers[SENDERS, me] + 8 * state.supers[TABLE_SIZE, me]
             kind = 2
         else:
             named = state.external_counts[TO_NAME, mine]
             for place in range(len(named)):
-                kept += 8 * (named[place] > 0)
+                stored += 8 * (named[place] > 0)
             for place in range(params.supers):
                 lows, highs = state.outside[NAMED_LOW, mine], state.outside[NAMED_HIGH, mine]
                 set_tighten(state.outside_bits[NAMED_BITS, mine, place], lows, highs, place)
                 if lows[place] <= highs[place]:
-                    kept += 4 + span_bytes(lows[place], highs[place])
+                    stored += 4 + span_bytes(lows[place], highs[place])
             kind = 1
     state.storage[kind, 0] += 1
-    state.storage[kind, 1] += kept
+    state.storage[kind, 1] += stored

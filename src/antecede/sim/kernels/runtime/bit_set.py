@@ -1,7 +1,7 @@
 """Sets of numbers as bits, for event kernels.
 
 A *set* is a ring of words with bits from `low` to `high` (high < low: the set is empty). It holds numbers
-that are less than its length apart; whoever adds a number further away is told so. A *row* is a set as a
+that are less than its length apart; adding a number further away fails. A *row* is a set as a
 packet carries it: its words from that of the first number on (final < first: the row is empty). Windows,
 which hold all numbers up to a base, are in `bit_window`.
 """

@@ -3,7 +3,7 @@
 A window holds every number up to its `base`, and a ring of bits for the numbers above, up to the largest
 (`last`). Number i is bit i modulo the length of the ring. Bits of numbers up to the base, or above the
 largest, are 0. A ring holds numbers that are less than its length apart, with one word to spare so that no
-word has numbers of both ends; whoever adds a number further away is told so. Bits of a window that never
+word has numbers of both ends; adding a number further away fails. Bits of a window that never
 had a gap are never touched, so they cost no memory.
 """
 

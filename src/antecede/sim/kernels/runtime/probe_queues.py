@@ -37,7 +37,7 @@ def create_probe(scenario: Scenario) -> QueueProbe | None:
 
 
 @njit_inline
-def probe_receive(world: Any, probe: Any, me: Any, delivered: Any, again: Any) -> Any:
+def probe_receive(world: Any, probe: Any, me: Any, delivered: Any, is_duplicate: Any) -> Any:
     """A message arrives. It may have been delivered before, or have arrived before and still wait."""
     if probe is None:
         return
@@ -46,7 +46,7 @@ def probe_receive(world: Any, probe: Any, me: Any, delivered: Any, again: Any) -
     if delivered:
         return
     note_change(probe, me, now)
-    if not again:
+    if not is_duplicate:
         probe.held[me] += 1
         scalars[_LEFT] += 1
         scalars[_STARTS] += max(now, probe.since)

@@ -1,4 +1,4 @@
-/* The twin of sim/chance.py and sim/workload.py: the same schedule, to the last bit. */
+/* The twin of sim/counter_rng.py and sim/workload.py: the same schedule, to the last bit. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
