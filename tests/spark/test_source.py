@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from antecede.audit.core import judge_files
 from antecede.errors import InputError
 from antecede.spark import audit, read_events, read_members, register
-from antecede.spark.session import first_line
+from antecede.spark.session import spark_error_message
 from antecede.spark.source import TraceSource, TraceStream, _list_folders
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, SCHEMA, Meta
@@ -425,5 +425,5 @@ def test_what_a_user_sees_of_an_error(spark: SparkSession, tmp_path: Path) -> No
     damaged(tmp_path / "t")
     with pytest.raises(PythonException) as broken:
         rows.count()
-    assert f"{tmp_path}/t/part-00000.parquet is a truncated" in first_line(broken.value)
+    assert f"{tmp_path}/t/part-00000.parquet is a truncated" in spark_error_message(broken.value)
     assert "Traceback" not in str(broken.value)

@@ -18,7 +18,7 @@ from antecede.errors import InputError
 from antecede.jit import njit_plain
 from antecede.trace.dependencies import Dependencies, dependencies
 from antecede.trace.schema import Members
-from antecede.trace.validate import destinations
+from antecede.trace.validate import destinations, refuse_empty_columns
 
 
 class Pasts(NamedTuple):
@@ -51,9 +51,11 @@ def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Ta
             f"run {run} has messages to {len(groups):,} groups ({', '.join(groups[:3])} …); of all protocols "
             "only multigroup keeps order across groups, so there is nothing to choose; advise takes one group"
         )
+    try:
+        refuse_empty_columns(rows)
+    except InputError as error:
+        raise InputError(f"run {run}: {error}") from error
     present = rows.column("process").unique().to_pylist()
-    if None in present:
-        raise InputError(f"run {run}: field process is empty in some rows")
     addressed = destinations(rows)
     everyone = {*present}.union(*addressed.values(), *(members.get(group, []) for group in groups))
     for (origin, seq), those in addressed.items():

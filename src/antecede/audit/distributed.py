@@ -31,7 +31,9 @@ from antecede.errors import InputError
 from antecede.trace.reader import estimate_rows
 from antecede.trace.schema import REQUIRED, Members
 from antecede.trace.validate import (
+    EMPTY_DESTINATION_SQL,
     INVALID_ROW_SQL,
+    SENT_TWICE_SQL,
     check_event,
     duplicate_index,
     empty_destination,
@@ -261,8 +263,7 @@ def _sends(
     audiences = {f"g{name}": those for name, those in groups.items()}
     key = F.concat(F.lit("g"), "group")
     if addressed:
-        empty_name = F.exists("destinations", lambda name: name.isNull())
-        bad = sends.where(empty_name).select("origin", "seq").first()
+        bad = sends.where(EMPTY_DESTINATION_SQL).select("origin", "seq").first()
         if bad is not None:
             raise _in_run(run, empty_destination(bad.origin, bad.seq))
         named = F.array_sort(F.array_distinct("destinations"))
@@ -438,9 +439,9 @@ def _raise_errors(run: PreparedRun, frame: DataFrame) -> None:
 
 def _refuse_sent_twice(run: str, sends: DataFrame) -> None:
     by_message = sends.groupBy("origin", "seq").agg(
-        F.count("*").alias("times"), F.max("index").alias("index")
+        F.expr(SENT_TWICE_SQL).alias("twice"), F.max("index").alias("index")
     )
-    found = by_message.where("times > 1").agg(F.min(F.struct("origin", "seq", "index")).alias("bad")).first()
+    found = by_message.where("twice").agg(F.min(F.struct("origin", "seq", "index")).alias("bad")).first()
     if found is not None and found.bad is not None:
         raise _in_run(run, sent_twice(found.bad.origin, found.bad.seq, found.bad["index"]))
 

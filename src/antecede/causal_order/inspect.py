@@ -22,7 +22,7 @@ from antecede.causal_order.rules import ARRIVED, RowCounts
 from antecede.causal_order.segments import join
 from antecede.causal_order.stream_on_spark import BUCKET, GROUPS, decode_bucket, group_name
 from antecede.errors import InputError
-from antecede.spark.session import first_line
+from antecede.spark.session import spark_error_message
 
 _COUNTS = RowCounts.__struct_fields__
 _HELD = pa.schema(
@@ -92,7 +92,7 @@ def _state(spark: SparkSession, checkpoint: str | Path, operator: int, variable:
     except PySparkException as error:
         raise InputError(
             f"{checkpoint} is not the checkpoint of a causal_order stream with a finished batch: "
-            f"{first_line(error)}"
+            f"{spark_error_message(error)}"
         ) from error
 
 

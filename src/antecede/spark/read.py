@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from antecede.errors import InputError
-from antecede.spark.session import first_line
+from antecede.spark.session import spark_error_message
 from antecede.trace.schema import META, SCHEMA, Meta
 from antecede.trace.validate import check_columns
 
@@ -23,7 +23,7 @@ def read_events(spark: SparkSession, *paths: str) -> DataFrame:
     try:
         columns = reader.parquet(*paths).columns
     except AnalysisException as error:
-        raise InputError(f"{', '.join(paths)} holds no trace: {first_line(error)}") from error
+        raise InputError(f"{', '.join(paths)} holds no trace: {spark_error_message(error)}") from error
     check_columns(columns, ", ".join(paths))
     # With the schema given, parts that differ in integer width or in optional columns read as one.
     return reader.schema(from_arrow_schema(SCHEMA)).parquet(*paths)

@@ -80,7 +80,7 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
         finally:
             session.stop()
     except (PySparkException, Py4JError) as error:
-        raise SparkError(f"Spark failed: {first_line(error)}{_Jvm.keep_log()}") from error
+        raise SparkError(f"Spark failed: {spark_error_message(error)}{_Jvm.keep_log()}") from error
 
 
 class _Jvm:
@@ -193,7 +193,7 @@ def _refuse_unreachable(address: str | None) -> None:
             raise InputError(f"nothing answers at {address}: {error.strerror or error}") from error
 
 
-def first_line(error: Exception) -> str:
+def spark_error_message(error: Exception) -> str:
     """The message of a Spark exception, without its stack traces."""
     message = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in message.splitlines() if line.strip()] or [type(error).__name__]

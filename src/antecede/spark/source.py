@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.reader import open_parquet, read_batches, read_metas, trace_files
+from antecede.trace.reader import TRACE_SUFFIXES, open_parquet, read_batches, read_metas, trace_files
 from antecede.trace.schema import META, SCHEMA, read_meta, with_all_columns
 from antecede.trace.validate import first_line
 from antecede.trace.writer import part_name, part_number
@@ -39,7 +39,6 @@ from antecede.trace.writer import part_name, part_number
 _MAX_PARTS = 1000
 """The default of the option `maxPartsPerBatch`."""
 _OPTIONS = ("path", "maxPartsPerBatch")
-_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 _FINGERPRINT_BYTES = 1 << 16
 _PARTITION_BYTES = 8 << 20
 _OPEN_COST = 256 << 10
@@ -237,7 +236,7 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield TracePart(str(self._part(trace, number + 1)), last, read.mark)
 
     def _part(self, trace: str, count: int) -> Path:
-        """The last of so many parts."""
+        """The last of this many parts."""
         return self._folder / trace / part_name(count - 1)
 
     def _parts(self) -> dict[str, int]:
@@ -295,7 +294,7 @@ def _list_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        found = [name for name in names if name.endswith(_SUFFIXES) and not name.startswith((".", "_"))]
+        found = [name for name in names if name.endswith(TRACE_SUFFIXES) and not name.startswith((".", "_"))]
         if found:
             yield Path(parent), found
 

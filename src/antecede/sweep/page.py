@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antecede import __version__
 from antecede.causality import Verdict
@@ -15,6 +14,7 @@ from antecede.report.charts import Series, line_chart
 from antecede.report.page import Section, figure, page, table
 from antecede.report.spacetime import excerpt, spacetime
 from antecede.trace.explain import RunEvents
+from antecede.trace.reader import read_trace
 
 
 def columns(summary: pa.Table) -> list[str]:
@@ -93,7 +93,7 @@ def sweep_page(
         ),
         figure(
             _chart(rows, extra, "paper_bytes_mean"),
-            "The same messages, counted as the papers count: 4 bytes a clock entry, 8 a dependency.",
+            "The same messages, counted as the papers count: 4 bytes per clock entry, 8 per dependency.",
         ),
     )
     sections = [
@@ -147,4 +147,5 @@ def _example(run: Sequence[dict[str, Any]]) -> Section:
 
 def example_events(folder: Path) -> list[dict[str, Any]]:
     """The events of a small trace."""
-    return [row for part in sorted(folder.glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
+    rows: list[dict[str, Any]] = read_trace(folder).to_pylist()
+    return rows

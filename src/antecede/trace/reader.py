@@ -36,7 +36,7 @@ BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
 _MAX_CSV_FIELD = 1 << 28
-_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
+TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 Row = dict[str, Any]
 
@@ -46,17 +46,17 @@ def trace_files(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if path.is_file():
-        if path.suffix not in _SUFFIXES:
+        if path.suffix not in TRACE_SUFFIXES:
             raise InputError(
-                f"{path}: a trace is a folder or a file ending in {_any_of(_SUFFIXES)}; "
+                f"{path}: a trace is a folder or a file ending in {_any_of(TRACE_SUFFIXES)}; "
                 "other programs' logs are read by antecede import"
             )
         return [path]
     if not path.is_dir():
         raise InputError(f"{path} is neither a file nor a folder")
-    files = [file for file in _walk(path) if file.suffix in _SUFFIXES]
+    files = [file for file in _walk(path) if file.suffix in TRACE_SUFFIXES]
     if not files:
-        raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(_SUFFIXES)}")
+        raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(TRACE_SUFFIXES)}")
     return files
 
 

@@ -11,7 +11,7 @@ Input from outside is checked on four levels:
    one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter two find the first offending
    row, and `check_event` then words the error.
 4. A *run* has one event per index, one send per message, and names in its destinations: `check_run`, or
-   `check_encoded_run` for arrays.
+   `check_encoded_run` for arrays, `SENT_TWICE_SQL` and `EMPTY_DESTINATION_SQL` for Spark.
 
 An error names the file, the row and the field where there are such, and what to do about it.
 """
@@ -41,6 +41,10 @@ INVALID_ROW_SQL = " or ".join(
     ]
 )
 """The rules of values and rows as one condition for Spark; true for a row that `check_event` refuses."""
+EMPTY_DESTINATION_SQL = "exists(destinations, name -> name is null)"
+"""True for a send that `destinations` refuses."""
+SENT_TWICE_SQL = "count(*) > 1"
+"""True for the sends of one origin and seq that `check_run` refuses; for Spark's aggregation by these."""
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _MAX_NAME = 1 << 128

@@ -27,7 +27,7 @@ from antecede.trace.reader import (
     open_any_parquet,
 )
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
-from antecede.trace.validate import convert_value, first_line, is_text, unknown_kind
+from antecede.trace.validate import convert_value, first_line, is_text, refuse_duplicate_columns, unknown_kind
 
 _TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {MESSAGE: pa.string()}
 _DEFAULTED = ("run", "group", "index", "time")
@@ -76,8 +76,7 @@ def resolve_columns(file: Path, mapping: ColumnMap) -> dict[str, str]:
         # A row of JSON need not have a field that others have.
         may_lack = name not in REQUIRED and name != MESSAGE and file.suffix not in (".parquet", ".csv")
         if theirs and (theirs in present or may_lack):
-            if present.count(theirs) > 1:
-                raise InputError(f"{file}: it has two columns {theirs}; rename or remove one")
+            refuse_duplicate_columns([each for each in present if each == theirs], file)
             columns[name] = theirs
         elif mapping.columns.get(name):
             shown = brief(", ".join(present))
