@@ -28,7 +28,7 @@ PUBLIC_MODULES = ["antecede.protocols", "antecede.sim", "antecede.spark", "antec
 def test_public_modules_name_what_they_offer(module: str) -> None:
     public = importlib.import_module(module)
     assert [name for name in public.__all__ if not hasattr(public, name)] == []
-    assert set(public.__all__) <= set(dir(public))
+    assert dir(public) == sorted(public.__all__)
     assert not hasattr(public, "nothing_of_this_name")
 
 

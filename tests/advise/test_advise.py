@@ -246,6 +246,10 @@ def test_runs_that_cannot_be_advised_on() -> None:
             "a:1 does not go to c",
         ),
         (rows_of(("a", 0, "sned", "a", 1), ("b", 0, "send", "b", 1)), "run r: process a, index 0: kind"),
+        (
+            rows_of(("a", 0, "send", "a", 1)).set_column(2, "process", pa.array([None], pa.string())),
+            "run r: field process is empty in 1 rows",
+        ),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             advise_run("r", rows, {}, Request())

@@ -84,6 +84,10 @@ def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
     expected = dict.fromkeys(COUNTS, 0) | {"processes": 3, "messages": 2, "deliveries": 4}
     expected |= {"causal_violations": 1, "causal_late_deliveries": 1, "causal_pairs_late": 1}
     assert asdict(result.total()) == expected
+    verdict = result.verdicts.first()
+    assert verdict is not None
+    assert (verdict.causal_violations, verdict.causal_deliveries) == (1, 1)  # the latter is deprecated
+    assert (verdict.fifo_violations, verdict.fifo_deliveries) == (0, 0)
     (finding,) = result.first(5)
     assert finding.text == "c delivered b:1 before its cause a:1: b delivered a:1 and then sent b:1."
     assert finding.path == ["a:1", "b:1"]

@@ -70,6 +70,8 @@ def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
     shown = document(*arguments, "--out", str(tmp_path / "a"))
     assert shown["deliveries"] == 5 * shown["messages"] > 0
     assert {"cpu_seconds", "deliveries_per_second", "control_bytes_mean", "paper_bytes_mean"} <= shown.keys()
+    assert shown["engine"]
+    assert shown["engine_reason"]
     assert shown["stuck"] == 0
     assert antecede(*arguments, "--out", str(tmp_path / "b")).returncode == 0
     for name in ("meta.json", "part-00000.parquet"):
@@ -87,6 +89,7 @@ def test_audit_of_a_clean_trace(trace: Path) -> None:
         "fifo_violations", "missing", "duplicates", "orphans", "impossible",
     )  # fmt: skip
     assert {name: shown[name] for name in faults} == dict.fromkeys(faults, 0)
+    assert (shown["causal_deliveries"], shown["fifo_deliveries"]) == (0, 0)  # deprecated names
     assert shown["processes"] == 8
     assert shown["deliveries"] == 7 * shown["messages"]
     assert "clean" in antecede("audit", str(trace)).stdout
@@ -119,6 +122,7 @@ def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> 
         assert (shown["engine"], shown["page"]) == (engine, str(page))
         assert (shown["causal_violations"], shown["causal_late_deliveries"]) == (1, 1)
         assert (shown["causal_pairs_late"], shown["causal_pairs_never"], shown["missing"]) == (1, 0, 0)
+        assert (shown["causal_deliveries"], shown["fifo_deliveries"]) == (1, shown["fifo_violations"])
         (violation,) = shown["violations"]
         assert violation["process"] == first["process"]
         assert violation["cause"] == f"{first['origin']}:{first['seq']}"

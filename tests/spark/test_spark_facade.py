@@ -14,9 +14,14 @@ import antecede.spark
 
 def test_every_public_name_is_there() -> None:
     assert sorted(antecede.spark._MODULES) == sorted(antecede.spark.__all__)
-    assert set(antecede.spark.__all__) <= set(dir(antecede.spark))
+    assert dir(antecede.spark) == sorted(antecede.spark.__all__)
     for name in antecede.spark.__all__:
         assert getattr(antecede.spark, name).__name__ == name
+
+
+def test_held_rows_are_shown_by_held_alone() -> None:
+    assert "held" in antecede.spark.__all__
+    assert not hasattr(antecede.spark, "explain")
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

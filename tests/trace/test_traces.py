@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import antecede.trace
 from antecede.audit.core import judge_files, judge_run, sum_verdicts
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
@@ -44,6 +45,14 @@ def sends(first: int, end: int) -> pa.Table:
     rows = [("r", "g", "a", index, "send", "a", index + 1, 0) for index in range(first, end)]
     columns = zip(*rows, strict=True)
     return pa.table({name: pa.array(values) for name, values in zip(COLUMNS, columns, strict=True)})
+
+
+def test_the_package_reads_a_trace_and_explains_a_message(trace: Path) -> None:
+    assert antecede.trace.read_trace(str(trace)).to_pylist() == rows_of(trace)
+    explained = antecede.trace.explain_message(str(trace), "p0:1")
+    assert explained.message == "p0:1"
+    assert sorted(each.process for each in explained.deliveries) == ["p1", "p2", "p3"]
+    assert "explain_message" in antecede.trace.__all__
 
 
 def test_parts_roll_and_read_back_in_order(tmp_path: Path) -> None:

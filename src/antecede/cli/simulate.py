@@ -160,6 +160,7 @@ def _deliveries_per_second(result: Result, cpu_seconds: float) -> float:
 def _print_json(scenario: Scenario, result: Result, cpu_seconds: float, trace: Path | None) -> None:
     timing = {
         "engine": result.engine,
+        "engine_reason": result.reason,
         "cpu_seconds": cpu_seconds,
         "deliveries_per_second": _deliveries_per_second(result, cpu_seconds),
         "trace": str(trace) if trace else None,

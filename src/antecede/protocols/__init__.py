@@ -67,3 +67,7 @@ __all__ = [
     "Waiting",
     "find_protocol",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

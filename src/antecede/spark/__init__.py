@@ -67,4 +67,4 @@ if not TYPE_CHECKING:  # a type checker must refuse names that do not exist
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return __all__
