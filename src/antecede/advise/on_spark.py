@@ -1,4 +1,4 @@
-"""Advises on Spark: a DataFrame of events in, one of each protocol's costs out. One task a run."""
+"""Advises on Spark: a DataFrame of events in, one of each protocol's costs out. One task per run."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DIRECT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 
 
 class TrialResult(NamedTuple):
-    """What a simulation measured, a message on average."""
+    """What a simulation measured, per message on average."""
 
     control: np.ndarray
     """Control bytes of each message's own packet."""

@@ -75,11 +75,11 @@ class Audit:
     persisted: DataFrame
     """The part of `judged` that Spark holds in its cache."""
     verdicts: DataFrame
-    """A row a run: the counts."""
+    """A row per run: the counts."""
     violations: DataFrame
     """A row for each cause that a process did not have in time: the worst of each run."""
     tallies: DataFrame
-    """A row a run: its counts by process, by origin and over time."""
+    """A row per run: its counts by process, by origin and over time."""
 
     def release(self) -> None:
         """Free what Spark holds of the audit."""
@@ -91,14 +91,14 @@ class Audit:
         return Verdict(**(sums.asDict() if sums else {}))
 
     def by_run(self) -> Iterator[tuple[str, Verdict]]:
-        """A verdict a run: a summary, as many rows as there are runs."""
+        """A verdict per run: a summary, as many rows as there are runs."""
         for row in self.verdicts.orderBy("run").toLocalIterator():
             yield row.run, Verdict(**{name: row[name] for name in COUNTS})
 
     def errors(self) -> dict[str, str]:
         """The runs that could not be judged, and why."""
-        spoilt = self.judged.where("error is not null").select("run", "error")
-        return {row.run: row.error for row in spoilt.toLocalIterator()}
+        failed = self.judged.where("error is not null").select("run", "error")
+        return {row.run: row.error for row in failed.toLocalIterator()}
 
     def tally(self, run: str) -> Tally | None:
         """The counts of one run by process, by origin and over time."""

@@ -8,7 +8,7 @@ have been missing at an earlier delivery (paper 001, Proposition 1).
 
 The answer is the verdict on a clean run, or None: then the full audit has to look. That includes invalid
 rows, which the full audit reports. Memory is processes² and a vector for each message that is not delivered
-everywhere yet; time is processes / 16 steps a delivery.
+everywhere yet; time is processes / 16 steps per delivery.
 """
 
 from __future__ import annotations

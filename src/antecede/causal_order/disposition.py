@@ -5,7 +5,7 @@ causes have all been emitted, the first as given comes next. So rows that were i
 are, and the result does not depend on the order of arrival. Among the rows that Kahn's algorithm cannot
 reach, Tarjan's algorithm finds those on a cycle.
 
-Cost: rows × log(rows that are ready at once) + dependencies; 50 bytes a row and 12 a dependency.
+Cost: rows × log(rows that are ready at once) + dependencies; 50 bytes per row and 12 per dependency.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from antecede.jit import njit_inline, njit_plain
 
 SATISFIED, UNKNOWN, QUARANTINED = -1, -2, -3
-"""A dependency on a row that is not at hand: the cause was emitted before; it has never been seen; it was
+"""A dependency on a row that is not among these: the cause was emitted before; it has never been seen; it was
 quarantined before, so that it will never be emitted."""
 
 HELD, ORDERED, RELEASED, CYCLE, CAUSE_QUARANTINED, OVERDUE, DUPLICATE, UNREADABLE = range(8)
@@ -326,7 +326,7 @@ def _quarantine(graph: Any, low: int, high: int, overdue: Any, quarantine: bool)
 
 @njit_inline
 def _disposition_by_causes(graph: Any, row: int, is_overdue: bool) -> int:
-    """What becomes of a held row by the causes that are not at hand."""
+    """What becomes of a held row by its causes that are not among the rows."""
     decided = HELD
     for place in range(graph.offsets[row], graph.offsets[row + 1]):
         if graph.causes[place] == QUARANTINED:

@@ -3,7 +3,7 @@ vectors.
 
 `kahn` needs every message's causes and effects as edges, and costs messages + edges. `depth_first` reads the
 causes off vectors of counts (see `transitive_closure`), which would be messages × streams edges if they were
-written down; it costs that many steps and 21 bytes a message.
+written down; it costs that many steps and 21 bytes per message.
 """
 
 from __future__ import annotations

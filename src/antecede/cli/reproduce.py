@@ -35,7 +35,10 @@ def reproduce(
         typer.Argument(metavar="PAPER", help="000, 001, 002, 003, 004; by default all."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="The papers' own sizes (hours) or small ones (minutes).")
+        bool,
+        typer.Option(
+            "--full/--quick", help="The papers' own sizes (about half an hour) or small ones (minutes)."
+        ),
     ] = False,
     out: Annotated[
         Path | None,

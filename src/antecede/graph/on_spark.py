@@ -33,7 +33,7 @@ class DependencyGraphs:
     edges: DataFrame
     """A row for each immediate dependency: run, cause, effect; messages as origin:seq."""
     figures: DataFrame
-    """A row a run."""
+    """A row per run."""
 
     def release(self) -> None:
         """Free what Spark holds of the graphs."""

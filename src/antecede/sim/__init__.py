@@ -5,7 +5,7 @@
     result = simulate(scenario(protocol="mbcp", peers=20, seconds=5, delay="1-100ms"))
     print(result.metrics.control_bytes_mean, result.engine, result.reason)
 
-`simulate` runs a `Scenario` and returns its `Metrics`; `simulate_to` also writes the trace; `verify` judges a
+`simulate` runs a `Scenario` and returns its `Result`; `simulate_to` also writes the trace; `verify` judges a
 protocol on random executions. A `World` can be built by hand from members, a `Network` and a `Workload`, to
 test one's own code against a simulated network.
 

@@ -1,4 +1,4 @@
-"""Applies a function to every run of a DataFrame of events, one Spark task a run.
+"""Applies a function to every run of a DataFrame of events, one Spark task per run.
 
 Audits, graphs and advice all start alike: the columns of a trace in their types, one run's rows and members
 in one task, and an `error` column for runs that cannot be done.

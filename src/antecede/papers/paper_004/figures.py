@@ -174,7 +174,7 @@ def _dependencies(runs: Runs, nodes: int) -> Figure:
     names = [f"causes_to_{bound}" for bound in CAUSES] + [f"causes_over_{CAUSES[-1]}"]
     bounds = [float(bound) for bound in (*CAUSES, 59)]
     return Figure(
-        "6", f"Causal dependencies of a message, {nodes} nodes", "up to so many (59: more than 54)",
+        "6", f"Causal dependencies of a message, {nodes} nodes", "up to this many (59: more than 54)",
         "% of messages",
         {"aggregation": _bars(select(runs, AGG, nodes), names, bounds, "messages")},
         {"aggregation": [(0.0, 27.0), (4.0, 28.5), (9.0, 18.4)]}, _other_size(nodes, DETAILED),
@@ -184,7 +184,7 @@ def _dependencies(runs: Runs, nodes: int) -> Figure:
 def _most_held(runs: Runs, nodes: int) -> Figure:
     names = [f"nodes_holding_to_{bound}" for bound in (50, 100, 150, 200, 250)] + ["nodes_holding_over_250"]
     return Figure(
-        "9", f"Most messages held by a node, {nodes} nodes", "up to so many (300: more than 250)",
+        "9", f"Most messages held by a node, {nodes} nodes", "up to this many (300: more than 250)",
         "% of nodes",
         {
             NAMES[protocol]: _shares_of_nodes(

@@ -54,7 +54,7 @@ class RowObserver(Protocol):
     """An observer that takes many events at once."""
 
     def take_rows(self, rows: np.ndarray) -> None:
-        """One row an event: kind, process, origin, seq, time, link and control bytes."""
+        """One row per event: kind, process, origin, seq, time, link and control bytes."""
 
 
 class ObserverFeed:
