@@ -26,7 +26,7 @@ from antecede.live.events import (
     ProgressReceived,
     RepairReceived,
 )
-from antecede.live.ready import Ready
+from antecede.live.ready import Ready, send_and_advance
 from antecede.live.recovery import restore
 from antecede.live.settings import Member, Roster
 from antecede.live.store.journal import Journal
@@ -153,9 +153,7 @@ class Peer:
 
     def advance(self) -> None:
         if self.pending is not None and self.is_persisted:
-            for peer, packets in self.pending.packets.items():
-                self.core.outboxes[peer].extend(packets.first, packets.bodies)
-            self.core.advance(self.pending)
+            send_and_advance(self.core, self.pending)
             self.pending = None
 
     def flush(self, checkpoint: bool = False) -> None:

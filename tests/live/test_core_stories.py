@@ -10,7 +10,7 @@ from core_group import Group, roster
 
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
-from antecede.live.events import Cursor, PacketReceived
+from antecede.live.events import Cursor, DeliveryRequested, PacketReceived
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
@@ -59,6 +59,23 @@ def test_what_a_crash_can_undo_is_neither_reported_nor_used_for_repair(group_of:
     group.gossip(0, 1)
     assert bo.core.stability.matrix_clock[0] == [1, 0]
     assert len(ana.core.repair.reply([(0, 1, 1)])) == 1
+
+
+def test_only_a_ready_for_deliveries_delivers(group_of: Groups) -> None:
+    """What the loop persists and sends is for nobody who asked, so a message in it would be lost."""
+    group = group_of(roster("mbcp", 2))
+    ana, bo = group.peers
+    message = group.broadcast(0)
+    ana.flush()
+    group.carry(0, 1)
+    bo.flush()
+    bo.core.step(DeliveryRequested(group.now))
+    bo.flush()
+    assert bo.core.yielded == 0
+    ready = bo.core.ready(deliveries_only=True)
+    assert [delivery.message for delivery in ready.deliveries] == [message]
+    assert (ready.number, ready.records, ready.packets) == (0, (), {})
+    assert bo.core.ready(deliveries_only=True).deliveries == ()  # one for each request
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])

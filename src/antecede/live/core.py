@@ -7,7 +7,13 @@ It has the shape of etcd's raft. A driver feeds it events (`step`), takes what f
     ready = core.ready()
     persist(ready.records, ready.checkpoint)   # nothing that a crash could undo leaves the member
     send(ready.packets)
-    deliver(ready.deliveries)
+    core.advance(ready)
+
+Deliveries are pulled, so they do not wait for that loop:
+
+    core.step(DeliveryRequested(now))
+    ready = core.ready(deliveries_only=True)   # at most one message, which is durable already
+    persist(ready.cursor)
     core.advance(ready)
 
 The same events in the same order give the same packets under the same numbers, so the log of events brings
@@ -79,7 +85,7 @@ class Core:
 
         # Links
         self.outboxes = {peer: Outbox() for peer in self.partners}
-        """What partners have not acknowledged. The driver puts `Ready.packets` in."""
+        """What partners have not acknowledged. `send_and_advance` puts `Ready.packets` in."""
         self.sent = dict.fromkeys(self.partners, 0)
         self.received: dict[int, int] = dict.fromkeys(self.partners, 0)
         self.durably_received: Mapping[int, int] = dict(self.received) if durable else self.received
@@ -159,28 +165,25 @@ class Core:
         return bool(self._records or self.packets or self._repaired or (self.is_durable and self._staged))
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
-        """What follows from the events since the last call.
+        """What there is to persist and to send since the last call.
 
-        With `deliveries_only` records and packets stay for the next call: an application takes messages
-        that are durable already while a group commit is under way.
+        With `deliveries_only` the message that was requested instead, if it is durable; records and packets
+        stay for the next call. So an application is served while a group commit is under way.
         """
-        deliveries = self._take_deliverable() if self._is_requested else ()
-        cursor = Cursor(self.yielded, True) if deliveries else self.cursor
         if deliveries_only:
-            return Ready(0, deliveries, cursor)
+            deliveries = self._take_deliverable() if self._is_requested else ()
+            return Ready(0, deliveries, Cursor(self.yielded, True) if deliveries else self.cursor)
         self._flush()
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else self._records,
             checkpoint=take_checkpoint(self) if checkpoint else None,
-            cursor=cursor,
             packets={
                 peer: Packets(self.sent[peer] - len(bodies) + 1, bodies)
                 for peer, bodies in self.packets.items()
             },
             received=dict(self.received),
             broadcasts=self.stability.received[self.me].base,
-            deliveries=deliveries,
             repaired=self._repaired,
             trace=self.trace.take() if self.is_traced and not self.is_durable else None,
         )

@@ -1,9 +1,12 @@
-"""The loop that runs a core. It is the only place that carries out what a `Ready` asks for, in this order:
+"""The loop that runs a core. It carries out what each `Ready` asks for, in this order:
 
 1. persist   the records or the checkpoint, by group commit: whatever happens meanwhile goes into the next
 2. send      packets into the outboxes, from which connections transmit them until they are acknowledged
-3. deliver   messages that the application has asked for
-4. advance   tell the core
+3. advance   tell the core
+
+Deliveries are not part of the loop. They are pulled by the application (`next_delivery`) and only of what is
+durable already, so they do not wait for a write under way: the cursor is persisted, the core advances, and
+the message is returned. Steps 2 and 3 are `send_and_advance`, with which a restart ends too (`recovery.py`).
 
 A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace:
 
@@ -19,8 +22,7 @@ A message takes eight shapes on its way from `broadcast` to the row of the recei
 Beside this path the encoded packet is retained until it is stable (`UnstableMessage`) and, if it outlives the
 log, stored (`StoredPacket`).
 
-Two shortcuts leave out what they do not need. A message that is durable already is delivered without
-waiting for the write under way (`next_delivery`). Without a journal there is nothing to wait for (`flush`).
+Without a journal there is nothing to wait for: a `Ready` is carried out at once (`flush`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from antecede.errors import StoreError
 from antecede.live.core import Core
 from antecede.live.events import DeliveryAcked, DeliveryRequested
 from antecede.live.operations.trace import NodeTrace
-from antecede.live.ready import Ready
+from antecede.live.ready import Ready, send_and_advance
 from antecede.live.store.group_commit import GroupCommit
 from antecede.live.store.journal import Journal
 from antecede.protocols.base import Delivery
@@ -92,32 +94,10 @@ class Driver:
 
     def _carry_out(self, ready: Ready) -> None:
         """What may follow once a `Ready` is durable."""
-        for peer, packets in ready.packets.items():
-            self._core.outboxes[peer].extend(packets.first, packets.bodies)
-        if self._journal is not None and ready.deliveries:
-            self._journal.cursor = ready.cursor
+        send_and_advance(self._core, ready)
         if self._trace is not None and ready.trace is not None:
             self._trace.add(*ready.trace)
-        self._core.advance(ready)
         self._advanced(ready)
-
-    # Its shortcuts
-
-    def next_delivery(self, now: int) -> Delivery | None:
-        """The next message for the application, if there is one that is durable; the one before is acked."""
-        core = self._core
-        core.step(DeliveryRequested(now))
-        ready = core.ready(deliveries_only=True)
-        if self._journal is not None:
-            self._journal.cursor = ready.cursor
-        core.advance(ready)
-        return ready.deliveries[0] if ready.deliveries else None
-
-    def ack(self) -> None:
-        """The application has processed the message in flight."""
-        self._core.step(DeliveryAcked())
-        if self._journal is not None:
-            self._journal.cursor = self._core.cursor
 
     def flush(self) -> None:
         """Without a journal: carry out what there is, now."""
@@ -126,6 +106,24 @@ class Driver:
             self._carry_out(self._core.ready())
         except Exception as error:
             self.fail(f"internal: {error!r}")
+
+    # Deliveries, on request
+
+    def next_delivery(self, now: int) -> Delivery | None:
+        """The next message for the application, if there is one that is durable; the one before is acked."""
+        core = self._core
+        core.step(DeliveryRequested(now))
+        ready = core.ready(deliveries_only=True)
+        if self._journal is not None:
+            self._journal.cursor = ready.cursor
+        send_and_advance(core, ready)
+        return ready.deliveries[0] if ready.deliveries else None
+
+    def ack(self) -> None:
+        """The application has processed the message in flight."""
+        self._core.step(DeliveryAcked())
+        if self._journal is not None:
+            self._journal.cursor = self._core.cursor
 
     # What the group calls
 

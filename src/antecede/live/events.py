@@ -72,7 +72,8 @@ class ProgressReceived(msgspec.Struct, frozen=True, gc=False):
 class DeliveryRequested(msgspec.Struct, frozen=True, gc=False):
     """The application has processed the message before, and asks for the next.
 
-    This is a poll: if none can be delivered now, the next `Ready` has none, and the driver asks again later.
+    This is a poll: if none can be delivered now, `ready(deliveries_only=True)` has none, and the driver asks
+    again later.
     """
 
     time: int

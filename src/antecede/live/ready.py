@@ -1,10 +1,10 @@
-"""What a core asks of its driver: one read-only value."""
+"""What a core asks of its driver: one read-only value, and the one way to carry it out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,18 +15,22 @@ from antecede.live.trace_rows import TraceRow
 from antecede.live.transport.frames import Packets
 from antecede.protocols.base import Delivery
 
+if TYPE_CHECKING:
+    from antecede.live.core import Core
+
 _EMPTY: Mapping[int, Any] = MappingProxyType({})
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
-    """All that follows from the events so far: to persist, to send and to deliver. Read-only."""
+    """All that follows from the events so far, to persist and to send; or, of `ready(deliveries_only=True)`,
+    a delivery and nothing else. Read-only."""
 
     number: int = 0
     """Of this `Ready` among those that persist something; 0 if there is nothing to persist."""
     deliveries: Sequence[Delivery] = ()
-    """For the application. They depend on nothing that is not durable already."""
+    """For the application, one at most: what it asked for, if that is durable already."""
     cursor: Cursor = Cursor(0, False)
-    """To persist with the deliveries."""
+    """To persist before the delivery."""
     records: Sequence[LogRecord] = ()
     """To append to the log."""
     checkpoint: Checkpoint | None = None
@@ -41,3 +45,10 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """Messages that were missing, and the partner that supplied them."""
     trace: tuple[int, list[TraceRow]] | None = None
     """Without a journal, rows of the trace and the index of the first; else they are in the checkpoint."""
+
+
+def send_and_advance(core: Core, ready: Ready) -> None:
+    """Carry out a `Ready` that is durable: its packets go into the outboxes, and the core learns of it."""
+    for peer, packets in ready.packets.items():
+        core.outboxes[peer].extend(packets.first, packets.bodies)
+    core.advance(ready)

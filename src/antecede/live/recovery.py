@@ -11,6 +11,7 @@ import msgspec
 from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
 from antecede.live.events import Delivered, LogRecord, RepairReceived
+from antecede.live.ready import send_and_advance
 from antecede.live.store.journal import Checkpoint, Journal, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
 
@@ -124,15 +125,8 @@ def _restore(core: Core, journal: Journal) -> None:
         core.unacked.popleft()
     core.yielded = acked
     core.redelivered = cursor.acked + 1 if cursor.in_flight else 0
-    _finish_replay(core)
-
-
-def _finish_replay(core: Core) -> None:
-    """What the replay asks for was persisted before; its packets are to be sent."""
-    ready = core.ready()
-    for peer, packets in ready.packets.items():
-        core.outboxes[peer].extend(packets.first, packets.bodies)
-    core.advance(ready)
+    # What the replay asks for was persisted before.
+    send_and_advance(core, core.ready())
 
 
 def _load_state(core: Core, state: CoreState) -> None:
