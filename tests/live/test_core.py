@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from antecede.causality import Kind, MessageId
 from antecede.live.settings import Roster
+from antecede.live.trace_rows import DELIVER, RECEIVE, SEND
+from antecede.trace import schema
 
 stories = st.binary(min_size=360, max_size=1200)
 """Three bytes for each thing that happens: what, to whom, and how."""
@@ -145,10 +147,14 @@ def nothing_is_retained(group: Group) -> None:
         assert core.stability.lagging() == []
 
 
+def test_the_kinds_of_trace_rows_are_those_of_the_schema() -> None:
+    assert (SEND, RECEIVE, DELIVER) == (schema.SEND, schema.RECEIVE, schema.DELIVER)
+
+
 def check_trace(group: Group) -> None:
     """The trace in the journals says what happened, crashes or not."""
     for peer in group.peers:
-        kinds = {"send": Kind.SEND, "deliver": Kind.DELIVER}
+        kinds = {SEND: Kind.SEND, DELIVER: Kind.DELIVER}
         steps = [
             (kinds[row.kind], MessageId(row.origin, row.seq)) for row in peer.trace() if row.kind in kinds
         ]

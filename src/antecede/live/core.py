@@ -48,7 +48,7 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.stability import Stability, UnstableMessage, message_bytes
-from antecede.live.trace_rows import TraceBuffer, TraceRow
+from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import MAX_BYTES, Packets
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import (
@@ -257,7 +257,7 @@ class Core:
             if self.is_traced:
                 # What a batch costs besides its bodies is put down to its last message.
                 named, cost = sorted(causes.items()), control.get(seq, 0)
-                self.trace.add(TraceRow("send", self.me, seq, now, cost, len(payload), -1, named))
+                self.trace.add(TraceRow(SEND, self.me, seq, now, cost, len(payload), -1, named))
                 causes = {self.me: seq}
 
     # Receiving
@@ -366,7 +366,7 @@ class Core:
                 del causes[peer]
         causes[origin] = seq
         if self.is_traced:
-            self.trace.add(TraceRow("deliver", origin, seq, now))
+            self.trace.add(TraceRow(DELIVER, origin, seq, now))
         self.unacked.append(delivery)
         return True
 
@@ -420,4 +420,4 @@ class Core:
             self.newly_unstable += [span] if is_whole else [(origin, seq, seq) for seq in seqs]
         if self.is_traced and link >= 0:
             for seq in seqs:
-                self.trace.add(TraceRow("receive", origin, seq, now, link=link))
+                self.trace.add(TraceRow(RECEIVE, origin, seq, now, link=link))

@@ -8,19 +8,24 @@ Deliveries are not part of the loop. They are pulled by the application (`next_d
 durable already, so they do not wait for a write under way: the cursor is persisted, the core advances, and
 the message is returned. Steps 2 and 3 are `send_and_advance`, with which a restart ends too (`recovery.py`).
 
-A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace:
+A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace (`mbcp`):
 
-1. payload         bytes, an encoded `Envelope`
-2. `Broadcast`     the event and log record: payloads broadcast in a row
-3. `Packet`        of the protocol, such as `MessageBatch`; the same class at the receiver
-4. `Packets`       the packet encoded, under its number on a link: in `Ready`, in the outbox and as a frame
-5. `PacketReceived`  the event and log record at the receiver
-6. `Delivery`      from the protocol, in `Ready` and among the unacked
-7. `Message`       what the application sees
-8. `TraceRow`
+1. `Envelope`          its body, as bytes, with what the receiver's application is to know of it: the payload
+2. `Broadcast`         event and log record: payloads broadcast in a row, and when
+3. `MessageBatch`      the protocol's packet, the same class at both ends
+4. `Packets`           encoded packets under their numbers on a link: in `Ready`, and the frame
+5. `PacketReceived`    event and log record at the receiver
+6. `DependencyPacket`  one message of the batch (`MessageBatch.split`)
+7. `Delivery`          from the protocol
+8. `TraceRow`          by ranks and codes; `EventTables` turns the columns of many into the rows of the trace
 
-Beside this path the encoded packet is retained until it is stable (`UnstableMessage`) and, if it outlives the
-log, stored (`StoredPacket`).
+A message broadcast alone is a `DependencyPacket` from the start; other protocols have packets of their own.
+Not counted is what contains one of these unchanged, or encodes it:
+
+- `Effects` and `Send` around a packet, and `Ready` around everything. An `Outbox` has the packets' bytes by
+  number, `UnstableMessage` retains them until they are stable, and `StoredPacket` is the same in the journal.
+- `Message` around a `Delivery`: what the application sees, by names. No row of the trace comes from it.
+- msgpack of an envelope, packet, frame or log record, and of trace rows in a checkpoint; Arrow and Parquet.
 
 Without a journal there is nothing to wait for: a `Ready` is carried out at once (`flush`).
 """

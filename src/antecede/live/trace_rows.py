@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SEND, RECEIVE, DELIVER = range(3)
+"""The codes of `trace.schema`, which a member without a trace cannot import: it needs Arrow."""
+
 
 class TraceRow(NamedTuple):
     """A row of the trace."""
 
-    kind: str
+    kind: int
     origin: int
     seq: int
     time: int

@@ -92,16 +92,12 @@ class NodeTrace:
     def _table(self, rows: list[TraceRow]) -> pyarrow.Table:
         import numpy as np
 
-        from antecede.trace.schema import KINDS
-
-        events = [
-            (KINDS.index(row.kind), self._me, row.origin, row.seq, row.time, row.link, row.control)
-            for row in rows
-        ]
+        kind, origin, seq, times, control, payload, link, causes = zip(*rows, strict=True)
+        process = [self._me] * len(rows)
+        events = np.array([kind, process, origin, seq, times, link, control], np.int64).T
         index = np.arange(self.rows, self.rows + len(rows))
-        payload_bytes = np.array([row.payload for row in rows])
-        deps = [None if row.causes is None else self._dependencies(row.causes) for row in rows]
-        return self._tables.build(np.array(events, np.int64), index, payload_bytes, deps=deps)
+        deps = [None if named is None else self._dependencies(named) for named in causes]
+        return self._tables.build(events, index, np.array(payload), deps=deps)
 
     def _dependencies(self, causes: list[tuple[int, int]]) -> list[str]:
         return [f"{self._names[peer]}:{seq}" for peer, seq in causes]

@@ -30,7 +30,7 @@ from antecede.errors import InputError
 from antecede.live.events import Cursor, LogRecord
 from antecede.protocols.base import Span
 
-VERSION = 3
+VERSION = 4
 _APPLICATION = 0x416E7465  # "Ante": marks the file as ours
 _CURSOR = struct.Struct("<q")
 _MAX_WAL = 1 << 23
