@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.compiled.splitmix64 import STEP, mix
+from antecede.compiled.word_heap import pop_word, push_word
 from antecede.jit import njit_inline, njit_plain
 
 SATISFIED, UNKNOWN, QUARANTINED = -1, -2, -3
@@ -112,10 +114,7 @@ def match_identities(owner: Any, number: Any, of_owner: Any, of_number: Any) -> 
         is_row = at < owner.size
         a = owner[at] if is_row else of_owner[at - owner.size]
         b = number[at] if is_row else of_number[at - owner.size]
-        mixed = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        slot = np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(mask))
+        slot = np.int64(mix(np.uint64(a) * STEP + np.uint64(b)) & np.uint64(mask))
         while slots[slot] >= 0 and (owner[slots[slot]] != a or number[slots[slot]] != b):
             slot = (slot + 1) & mask
         if is_row:
@@ -168,7 +167,7 @@ def _count_unmet(graph: Any, low: int, high: int, overdue: Any, release: bool) -
             else:
                 graph.unmet[row] += 1
         if graph.unmet[row] == 0:
-            _push(graph.heap, ready, row)
+            push_word(graph.heap, ready, row)
             ready += 1
     return ready, held
 
@@ -177,7 +176,8 @@ def _count_unmet(graph: Any, low: int, high: int, overdue: Any, release: bool) -
 def _emit(graph: Any, ready: int, order: Any, emitted: int) -> int:
     """Kahn's algorithm: emit the rows on the heap and all that become ready; how many are emitted now."""
     while ready > 0:
-        row = _pop(graph.heap, ready)
+        row = graph.heap[0]
+        pop_word(graph.heap, ready)
         ready -= 1
         graph.disposition[row] = RELEASED if graph.incomplete[row] else ORDERED
         order[emitted] = row
@@ -186,33 +186,9 @@ def _emit(graph: Any, ready: int, order: Any, emitted: int) -> int:
             effect = graph.effects[place]
             graph.unmet[effect] -= 1
             if graph.unmet[effect] == 0:
-                _push(graph.heap, ready, effect)
+                push_word(graph.heap, ready, effect)
                 ready += 1
     return emitted
-
-
-@njit_plain
-def _push(heap: Any, size: int, value: int) -> None:
-    while size > 0 and heap[(size - 1) >> 1] > value:
-        heap[size] = heap[(size - 1) >> 1]
-        size = (size - 1) >> 1
-    heap[size] = value
-
-
-@njit_plain
-def _pop(heap: Any, size: int) -> int:
-    """Remove the least of `size` values."""
-    least, last, at = heap[0], heap[size - 1], 0
-    while 2 * at + 1 < size - 1:
-        child = 2 * at + 1
-        if child + 1 < size - 1 and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= last:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = last
-    return int(least)
 
 
 @njit_inline
@@ -295,7 +271,7 @@ def _free_effects_of_cycles(graph: Any, low: int, high: int) -> int:
                 graph.incomplete[effect] = True
                 graph.unmet[effect] -= 1
                 if graph.unmet[effect] == 0:
-                    _push(graph.heap, ready, effect)
+                    push_word(graph.heap, ready, effect)
                     ready += 1
     return ready
 

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.compiled.splitmix64 import STEP, mix
 from antecede.jit import njit_inline, njit_plain
 from antecede.sim.kernels.flat.stamps import stamp_bytes
-from antecede.sim.kernels.runtime.counter_rng import FIXED, LOW_HALF, STEP, UNIFORM, delay_of, extended, mix
+from antecede.sim.kernels.runtime.counter_rng import FIXED, LOW_HALF, UNIFORM, delay_of, extended
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.kernels.runtime.send_schedule import SendSchedule
 

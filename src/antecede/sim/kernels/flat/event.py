@@ -112,7 +112,7 @@ def broadcast(world: Any, rules: Any, network: Any, state: Any, params: Any, me:
     message, seq = new_message(world, state, params, me), world.messages[me]
     if world.scalars[FULL]:
         return
-    row, delivered = state.messages[message], state.delivered[me]
+    row, delivered = state.messages.rows[message], state.delivered[me]
     row.origin, row.seq, row.sent_at = me, seq, world.scalars[NOW]
     control, paper = 0, 0
     if params.peers > 1:
@@ -165,7 +165,7 @@ def receive(
     world: Any, rules: Any, network: Any, state: Any, params: Any, me: Any, link: Any, message: Any
 ) -> Any:
     """The twin of `Flat.receive`."""
-    row = state.messages[message]
+    row = state.messages.rows[message]
     origin, seq = np.int64(row.origin), np.int64(row.seq)
     record_receive(world, me, link, origin, seq)
     if len(state.arrived):
@@ -266,7 +266,7 @@ def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: A
     rows, since = state.held.rows, world.scalars[NOW]
     ready, last = np.int64(0), np.int64(0)
     while True:
-        row = state.messages[message]
+        row = state.messages.rows[message]
         origin, seq, sent_at = np.int64(row.origin), np.int64(row.seq), row.sent_at
         state.delivered[me, origin] = seq
         note_causes(world, state, params, me, message, origin, seq)

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.compiled.splitmix64 import STEP, mix
 from antecede.jit import njit_inline
 from antecede.sim import counter_rng
 from antecede.sim.kernels.contract import Unsupported
 from antecede.sim.kernels.flat.delivery_times import draw_delays, link_keys
 from antecede.sim.kernels.runtime import dense_calendar, queued_nodes, routed
 from antecede.sim.kernels.runtime.agenda import must_stop
-from antecede.sim.kernels.runtime.counter_rng import STEP, Model, delay_of, mix, model
+from antecede.sim.kernels.runtime.counter_rng import Model, delay_of, model
 from antecede.sim.kernels.runtime.dense_calendar import ArrivalPacking, DenseCalendar, plan, take_arrival
 from antecede.sim.kernels.runtime.queued_nodes import QueuedNodesState, send
 from antecede.sim.kernels.runtime.routed import Audience, RoutedState

@@ -13,7 +13,7 @@ from antecede.sim.kernels.flat import recurrence
 from antecede.sim.kernels.flat.stamps import MBCP, TIMESTAMP_DIFF
 from antecede.sim.kernels.runtime import pool, probe_queues
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
-from antecede.sim.kernels.runtime.pool import ItemPool
+from antecede.sim.kernels.runtime.pool import ItemPool, free_item, new_item
 from antecede.sim.kernels.runtime.probe_queues import QueueProbe
 from antecede.sim.kernels.runtime.world_state import FULL, NOW
 from antecede.sim.network.faults import Duplicate, parse_fault
@@ -27,13 +27,13 @@ _MAX_MESSAGES = 1 << 20
 _MAX_RECENT = 1 << 27
 _RECENT = 16
 _CHAINS = 64
-_USED, _FREE, HELD, RING, _SCALARS = range(5)
+HELD, RING, _SCALARS = range(3)
 
 # Places in `FlatState.sums`: of packets, samples and messages, as probes count them.
 _PACKETS, _PAPER, _WIRE, _SAMPLES, _SAMPLED = range(5)
 _MESSAGES, _IMMEDIATE, _MOST, _NAMED, _WORST, _ALL, _SUMS = range(5, 12)
 
-_MESSAGE = [
+_MESSAGE: list[tuple[str, type[np.generic]]] = [
     ("sent_at", np.int64),
     ("origin", np.int32),
     ("seq", np.int32),
@@ -78,8 +78,8 @@ class FlatParams(NamedTuple):
 class FlatState(NamedTuple):
     scalars: np.ndarray
     """Single numbers, at the places above."""
-    messages: np.ndarray
-    """Messages in flight, from place 1 on."""
+    messages: ItemPool
+    """Messages in flight."""
     dependencies: np.ndarray
     """What each message depends on: a count for each peer, padded to a multiple of `LANES`."""
     delivered: np.ndarray
@@ -134,7 +134,7 @@ def create_state(scenario: Scenario, params: FlatParams) -> FlatState:
     repeats = any(isinstance(parse_fault(fault), Duplicate) for fault in scenario.faults)
     state = FlatState(
         scalars=np.zeros(_SCALARS, np.int64),
-        messages=np.empty(rows, np.dtype(_MESSAGE, align=True)),
+        messages=pool.create_items(_MESSAGE, rows),
         dependencies=np.empty((rows, width), np.int32),
         delivered=np.zeros((peers, width), np.int32),
         noted=np.zeros((noted, width), np.int32),
@@ -149,7 +149,7 @@ def create_state(scenario: Scenario, params: FlatParams) -> FlatState:
         sums=np.zeros(_SUMS, np.int64),
         queues=probe_queues.create_probe(scenario),
     )
-    state.scalars[_USED], state.scalars[RING] = 1, _RECENT
+    state.scalars[RING] = _RECENT
     return state
 
 
@@ -163,16 +163,9 @@ def measured(scenario: Scenario, params: FlatParams, state: FlatState) -> dict[s
 @njit_inline
 def new_message(world: Any, state: Any, params: Any, me: Any) -> Any:
     """The place of the next message of `me`."""
-    scalars = state.scalars
-    message = scalars[_FREE]
-    if message:
-        scalars[_FREE] = state.messages[message].after
-    elif scalars[_USED] == len(state.messages):
-        world.scalars[FULL] = 1
+    scalars, message = state.scalars, new_item(world, state.messages)
+    if world.scalars[FULL]:
         return message
-    else:
-        message = scalars[_USED]
-        scalars[_USED] += 1
     if params.dense:
         while state.recent[ring_place(state, params, me, world.messages[me])]:
             if 2 * scalars[RING] * params.peers > len(state.recent):
@@ -194,7 +187,7 @@ def grow_rings(state: Any, params: Any) -> Any:
     further = state.scalars[RING] * params.peers
     for place in range(further):
         message = state.recent[place]
-        if message and state.messages[message].seq - 1 & state.scalars[RING]:
+        if message and state.messages.rows[message].seq - 1 & state.scalars[RING]:
             state.recent[place + further] = message
             state.recent[place] = 0
     state.scalars[RING] *= 2
@@ -203,17 +196,16 @@ def grow_rings(state: Any, params: Any) -> Any:
 @njit_inline
 def free_message(state: Any, params: Any, message: Any) -> Any:
     """A message has been delivered everywhere."""
-    row = state.messages[message]
+    row = state.messages.rows[message]
     if params.dense:
         state.recent[ring_place(state, params, row.origin, row.seq)] = 0
-    row.after = state.scalars[_FREE]
-    state.scalars[_FREE] = message
+    free_item(state.messages, message)
 
 
 @njit_inline
 def drop_copy(state: Any, params: Any, message: Any) -> Any:
     """One copy fewer of a message has to arrive or to be delivered."""
-    row = state.messages[message]
+    row = state.messages.rows[message]
     row.copies -= 1
     if row.copies == 0:
         free_message(state, params, message)

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from antecede.compiled.splitmix64 import STEP, mix
 from antecede.jit import njit_plain
 from antecede.sim import counter_rng
 from antecede.sim.network import ClippedNormal, Delay, Fixed, LogUniform, Normal, Uniform
 
-STEP = np.uint64(counter_rng._STEP)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_1, _12, _27, _30, _31, _32 = (np.uint64(value) for value in (1, 12, 27, 30, 31, 32))
+_1, _12, _32 = (np.uint64(value) for value in (1, 12, 32))
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 FIXED, UNIFORM, CLIPPED_NORMAL, LOG_UNIFORM, NORMAL = range(5)
@@ -39,13 +38,6 @@ def model(delay: Delay) -> Model:
         case Normal(mean, deviation, unit):
             return NORMAL, mean, deviation, unit
     raise TypeError(f"kernels do not know the delay {delay}")
-
-
-@njit_plain
-def mix(value: Any) -> Any:
-    value = (value ^ value >> _30) * _FIRST
-    value = (value ^ value >> _27) * _SECOND
-    return value ^ value >> _31
 
 
 @njit_plain

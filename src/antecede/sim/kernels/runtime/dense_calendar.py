@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.compiled.word_heap import pop_word, push_word
 from antecede.jit import njit_inline
 from antecede.sim.kernels.runtime import heap
 from antecede.sim.kernels.runtime.world_state import ALARMS, FULL, NOW
@@ -113,7 +114,7 @@ def make_due(world: Any, calendar: Any, word: Any) -> Any:
     if scalars[_DUE] == len(calendar.due):
         world.scalars[FULL] = 1
         return
-    heap.push_word(calendar.due, scalars[_DUE], word)
+    push_word(calendar.due, scalars[_DUE], word)
     scalars[_DUE] += 1
 
 
@@ -140,7 +141,7 @@ def take_arrival(world: Any, calendar: Any, packing: Any) -> Any:
     time = (scalars[_BUCKET] << packing.width) + (ends >> 2 * packing.peer)
     if time > alarm:
         return np.int64(-1), np.int64(0), np.int64(0)
-    heap.pop_word(calendar.due, scalars[_DUE])
+    pop_word(calendar.due, scalars[_DUE])
     scalars[_DUE] -= 1
     scalars[_IN_FLIGHT] -= 1
     world.scalars[NOW] = time

@@ -1,20 +1,17 @@
-"""Binary heaps in arrays that the caller owns: of entries (time, order, item), and of single words.
+"""Binary heaps of entries (time, order, item) in arrays that the caller owns.
 
 Many heaps can share one array, each from a row `start` on. The caller keeps their sizes and sees to it that
-there is a row for what is pushed.
+there is a row for what is pushed. Heaps of single words are in `compiled/word_heap.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from antecede.jit import njit_inline
 
 TIME, ORDER, ITEM, COLUMNS = range(4)
 """Columns of an entry. Entries are sorted by time, then by order."""
-_1, _2 = np.uint64(1), np.uint64(2)
 
 
 @njit_inline
@@ -60,35 +57,3 @@ def pop(heap: Any, start: Any, size: Any) -> Any:
         place = child
     here = start + place
     heap[here, TIME], heap[here, ORDER], heap[here, ITEM] = time, order, item
-
-
-@njit_inline
-def push_word(heap: Any, size: Any, word: Any) -> Any:
-    """Add a word to the `size` words of a heap. Indices are unsigned: signed ones cost a test for
-    negatives."""
-    place = np.uint64(size)
-    while place:
-        parent = place - _1 >> _1
-        if heap[parent] <= word:
-            break
-        heap[place] = heap[parent]
-        place = parent
-    heap[place] = word
-
-
-@njit_inline
-def pop_word(heap: Any, size: Any) -> Any:
-    """Remove the first of the `size` words of a heap; the caller has read it."""
-    left = np.uint64(size) - _1
-    word = heap[left]
-    place, child = np.uint64(0), _1
-    while child < left:
-        other = child + _1
-        if other < left and heap[other] < heap[child]:
-            child = other
-        if word <= heap[child]:
-            break
-        heap[place] = heap[child]
-        place = child
-        child = _2 * place + _1
-    heap[place] = word

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from antecede.compiled.splitmix64 import mix
 from antecede.jit import njit_inline
 from antecede.sim.kernels.runtime.calendar import plan_packet
-from antecede.sim.kernels.runtime.counter_rng import between, delay_of, draw, extended, happens, mix
+from antecede.sim.kernels.runtime.counter_rng import between, delay_of, draw, extended, happens
 from antecede.sim.kernels.runtime.world_state import FULL, LINK_BYTES, NOW, NUMBER_BITS, PACKETS
 from antecede.sim.network import parse_delay
 from antecede.sim.network.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault

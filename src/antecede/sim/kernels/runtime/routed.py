@@ -21,6 +21,7 @@ from antecede.jit import njit_hot, njit_inline
 from antecede.sim.kernels.contract import Unsupported
 from antecede.sim.kernels.runtime import agenda
 from antecede.sim.kernels.runtime.calendar import arrival_order, plan_arrival
+from antecede.sim.kernels.runtime.pool import ItemPool, create_items, free_item, new_item
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, LINK_BYTES, NOTHING, NOW, PACKETS
 from antecede.sim.network import parse_delay
 from antecede.sim.network.routed import Branch, RoutedModel, RoutedNetwork
@@ -33,8 +34,6 @@ _MAX_FRAGMENTS = 1 << 25
 _LATEST = 1 << 61
 """Nanoseconds: no fragment leaves later, and sums of times carry over at this value."""
 (
-    _USED,
-    _FREE,
     _NUMBERS,
     _FRAGMENTS,
     _BYTES,
@@ -44,7 +43,7 @@ _LATEST = 1 << 61
     _TIME,
     _TIME_CARRIES,
     _SCALARS,
-) = range(11)
+) = range(9)
 _HEAD, _TAIL, _LEAVING, _QUEUED, _BUSY_UNTIL, _PROPAGATION, _FROM, _TO = range(8)
 """Columns of `RoutedState.links`: the first and last fragment, 0 if there is none; the first that may not
 have left the near end yet, and how many follow from there; when the last will have left; propagation time;
@@ -54,7 +53,7 @@ _LINK, _TARGET, _FIRST, _END = range(4)
 on there."""
 _FINAL, _ARRIVES = 1, 2
 
-_FRAGMENT = [
+_FRAGMENT: list[tuple[str, type[np.generic]]] = [
     ("leaves_at", np.int64),
     ("transmission", np.int64),
     ("number", np.int64),
@@ -74,9 +73,9 @@ Audience = tuple[int, tuple[int, ...]]
 
 class RoutedState(NamedTuple):
     scalars: np.ndarray
-    """Single numbers: fragments ever used, the first free one, and the network's counts."""
+    """Single numbers: the network's counts."""
     links: np.ndarray
-    fragments: np.ndarray
+    fragments: ItemPool
     next_links: np.ndarray
     """The link to take from each node to each other."""
     branches: np.ndarray
@@ -116,9 +115,8 @@ def create_state(
     next_links = np.full((scenario.peers, scenario.peers), -1, np.int32)
     _shortest_paths(first, others, next_links, np.empty((2, scenario.peers), np.int32))
     scalars = np.zeros(_SCALARS, np.int64)
-    scalars[_USED] = 1
     branches, roots = _flatten_trees(twin, next_links, others, audiences() if twin.multicast else ())
-    fragments = np.empty(_MAX_FRAGMENTS, np.dtype(_FRAGMENT, align=True))
+    fragments = create_items(_FRAGMENT, _MAX_FRAGMENTS)
     state = RoutedState(
         scalars, links, fragments, next_links, branches, roots,
         twin.multicast, twin.ns_per_byte, twin.header, twin.max_payload,
@@ -212,7 +210,7 @@ def next_event(world: Any, rules: Any, routes: Any) -> Any:
         if what < 0:
             return kind, peer, source, ~what
         fragment = routes.links[what, _HEAD]
-        row = routes.fragments[fragment]
+        row = routes.fragments.rows[fragment]
         packet, branch = np.int64(row.packet), row.branch
         transmission, final = row.transmission, row.number & _FINAL
         sender = row.source
@@ -225,7 +223,7 @@ def next_event(world: Any, rules: Any, routes: Any) -> Any:
 @njit_inline
 def dequeue(world: Any, rules: Any, routes: Any, link: Any, fragment: Any) -> Any:
     """The first fragment of a link has reached its far end."""
-    scalars, here, row = routes.scalars, routes.links[link], routes.fragments[fragment]
+    here, row = routes.links[link], routes.fragments.rows[fragment]
     after = row.after
     if here[_LEAVING] == fragment:
         here[_LEAVING] = after
@@ -235,14 +233,13 @@ def dequeue(world: Any, rules: Any, routes: Any, link: Any, fragment: Any) -> An
         plan_head(world, rules, routes, link, after)
     else:
         here[_TAIL] = 0
-    row.after = scalars[_FREE]
-    scalars[_FREE] = fragment
+    free_item(routes.fragments, fragment)
 
 
 @njit_inline
 def plan_head(world: Any, rules: Any, routes: Any, link: Any, fragment: Any) -> Any:
     """A fragment is now the first of its link: plan when it reaches the far end."""
-    here, row = routes.links[link], routes.fragments[fragment]
+    here, row = routes.links[link], routes.fragments.rows[fragment]
     source, node = np.int64(row.source), here[_TO]
     if row.number & _ARRIVES:
         order = arrival_order(source, node, 0)
@@ -274,31 +271,16 @@ def forward(
 
 
 @njit_inline
-def new_fragment(world: Any, routes: Any) -> Any:
-    """The place of a fragment; 0 if there are too many."""
-    scalars = routes.scalars
-    fragment = scalars[_FREE]
-    if fragment:
-        scalars[_FREE] = routes.fragments[fragment].after
-    elif scalars[_USED] == len(routes.fragments):
-        world.scalars[FULL] = 1
-    else:
-        fragment = scalars[_USED]
-        scalars[_USED] += 1
-    return fragment
-
-
-@njit_inline
 def enqueue(
     world: Any, rules: Any, routes: Any, node: Any, source: Any, packet: Any, first: Any, end: Any,
     transmission: Any, final: Any,
 ) -> Any:  # fmt: skip
     """Onto the queues of the links of some branches, or of the link towards one destination: the twin of
     `RoutedNetwork._enqueue`."""
-    scalars, now, rows = routes.scalars, world.scalars[NOW], routes.fragments
+    scalars, now, rows = routes.scalars, world.scalars[NOW], routes.fragments.rows
     for branch in range(first, end):
-        fragment = new_fragment(world, routes)
-        if fragment == 0:
+        fragment = new_item(world, routes.fragments)
+        if world.scalars[FULL]:
             return
         link = np.int64(
             routes.branches[branch, _LINK] if routes.multicast else routes.next_links[node, branch]

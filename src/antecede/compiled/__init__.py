@@ -1,0 +1,1 @@
+"""Structures that compiled code of several packages shares."""
