@@ -109,10 +109,6 @@ class CausalOrder:
             rest &= ~(self.past[highest] | 1 << highest)
         return found[::-1]
 
-    def dependency_graph(self) -> dict[MessageId, list[MessageId]]:
-        """The immediate dependencies of every message: the Hasse diagram of the order."""
-        return {message: self.immediate_dependencies(message) for message in self.messages}
-
     def path(self, earlier: MessageId, later: MessageId) -> list[MessageId]:
         """A shortest chain from `earlier` to `later`, each sent by a process that had the one before."""
         goal = self.position[earlier]

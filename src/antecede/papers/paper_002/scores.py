@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from antecede.overlay.hypercube import hypercube
 from antecede.papers.paper import Runs
 from antecede.papers.paper_002.overlays import order_rows, shape_rows
 from antecede.papers.paper_002.runs import (
@@ -252,14 +251,6 @@ def crossing(points: Sequence[tuple[float, float]]) -> float:
     pairs = list(pairwise(points))
     (x0, y0), (x1, y1) = next((pair for pair in pairs if pair[1][1] >= 0), pairs[-1])
     return x0 - y0 * (x1 - x0) / (y1 - y0)
-
-
-def crossover(size: int) -> float:
-    """The same by calculation, if no packet exceeds the MTU: (n − 1)(32 + 4n + d) bytes for Timestamp, and
-    for Overlay 36 + d bytes over every link in both directions, except back where it came from."""
-    copies = sum(map(len, hypercube(size))) - (size - 1)
-    entries = (size - 1) * (HEADER + NUMBER * size)
-    return (entries - copies * (HEADER + NUMBER)) / (copies - (size - 1))
 
 
 def _delivery_rows(means: MeanFigures) -> list[ScoreRow]:
