@@ -10,14 +10,14 @@ import numpy as np
 from antecede.advise.schedule import mean_delay
 from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
-from antecede.sim.metrics import Meter
+from antecede.sim.engines import reference
+from antecede.sim.kernels.contract import ObserverFeed
 from antecede.sim.network import parse_delay
 from antecede.sim.probes import Probe
 from antecede.sim.scenario import Scenario, scenario
 from antecede.units import SECOND
 
 _SAMPLES = 20
-_STEPS_PER_REPORT = 5_000
 DIRECT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
 """Protocols that send to everyone directly: with them, a late message was held back."""
 
@@ -87,14 +87,10 @@ def trial_scenario(
 
 def run_trial(planned: Scenario, progress: Callable[[float], None] = lambda _: None) -> TrialResult:
     """Simulate a scenario of `trial_scenario` on the reference engine."""
-    members = planned.members()
-    meter, probe = Meter(planned.peers), CostProbe()
+    probe = CostProbe()
     times = sorted(time for mine in planned.sends or () for time in mine)
     sample_at = sorted({times[(2 * n + 1) * len(times) // (2 * _SAMPLES)] for n in range(_SAMPLES)})
-    world = planned.world(members, [meter], [probe], sample_at)
-    while all(world.step() for _ in range(_STEPS_PER_REPORT)):
-        progress(min(1.0, world.now / max(1, times[-1])))
-    metrics = meter.metrics(world.packets, world.control_bytes, 0, world.now, {})
+    metrics = reference.run(planned, ObserverFeed(()), progress, [probe], sample_at)
     messages, deliveries = max(1, metrics.messages), max(1, metrics.deliveries)
     extra = metrics.hold_mean_ns * metrics.held / deliveries
     if planned.protocol not in DIRECT:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from antecede.errors import ProtocolError
 from antecede.protocols import catalog
 from antecede.sim.kernels.contract import ObserverFeed, Progress
 from antecede.sim.metrics import Meter, Metrics
-from antecede.sim.probes import PROBES
+from antecede.sim.probes import PROBES, Probe
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
@@ -17,10 +18,19 @@ _EVENTS_PER_REPORT = 20_000
 """Events between two calls of `progress`."""
 
 
-def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
-    """Run a scenario. What a user's own protocol raises becomes a `ProtocolError` that says where."""
+def run(
+    scenario: Scenario,
+    observers: ObserverFeed,
+    progress: Progress | None,
+    probes: Sequence[Probe] = (),
+    sample_times: Sequence[int] | None = None,
+) -> Metrics:
+    """Run a scenario. What a user's own protocol raises becomes a `ProtocolError` that says where.
+
+    `probes` measure beside the scenario's own; all sample at `sample_times`, if given.
+    """
     try:
-        return _run(scenario, observers, progress)
+        return _run(scenario, observers, progress, probes, sample_times)
     except (Exception, SystemExit) as error:
         if scenario.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
             raise
@@ -31,11 +41,18 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
         ) from error
 
 
-def _run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> Metrics:
+def _run(
+    scenario: Scenario,
+    observers: ObserverFeed,
+    progress: Progress | None,
+    added: Sequence[Probe],
+    sample_times: Sequence[int] | None,
+) -> Metrics:
     members = scenario.members()
     meter = Meter(scenario.peers)
     probes = [PROBES[name](round(scenario.warmup * SECOND)) for name in scenario.probes]
-    world = scenario.world(members, [meter, observers] if observers else [meter], probes)
+    probes += added
+    world = scenario.world(members, [meter, observers] if observers else [meter], probes, sample_times)
     if progress is None:
         world.run()
     else:
