@@ -389,6 +389,28 @@ def test_at_the_limit_a_broadcast_waits_for_who_is_away() -> None:
     run(test())
 
 
+def test_going_offline_ends_a_handshake_under_way() -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="bo", listen=":0", peers=["ana"]) as bo:
+            handshake = bo._connections._handshake
+            accept = handshake.accept
+
+            async def go_offline_meanwhile(*arguments: Any) -> int:
+                peer = await accept(*arguments)
+                handshake.accept = accept  # type: ignore[method-assign]
+                bo.go_offline(1.0)
+                began.append(asyncio.get_running_loop().time())
+                return peer
+
+            began: list[float] = []
+            handshake.accept = go_offline_meanwhile  # type: ignore[assignment, method-assign]
+            async with antecede.join("room", me="ana", peers=[f"bo@{bo.address}"]):
+                await until(lambda: bo.connected)
+                assert asyncio.get_running_loop().time() - began[0] >= 1.0
+
+    run(test())
+
+
 def test_a_member_that_does_not_consume_may_still_broadcast() -> None:
     """The limit is for what others lack: nobody else could make that room."""
 

@@ -277,6 +277,8 @@ class Connections:
                     connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
             finally:
                 self._strangers.pop(wire, None)
+            if self._is_offline:  # since this handshake began
+                raise ConnectionError("this member is offline")
             who, has_greeted = connection.name, True
             if self._settings.faults is not None:
                 wire = FaultyWire(wire, self._settings.faults, self._rng)
