@@ -196,8 +196,9 @@ class Pc(Flooding):
             raise LocalError("a newcomer cannot broadcast before it has its contact's snapshot")
         self.sent += 1
         packet = FloodPacket(payload, self.me, self.sent)
-        sends = self._send_over_safe_links(packet, self.me) + self._buffer(packet, self.me, now)
-        return Effects(sends, message=MessageId(self.me, self.sent))
+        sends = self._send_over_safe_links(packet, self.me)
+        pings = self._buffer_for_unsafe_links(packet, self.me, now)
+        return Effects(sends + pings, message=MessageId(self.me, self.sent))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if isinstance(packet, Snapshot):
@@ -215,7 +216,7 @@ class Pc(Flooding):
         if len(self.ready) == ready:
             return effects
         # The ping for a buffer that is started anew must travel behind the message: hence this order.
-        return Effects(effects.sends + self._buffer(self.ready[-1], link, now))
+        return Effects(effects.sends + self._buffer_for_unsafe_links(self.ready[-1], link, now))
 
     def _send_over_safe_links(self, packet: Packet, but: int) -> tuple[Send, ...]:
         to = tuple(peer for peer in self.neighbours if peer != but)
@@ -243,7 +244,7 @@ class Pc(Flooding):
         self.unsafe_links[link] = UnsafeLink(self.pings_sent + 1, now + self.pong_timeout)
         return self._send_ping(link)
 
-    def _buffer(self, packet: FloodPacket, source: int, now: int) -> tuple[Send, ...]:
+    def _buffer_for_unsafe_links(self, packet: FloodPacket, source: int, now: int) -> tuple[Send, ...]:
         """Buffer a message for the links that are not safe yet, except the one that it came from."""
         pings: tuple[Send, ...] = ()
         for link, unsafe in self.unsafe_links.items():

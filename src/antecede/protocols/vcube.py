@@ -46,14 +46,14 @@ class Vcube(TimestampDiff):
         if not effects.sends:
             return effects
         packet = effects.sends[0].packet
-        return Effects(self._send_to_children((self.size - 1).bit_length(), packet), message=effects.message)
+        return Effects(self._forward((self.size - 1).bit_length(), packet), message=effects.message)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         valid, unmet = self._validate(packet)
         below = cluster(self.me, _validate_link(link, self))
         if not self._accept(valid, unmet):
             return NO_EFFECTS
-        return Effects(self._send_to_children(below, packet))
+        return Effects(self._forward(below, packet))
 
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
@@ -61,7 +61,7 @@ class Vcube(TimestampDiff):
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         return [*_with_parents(self, [packet])] if isinstance(packet, DependencyPacket) else []
 
-    def _send_to_children(self, below: int, packet: Packet) -> tuple[Send, ...]:
+    def _forward(self, below: int, packet: Packet) -> tuple[Send, ...]:
         to = tuple(child for _, child in children(self.me, below, self.size))
         return (Send(to, packet),) if to else ()
 
@@ -124,7 +124,7 @@ class VcubeAgg(TimestampDiff):
             if self._accept(message, unmet):
                 accepted.append(message)
                 self.forwarding[MessageId(message.origin, message.seq)] = ForwardingState(message, below)
-        return Effects(self._bundle(self._forward(accepted)))
+        return Effects(self._send_bundles(self._forward_unblocked(accepted)))
 
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
@@ -133,7 +133,7 @@ class VcubeAgg(TimestampDiff):
         messages = packet.messages if isinstance(packet, Bundle) else []
         return [(link, Bundle([message])) for link, message in _with_parents(self, messages)]
 
-    def _forward(self, received: list[DependencyPacket]) -> dict[int, list[DependencyPacket]]:
+    def _forward_unblocked(self, received: list[DependencyPacket]) -> dict[int, list[DependencyPacket]]:
         """What can be forwarded after new messages were received, by cluster."""
         out: dict[int, list[DependencyPacket]] = {}
         unblocked = [MessageId(message.origin, message.seq) for message in received]
@@ -180,7 +180,7 @@ class VcubeAgg(TimestampDiff):
         else:
             self.blocked.setdefault(MessageId(source, count), []).append(message)
 
-    def _bundle(self, out: dict[int, list[DependencyPacket]]) -> tuple[Send, ...]:
+    def _send_bundles(self, out: dict[int, list[DependencyPacket]]) -> tuple[Send, ...]:
         sends = []
         for bit, child in children(self.me, max(out, default=-1) + 1, self.size):
             sends += [Send((child,), Bundle(part)) for part in self._split(out.get(bit, []))]

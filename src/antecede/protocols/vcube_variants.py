@@ -57,10 +57,10 @@ class VcubeAggSingleTree(VcubeAggPaperSizes):
             elif self._accept(message, self._validate(message)[1]):
                 accepted.append(message)
                 self.forwarding[message.message_ids()[0]] = ForwardingState(message, below)
-        out = self._forward(accepted)
+        out = self._forward_unblocked(accepted)
         if returned:
             out = {bit: returned + out.get(bit, []) for bit in range(below)}
-        return Effects(self._bundle(out))
+        return Effects(self._send_bundles(out))
 
     def _served(self, source: int) -> int:
         return super()._served(ROOT)

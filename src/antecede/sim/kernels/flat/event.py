@@ -187,7 +187,7 @@ def receive(
     waiting = state.held.rows[item]
     waiting.message, waiting.since = message, world.scalars[NOW]
     state.scalars[HELD] += 1
-    file_under(state, params, me, item, origin, number, place)
+    hold_unmet(state, params, me, item, origin, number, place)
 
 
 @njit_inline
@@ -221,8 +221,8 @@ def chain_and_mark(params: Any, me: Any, origin: Any, number: Any) -> Any:
 
 
 @njit_inline
-def file_under(state: Any, params: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
-    """Hold an item until a message is delivered."""
+def hold_unmet(state: Any, params: Any, me: Any, item: Any, origin: Any, number: Any, place: Any) -> Any:
+    """The twin of `HoldBackQueue.hold_unmet`: hold an item until a message is delivered."""
     waiting = state.held.rows[item]
     chain, mark = chain_and_mark(params, me, origin, number)
     waiting.origin, waiting.number, waiting.place = origin, number, place
@@ -276,7 +276,7 @@ def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: A
             after, other = np.int64(waiting.after), np.int64(waiting.message)
             place = missing_cause(state, me, other, waiting.place)
             if place >= 0:
-                file_under(state, params, me, item, place, np.int64(state.dependencies[other, place]), place)
+                hold_unmet(state, params, me, item, place, np.int64(state.dependencies[other, place]), place)
             else:
                 waiting.after = 0
                 if ready:

@@ -11,7 +11,7 @@ from antecede.sim.kernels.freescale.packets import (
     count_control_bytes,
     external_index,
     free_held,
-    hold,
+    hold_unmet,
     make_ready,
     new_packet,
     next_ready,
@@ -77,8 +77,9 @@ def missing_pair(pairs: Any, counts: Any, below: Any) -> Any:
 def hold_outside(
     world: Any, params: Any, state: Any, me: Any, sender: Any, packet: Any, arrived: Any, below: Any
 ) -> Any:
-    """Hold a packet under the last of what it names that is not delivered, else under its sender's previous
-    message; or make it ready. All that it names of external peers from the place `below` on is delivered."""
+    """The twin of `HoldBackQueue.hold` for external packets: under the last of what it names that is not
+    delivered, else under its sender's previous message; or make it ready. All that it names of external peers
+    from the place `below` on is delivered."""
     mine = external_index(params, me)
     bases, tops, seen = (
         state.outside[SEEN_BASE, mine],
@@ -92,25 +93,25 @@ def hold_outside(
             number = row_missing(seen[place], bases[place], tops[place], first[place], final[place], row)
             if number:
                 heads, ends = state.super_chains[HEAD, mine, place], state.super_chains[END, mine, place]
-                hold(world, state, packet, arrived, number, heads, ends, number % CHAINS)
+                hold_unmet(world, state, packet, arrived, number, heads, ends, number % CHAINS)
                 return
     pairs, counts = state.pairs[packet], state.external_counts[COUNTS, mine]
     place = missing_pair(pairs, counts, below)
     if place >= 0:
         heads, ends = state.peer_chains[HEAD, mine], state.peer_chains[END, mine]
-        hold(world, state, packet, arrived, np.int64(pairs[place]), heads, ends, place)
+        hold_unmet(world, state, packet, arrived, np.int64(pairs[place]), heads, ends, place)
         return
     if sender < params.supers:
         before = state.packets[packet, LAST]
         if not contains(seen[sender], bases[sender], tops[sender], before):
             heads, ends = state.super_chains[HEAD, mine, sender], state.super_chains[END, mine, sender]
-            hold(world, state, packet, arrived, before, heads, ends, before % CHAINS)
+            hold_unmet(world, state, packet, arrived, before, heads, ends, before % CHAINS)
             return
     else:
         place, before = external_index(params, sender) - params.supers, state.packets[packet, NUMBER] - 1
         if counts[place] < before:
             heads, ends = state.peer_chains[HEAD, mine], state.peer_chains[END, mine]
-            hold(world, state, packet, arrived, before, heads, ends, place)
+            hold_unmet(world, state, packet, arrived, before, heads, ends, place)
             return
     make_ready(state, False, packet, arrived)
 

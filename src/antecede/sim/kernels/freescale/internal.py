@@ -10,7 +10,7 @@ from antecede.jit import njit_inline, njit_inner
 from antecede.sim.kernels.freescale.packets import (
     count_control_bytes,
     free_held,
-    hold,
+    hold_unmet,
     make_ready,
     new_packet,
     take_waiting,
@@ -61,7 +61,7 @@ def accept_inside(world: Any, state: Any, me: Any, packet: Any, arrived: Any, be
         number = state.packets[packet, LAST]
     if number:
         heads, ends = state.inside_chains[HEAD, me], state.inside_chains[END, me]
-        hold(world, state, packet, arrived, number, heads, ends, number % CHAINS)
+        hold_unmet(world, state, packet, arrived, number, heads, ends, number % CHAINS)
     else:
         make_ready(state, True, packet, arrived)
 

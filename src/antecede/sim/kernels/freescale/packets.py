@@ -160,10 +160,10 @@ def send(world: Any, rules: Any, params: Any, state: Any, source: Any, to: Any, 
 
 
 @njit_inline
-def hold(
+def hold_unmet(
     world: Any, state: Any, packet: Any, arrived: Any, key: Any, heads: Any, ends: Any, place: Any
 ) -> Any:
-    """Append a message to a list of held messages."""
+    """The twin of `HoldBackQueue.hold_unmet`: append a message to a list of held messages."""
     scalars = state.scalars
     if scalars[HELD_FREE] < len(state.held_free):
         held = np.int64(state.held_free[scalars[HELD_FREE]])

@@ -370,7 +370,7 @@ def hold_vector(state: Any, me: Any, cell: Any) -> Any:
         if state.counts[start + place] < count:
             cells[cell, PLACE] = place
             cells[cell, KEY] = place << 32 | count
-            hold_in_bucket(state, state.held_local, bucket(me, cells[cell, KEY], HERE_BITS), cell)
+            hold_unmet(state, state.held_local, bucket(me, cells[cell, KEY], HERE_BITS), cell)
             return
         place -= 1
     append(state, IN_ORDER, cell)
@@ -382,9 +382,9 @@ def bucket(whose: Any, key: Any, bits: Any) -> Any:
 
 
 @njit_inline
-def hold_in_bucket(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
-    """Append a cell to a bucket, so that packets that wait for the same are released in the order of
-    arrival."""
+def hold_unmet(state: Any, buckets: Any, here: Any, cell: Any) -> Any:
+    """The twin of `HoldBackQueue.hold_unmet`: append a cell to a bucket, so that packets that wait for the
+    same are released in the order of arrival."""
     cells = state.cells
     state.tops[WAITING] += 1
     cells[cell, NEXT] = _NONE

@@ -57,7 +57,7 @@ from antecede.sim.kernels.hcg.clocks import (
     enqueue,
     find_preceding,
     free_cell,
-    hold_in_bucket,
+    hold_unmet,
     new_cell,
     new_packet,
     new_row,
@@ -302,7 +302,7 @@ def receive(world: Any, state: Any, params: Any, me: Any, source: Any, packet: A
 
 @njit_inline
 def hold_between(state: Any, params: Any, here: Any, cell: Any) -> Any:
-    """Hold a gateway packet under its first dependency that is not met, or accept it."""
+    """The twin of `HoldBackQueue.hold` for gateways: under the first dependency that is not met."""
     cells, packets, far = state.cells, state.packets, state.windows
     packet = cells[cell, PACKET]
     accepted = (params.subgroups + here) * params.subgroups
@@ -327,7 +327,7 @@ def hold_between(state: Any, params: Any, here: Any, cell: Any) -> Any:
             after = np.int64(-1)
         if not met:
             cells[cell, PLACE], cells[cell, KEY] = place, key
-            hold_in_bucket(state, state.held_between, bucket(here, key, BETWEEN_BITS), cell)
+            hold_unmet(state, state.held_between, bucket(here, key, BETWEEN_BITS), cell)
             return
         if after >= 0:
             place = _SINGLES + after

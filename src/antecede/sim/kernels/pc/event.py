@@ -131,8 +131,10 @@ def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any
                 world.scalars[NOW] = before  # its link has closed; the run may end before it
             elif packet >> KIND & 3 == FLOODED:
                 receive(world, rules, state, params, me, link, packet & WHAT)
+            elif packet >> KIND & 3 == PONG:
+                receive_pong(world, rules, state, params, me, link, packet & WHAT)
             else:
-                receive_control(world, rules, state, params, me, link, packet)
+                receive_ping(world, rules, state, params, me, link, packet & WHAT)
         elif kind == WAKE:
             wake(world, rules, state, params, me)
         elif kind == LINK_CHANGE:
@@ -187,7 +189,7 @@ def receive(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any,
 def buffer_for_unsafe_links(
     world: Any, rules: Any, state: Any, params: Any, me: Any, source: Any, message: Any
 ) -> Any:
-    """Buffer a message for all links that are opening; a buffer that gets too long is started anew."""
+    """The twin of `Pc._buffer_for_unsafe_links`: a buffer that gets too long is started anew."""
     rows = state.openings.rows
     opening = state.peers[FIRST, me]
     while opening:
@@ -195,13 +197,13 @@ def buffer_for_unsafe_links(
             buffer(world, state, opening, message)
             if rows[opening].size > params.most_buffered:
                 clear_buffer(state, opening)
-                start_opening(world, rules, state, params, me, opening)
+                start_buffer(world, rules, state, params, me, opening)
         opening = np.int64(rows[opening].after)
 
 
 @njit_inline
-def start_opening(world: Any, rules: Any, state: Any, params: Any, me: Any, opening: Any) -> Any:
-    """Begin to open a link, or begin again: an empty buffer and a new ping."""
+def start_buffer(world: Any, rules: Any, state: Any, params: Any, me: Any, opening: Any) -> Any:
+    """The twin of `Pc._start_buffer`: an empty buffer and a new ping."""
     row = state.openings.rows[opening]
     row.first, row.last, row.size = 0, 0, 0
     row.since = state.peers[PINGS, me] + 1
@@ -232,26 +234,38 @@ def flood_ping(world: Any, rules: Any, state: Any, params: Any, me: Any, link: A
 
 
 @njit_inner
-def receive_control(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, packet: Any) -> Any:
-    """The twin of `Pc.receive` for a ping, which is flooded further or answered, and for a pong."""
-    what = packet & WHAT
-    if packet >> KIND & 3 == PONG:
-        opening = opening_to(state, me, link)
-        if opening and what >= state.openings.rows[opening].since:
-            make_safe(world, rules, state, params, me, link, opening)
-        return
-    ping = state.pings[what]
+def receive_ping(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, which: Any) -> Any:
+    """The twin of `Pc._receive_ping`: flood a ping further, or answer it."""
+    ping = state.pings[which]
     source, number = np.int64(ping[SOURCE]), np.int64(ping[NUMBER])
     if source == me or not is_new_ping(world, state, params, me, source, number):
         return
     if ping[TARGET] != me:
-        flood_ping(world, rules, state, params, me, link, what)
+        flood_ping(world, rules, state, params, me, link, which)
     else:
         place = link_place(state, me, source)
         if place < state.flood.last[me] or opening_to(state, me, source):
             size = 2 + int_bytes(number)
             send(world, rules, state, me, place, PONG << KIND | number, size)
             count_costs(world, state, params, PONG, size)
+
+
+@njit_inner
+def receive_pong(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, number: Any) -> Any:
+    """The twin of `Pc._receive_pong`: if it answers the present buffer, the link is safe, and the buffer is
+    sent."""
+    opening = opening_to(state, me, link)
+    if opening == 0 or number < state.openings.rows[opening].since:
+        return
+    place = mark_safe(world, state, me, link_place(state, me, link))
+    item = np.int64(state.openings.rows[opening].first)
+    while item:
+        message = np.int64(state.buffered.rows[item].message)
+        size = control_bytes(state.flood, params.head, message)
+        send(world, rules, state, me, place, message, size)
+        count_costs(world, state, params, FLOODED, size)
+        item = np.int64(state.buffered.rows[item].after)
+    remove_opening(state, me, opening)
 
 
 @njit_inline
@@ -268,20 +282,6 @@ def send(world: Any, rules: Any, state: Any, me: Any, place: Any, packet: Any, s
     tagged = state.flood.neighbours[place]
     other = tagged & PEER
     transmit(world, rules, place, me, other, packet | tagged ^ other, size)
-
-
-@njit_inline
-def make_safe(world: Any, rules: Any, state: Any, params: Any, me: Any, other: Any, opening: Any) -> Any:
-    """A pong has come: the link is safe, and its buffer is sent."""
-    place = mark_safe(world, state, me, link_place(state, me, other))
-    item = np.int64(state.openings.rows[opening].first)
-    while item:
-        message = np.int64(state.buffered.rows[item].message)
-        size = control_bytes(state.flood, params.head, message)
-        send(world, rules, state, me, place, message, size)
-        count_costs(world, state, params, FLOODED, size)
-        item = np.int64(state.buffered.rows[item].after)
-    remove_opening(state, me, opening)
 
 
 @njit_inner
@@ -317,7 +317,7 @@ def link_opened(world: Any, rules: Any, state: Any, params: Any, me: Any, other:
         mark_safe(world, state, me, place)
         return
     opening = add_opening(world, state, me, other)
-    start_opening(world, rules, state, params, me, opening)
+    start_buffer(world, rules, state, params, me, opening)
     if not state.peers[ALARM_SET, me]:
         state.peers[ALARM_SET, me] = 1
         wake_at(world, rules, me, state.openings.rows[opening].due)

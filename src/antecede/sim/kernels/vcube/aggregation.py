@@ -30,7 +30,7 @@ from antecede.sim.kernels.runtime.pool import (
 from antecede.sim.kernels.runtime.probe_bundles import lateness, probe_receive, probe_transmit
 from antecede.sim.kernels.runtime.queued_nodes import send
 from antecede.sim.kernels.runtime.world_state import FULL, NOW
-from antecede.sim.kernels.vcube.members import forward, hold, is_first_copy
+from antecede.sim.kernels.vcube.protocol import accept, forward, is_first_copy
 from antecede.sim.kernels.vcube.state import AWAKE, BLOCKED, COUNT_MASK, DUPLICATE, EARLY, FORWARDS
 
 _COPIES, _MESSAGES, _FIRST = range(3)
@@ -67,7 +67,7 @@ def receive_bundle(
             if is_first_return(world, state, params, me, message) and below > 0:
                 schedule_forward(world, state, message, 0, below, 0)
             continue
-        place = hold(world, probe, state, params, me, message, late)
+        place = accept(world, probe, state, params, me, message, late)
         if place != DUPLICATE:
             state.arrived[count] = state.messages[message].column
             count += 1
@@ -78,7 +78,7 @@ def receive_bundle(
         free_block(state.blocks, block, _FIRST + 2 * messages)
     for number in range(count):
         advance(world, state, params, me, state.arrived[number])
-    forward_awake(world, rules, nodes, probe, state, params, me)
+    forward_unblocked(world, rules, nodes, probe, state, params, me)
 
 
 @njit_inline
@@ -91,7 +91,7 @@ def receive_single(
         if is_first_return(world, state, params, me, message):
             forward(world, rules, nodes, probe, state, params, me, below, message, True)
         return
-    place = hold(world, probe, state, params, me, message, 0)
+    place = accept(world, probe, state, params, me, message, 0)
     if place == DUPLICATE:
         return
     pair = me * params.columns + row.column
@@ -108,7 +108,7 @@ def receive_single(
     if below > 0:
         track(world, state, params, me, message, below, place, 0)
     advance(world, state, params, me, row.column)
-    forward_awake(world, rules, nodes, probe, state, params, me)
+    forward_unblocked(world, rules, nodes, probe, state, params, me)
 
 
 @njit_inline
@@ -156,7 +156,8 @@ def track(
 
 @njit_inline
 def advance(world: Any, state: Any, params: Any, me: Any, column: Any) -> Any:
-    """Follow a sender's messages as far as they have arrived without a gap, and wake what waited for them."""
+    """The twin of `VcubeAgg._advance`: follow a sender's messages as far as they have arrived without a gap,
+    and wake what waited for them."""
     forwarding, chains, pair = state.forwarding, state.chains, me * params.columns + column
     early, blocked = pair * params.chains + EARLY, pair * params.chains + BLOCKED
     received = state.received[pair]
@@ -212,17 +213,20 @@ def store_missing_causes(world: Any, state: Any, params: Any, me: Any, forwardin
 
 
 @njit_inline
-def forward_awake(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, me: Any) -> Any:
+def forward_unblocked(
+    world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, me: Any
+) -> Any:
+    """The twin of `VcubeAgg._forward_unblocked`, and of sending the result."""
     for place in range(state.scalars[AWAKE]):
-        forward_unblocked(world, probe, state, params, me, state.awake[place])
+        forward_message(world, probe, state, params, me, state.awake[place])
     if state.scalars[FORWARDS]:
         send_bundles(world, rules, nodes, probe, state, params, me)
 
 
 @njit_inline
-def forward_unblocked(world: Any, probe: Any, state: Any, params: Any, me: Any, item: Any) -> Any:
-    """Forward a message to the children that can deliver it; for the others it waits under the cause that
-    blocks most."""
+def forward_message(world: Any, probe: Any, state: Any, params: Any, me: Any, item: Any) -> Any:
+    """The twin of `VcubeAgg._forward_message`: forward a message to the children that can deliver it; for
+    the others it waits under the cause that blocks most."""
     words, forwarding, pair = state.blocks.words, state.forwarding.rows[item], me * params.columns
     if forwarding.missing < 0:
         forwarding.missing = _UNKNOWN
@@ -263,7 +267,8 @@ def schedule_forward(world: Any, state: Any, message: Any, low: Any, high: Any, 
 
 @njit_inline
 def send_bundles(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, me: Any) -> Any:
-    """Send what is scheduled, cluster by cluster, in packets of at most `mtu` bytes or one message."""
+    """The twin of `VcubeAgg._send_bundles`: send what is scheduled, cluster by cluster, in packets of at most
+    `mtu` bytes or one message."""
     moved, highest = state.scalars[FORWARDS], 0
     for place in range(moved):
         highest = max(highest, state.forward_to[place])

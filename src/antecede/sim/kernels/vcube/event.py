@@ -23,7 +23,7 @@ from antecede.sim.kernels.runtime.probe_bundles import probe_receive
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, NOTHING, SEND, STOPPED
 from antecede.sim.kernels.vcube.aggregation import receive_bundle
-from antecede.sim.kernels.vcube.members import broadcast, deliver, forward, hold
+from antecede.sim.kernels.vcube.protocol import accept, broadcast, deliver, forward
 from antecede.sim.kernels.vcube.state import DUPLICATE, HELD, VcubeParams, create_state
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import NodesModel
@@ -113,5 +113,5 @@ def receive(
     row = state.messages[message]
     record_receive(world, me, link, row.origin, row.seq)
     probe_receive(world, probe, me, link)
-    if hold(world, probe, state, params, me, message, 0) != DUPLICATE:
+    if accept(world, probe, state, params, me, message, 0) != DUPLICATE:
         forward(world, rules, nodes, probe, state, params, me, cluster(me, link), message, False)

@@ -116,8 +116,8 @@ def forward(
     world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, me: Any, below: Any,
     message: Any, separately: Any,
 ) -> Any:  # fmt: skip
-    """Forward a single message to the children in the clusters below `below`: the twin of what
-    `Vcube.receive` sends. `separately`: in a packet for each child."""
+    """Forward a single message to the children in the clusters below `below`: the twin of
+    `Vcube._forward`. `separately`: in a packet for each child."""
     row = state.messages[message]
     control, paper = packet_control(params, row), 4 + 4 * row.named
     weight = params.payload + (paper if params.as_paper else control)
@@ -136,9 +136,9 @@ def forward(
 
 
 @njit_inline
-def hold(world: Any, probe: Any, state: Any, params: Any, me: Any, message: Any, late: Any) -> Any:
-    """Accept a message and hold it under a missing cause, or make it ready. Returns `DUPLICATE` if it has
-    arrived before, the place of the cause that it waits for, or -1 if it waits for none."""
+def accept(world: Any, probe: Any, state: Any, params: Any, me: Any, message: Any, late: Any) -> Any:
+    """The twin of `Flat._accept`: hold a message under a missing cause, or make it ready. Returns `DUPLICATE`
+    if it has arrived before, the place of the cause that it waits for, or -1 if it waits for none."""
     row = state.messages[message]
     if not is_first_copy(world, state, me, me * params.columns + row.column, row.seq):
         return DUPLICATE
@@ -146,7 +146,7 @@ def hold(world: Any, probe: Any, state: Any, params: Any, me: Any, message: Any,
     item = new_item(world, state.held)
     held = state.held.rows[item]
     held.message, held.since, held.late = message, world.scalars[NOW], late
-    return file_under_missing_cause(world, state, params, me, row, item, row.named)
+    return hold(world, state, params, me, row, item, row.named)
 
 
 @njit_inline
@@ -194,9 +194,7 @@ def is_first_copy_far_ahead(world: Any, state: Any, pair: Any, seq: Any) -> Any:
 
 
 @njit_inline
-def file_under_missing_cause(
-    world: Any, state: Any, params: Any, me: Any, row: Any, item: Any, place: Any
-) -> Any:
+def hold(world: Any, state: Any, params: Any, me: Any, row: Any, item: Any, place: Any) -> Any:
     """The twin of `HoldBackQueue.hold`: check causes from `place` down; the last is the sender's previous
     message."""
     delivered, words, first = state.delivered, state.blocks.words, me * params.columns
@@ -244,7 +242,7 @@ def deliver(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: 
         if my_column >= 0 and not has_changed(state, my_column, row.column):
             state.changed[my_column, row.column >> 6] |= _ONE << (np.uint64(row.column) & _63)
             state.changed_count[my_column] += 1
-        wake_waiting(world, state, params, me, pair, row.seq)
+        release(world, state, params, me, pair, row.seq)
         row.undelivered -= 1
         if row.undelivered == 0:
             free_block(state.blocks, row.clock, row.length)
@@ -256,7 +254,7 @@ def deliver(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: 
 
 
 @njit_inline
-def wake_waiting(world: Any, state: Any, params: Any, me: Any, pair: Any, seq: Any) -> Any:
+def release(world: Any, state: Any, params: Any, me: Any, pair: Any, seq: Any) -> Any:
     """The twin of `HoldBackQueue.release`: check again what waited for a message that is delivered now."""
     place = pair * params.chains + WAITING
     if first_waiting(state.held, state.chains, place, seq):
@@ -265,7 +263,5 @@ def wake_waiting(world: Any, state: Any, params: Any, me: Any, pair: Any, seq: A
             held = state.held.rows[item]
             after = held.after
             state.scalars[HELD] -= 1
-            file_under_missing_cause(
-                world, state, params, me, state.messages[held.message], item, held.place - 1
-            )
+            hold(world, state, params, me, state.messages[held.message], item, held.place - 1)
             item = after
