@@ -10,12 +10,14 @@ from core_group import Group, roster
 
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
+from antecede.live.core import Core
 from antecede.live.events import Cursor, DeliveryRequested, PacketReceived
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
 from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment
+from antecede.protocols.mbcp import Mbcp
 
 
 @pytest.fixture
@@ -230,3 +232,11 @@ def test_a_repair_reply_has_room_for_many_packets_of_many_messages(group_of: Gro
     packets = list(group.peers[0].core.outboxes[1].packets.values())
     assert len(packets) == 100
     assert group.peers[0].core.repair.reply([(0, 1, 300)]) == packets
+
+
+def test_messages_broadcast_in_one_round_count_before_the_round_ends() -> None:
+    """Without a journal nothing is awaited between broadcasts, so only this count enforces `limit`."""
+    core = Core(Mbcp(0, 3), durable=False)
+    for _ in range(10):
+        core.broadcast(b"x" * 1_000_000, 1)
+    assert core.pending_bytes >= 10_000_000

@@ -66,7 +66,7 @@ def test_the_reference_takes_over_and_observers_see_every_event_once(
     assert shown[-1] > 0, "the kernel had shown some events before it gave up"
     assert result.metrics == simulate(given, [there], "reference").metrics
     assert here.events == there.events
-    with pytest.raises(InputError, match="the event engine has capacity for; take reference, or auto"):
+    with pytest.raises(InputError, match="the event engine has capacity for; use reference or auto"):
         simulate(given, engine="event")
 
 

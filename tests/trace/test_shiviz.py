@@ -95,7 +95,7 @@ def test_a_custom_format_by_regular_expression(tmp_path: Path) -> None:
         _, rows = imported("shiviz", log, regex=regex)
         assert {row["node"]: row["parents"] for row in rows} == EXPECTED
     for regex, says in {
-        "(": "no regular expression",
+        "(": "not a valid regular expression",
         "(?<host>.*)": "no group",
         "x(?<host>.)(?<clock>.)": "in the form",
     }.items():
