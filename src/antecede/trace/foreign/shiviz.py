@@ -36,6 +36,8 @@ _MAX_ENTRY = 2**63
 _clock = msgspec.json.Decoder(dict[str, int])
 
 
+_MAX_PATTERN = 4_096
+"""Characters: the compiler recurses, and how deep it may go depends on the interpreter."""
 _DEADLINE_SECONDS = 20.0
 """For the search for one event; a regular expression that backtracks may search for ever."""
 
@@ -48,6 +50,11 @@ class _LoggedEvent(NamedTuple):
 
 def compile_pattern(form: str) -> re.Pattern[str]:
     """A regular expression as ShiViz takes it: JavaScript's (?<name>…) or Python's (?P<name>…)."""
+    if len(form) > _MAX_PATTERN:
+        raise InputError(
+            f"--regex is not a valid regular expression: {len(form):,} characters long,"
+            f" at most {_MAX_PATTERN:,} are accepted"
+        )
     try:
         pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
