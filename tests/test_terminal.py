@@ -1,0 +1,44 @@
+"""What others wrote cannot take over the terminal of a person who reads it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antecede.terminal import printable, printable_json
+
+text = st.text(
+    st.one_of(
+        st.characters(),
+        st.characters(categories=("Cc", "Cf", "Cs", "Zl", "Zp")),
+        st.sampled_from("\x1b\x9b\x07\r\n\x7f\u202e\u2028\ud800"),
+    )
+)
+
+
+@given(text)
+def test_nothing_unprintable_is_left(raw: str) -> None:
+    shown = printable(raw)
+    assert printable(shown) == shown
+    for character in shown:
+        assert unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
+        assert unicodedata.bidirectional(character) not in (
+            "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI",
+        )  # fmt: skip
+    shown.encode()
+
+
+@given(text)
+def test_what_can_be_shown_stays_as_it_is(raw: str) -> None:
+    if all(character.isprintable() for character in raw):
+        assert printable(raw) == raw
+
+
+@given(text)
+def test_json_keeps_its_value(raw: str) -> None:
+    line = printable_json(json.dumps({"body": raw}, ensure_ascii=False))
+    assert json.loads(line) == {"body": raw}
+    assert printable(line) == line
