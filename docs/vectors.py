@@ -79,8 +79,8 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     for name, body in bodies.items():
         payload = wrap(body, True, None if name == "bytes" else {1: 4})
         sections["payloads"].append(_vector(name, "Envelope", payload))
-    token = identity.issue(KEY, "room", "phone", 2_000_000_000)
-    sections["tokens"].append({"key": KEY.hex(), "token": token})
+    token = identity.issue(KEY, "room", "phone", 2_000_000_000, "0123456789abcdef")
+    sections["tokens"].append({"key": KEY.hex(), "id": "0123456789abcdef", "token": token})
     return sections
 
 

@@ -120,12 +120,13 @@ def test_a_phone_shows_a_token(folder: Path, tmp_path: Path, phone_keys: str, re
     if not mine.exists():
         mine = tmp_path / "phone"
         mine.mkdir()
-        (mine / "ca.pem").write_bytes((folder / "right" / "ca.pem").read_bytes())
+        for file in ("ca.pem", "sign.key", "sign.pem"):
+            (mine / file).write_bytes((folder / "right" / "phone" / file).read_bytes())
         key = (folder / "right" / "token.key").read_bytes()
         soon = int(time.time()) + 60
         tokens = {
-            "stolen": identity.issue(key, GROUP, "mobile", soon),
-            "forged": identity.issue(b"a guess", GROUP, "phone", soon),
+            "stolen": identity.issue(key, GROUP, "mobile", soon, "1"),
+            "forged": identity.issue(b"a guess", GROUP, "phone", soon, "2"),
             "garbled": "ä.ö",
         }
         (mine / "token").write_text(tokens[phone_keys])
@@ -210,8 +211,8 @@ def test_the_former_name_of_insecure_works_for_one_release() -> None:
 
 
 def test_tokens_expire_and_cannot_be_altered() -> None:
-    token = identity.issue(b"key", GROUP, "phone", 1000)
-    assert identity.verify_token(b"key", token, 999) == Identity(GROUP, "phone")
+    token = identity.issue(b"key", GROUP, "phone", 1000, "3")
+    assert identity.verify_token(b"key", token, 999).identity == Identity(GROUP, "phone")
     with pytest.raises(RemoteError, match="expired 5 s ago"):
         identity.verify_token(b"key", token, 1005)
     for place in range(len(token)):
@@ -225,6 +226,7 @@ def test_keys_are_added_and_never_replaced(tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert [each.name for each in first] == ["ana"]
     assert [each.name for each in keys.make_keys(tmp_path, GROUP, ["ana", "bo"], [], 30, {}, [])] == ["bo"]
+    before.pop(tmp_path / "issued")  # lists what was issued since
     assert all(file.read_bytes() == data for file, data in before.items())
     secret = [file for file in tmp_path.rglob("*") if file.name in ("key.pem", "authority.key", "token.key")]
     assert {oct(file.stat().st_mode & 0o777) for file in secret} == {"0o600"}
@@ -240,8 +242,13 @@ def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) ->
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()
-    assert "ana: its certificate is unchanged" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
-    assert "phone: token" in run("k", "--phone", "phone", "--days", "3", cwd=tmp_path).stdout
+    assert "ana: its keys are unchanged" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "phone: its keys are unchanged" in run("k", "--phone", "phone", cwd=tmp_path).stdout
+    before = (tmp_path / "k" / "phone" / "token").read_bytes()
+    assert "phone: renewed" in run("k", "--renew", "phone", "--days", "3", cwd=tmp_path).stdout
+    assert (tmp_path / "k" / "phone" / "token").read_bytes() != before
+    assert "phone: revoked in k/revoked" in run("k", "--revoke", "phone", cwd=tmp_path).stdout
+    assert (tmp_path / "k" / "ana" / "revoked").read_text() == "phone\n"
     with pytest.raises(InputError, match="name the folder of one member"):
         Security(Settings.create(group=GROUP, me="ana", keys=tmp_path / "k"))
     assert run("room.secret", "--secret", cwd=tmp_path).returncode == 0
@@ -251,6 +258,13 @@ def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) ->
         ["k", "../ana"],
         ["k", "ana", "--host", "bo=x"],
         ["k", "bo", "--days", "-1"],
+        ["k", "bo", "--days", "826"],
+        ["k", "bo", "--days", "nan"],
+        ["k", "bo", "--host", "bo="],
+        ["k", "--renew", "nobody"],
+        ["k", "--revoke", "nobody"],
+        ["k", "bo", "--revoke", "ana"],
+        ["nowhere", "--revoke", "ana"],
     ):
         refused = run(*wrong, cwd=tmp_path)
         assert refused.returncode == 2, refused.stdout

@@ -64,7 +64,8 @@ def test_payloads_decode_to_their_bodies() -> None:
 def test_the_token_of_the_vectors_is_valid() -> None:
     (vector,) = VECTORS["tokens"]
     found = identity.verify_token(bytes.fromhex(vector["key"]), vector["token"], 1_999_999_999)
-    assert found == identity.Identity("room", "phone")
+    assert found.identity == identity.Identity("room", "phone")
+    assert found.number == vector["id"]
 
 
 def test_the_page_names_every_element_in_order() -> None:

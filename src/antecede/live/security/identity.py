@@ -3,7 +3,9 @@
 A certificate names the group and the member that its holder is, as a URI in its subject alternative name;
 the host at either end does not matter. A token names the same and an expiry time, signed with a key that
 super peers have. A shared secret stands for a certificate authority: whoever has it issues its own
-certificate, so it keeps strangers out, and its holders are trusted not to impersonate each other.
+certificate and token, so it keeps strangers out, and its holders are trusted not to impersonate each other.
+
+A `Proof` is what a partner has shown. It may end before the connection does: it expires, or is revoked.
 """
 
 from __future__ import annotations
@@ -14,20 +16,25 @@ import datetime
 import hashlib
 import hmac
 import ipaddress
+import os
 import ssl
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from antecede.errors import InputError, require
 from antecede.live.operations.logs import Log
+from antecede.live.security.revocation import REVOKED, Revocations
 from antecede.live.settings import Settings
 from antecede.protocols.base import RemoteError
 
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
+SIGNING_KEY, SIGNING_CERTIFICATE = "sign.key", "sign.pem"
 """Files in a member's folder of keys."""
 _SCHEME = "antecede:"
 
@@ -47,15 +54,28 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     expires: int
     """Seconds since 1970."""
+    id: str
+    """By which this token can be revoked alone."""
 
 
-def issue(key: bytes, group: str, name: str, expires: int) -> str:
+class Proof(msgspec.Struct, frozen=True):
+    """How a partner has proven its name, and until when."""
+
+    identity: Identity
+    kind: Literal["certificate", "token"]
+    number: str
+    """The certificate's serial number, in hexadecimal, or the token's id."""
+    expires: float
+    """Seconds since 1970."""
+
+
+def issue(key: bytes, group: str, name: str, expires: int, token_id: str) -> str:
     """A token for one name in one group, until a time."""
-    claims = msgspec.json.encode(Token(group, name, expires))
+    claims = msgspec.json.encode(Token(group, name, expires, token_id))
     return f"{_to_text(claims)}.{_to_text(_sign(key, claims))}"
 
 
-def verify_token(key: bytes, token: str, now: float) -> Identity:
+def verify_token(key: bytes, token: str, now: float) -> Proof:
     """The holder of a token, or a `RemoteError` that says why it is not valid."""
     claims, dot, signature = token.partition(".")
     try:
@@ -70,7 +90,12 @@ def verify_token(key: bytes, token: str, now: float) -> Identity:
         raise RemoteError("its token cannot be decoded") from error
     if now >= decoded.expires:
         raise RemoteError(f"its token expired {_ago(now - decoded.expires)} ago")
-    return Identity(decoded.group, decoded.name)
+    return Proof(Identity(decoded.group, decoded.name), "token", decoded.id, decoded.expires)
+
+
+def read_claims(token: str) -> Token:
+    """What a token says, believed without a look at its signature: for its holder, not for a verifier."""
+    return msgspec.json.decode(_to_bytes(token.partition(".")[0]), type=Token)
 
 
 def _sign(key: bytes, claims: bytes) -> bytes:
@@ -97,14 +122,29 @@ class Security:
         self.client: ssl.SSLContext | None = None
         self.web: ssl.SSLContext | None = None
         self.token = ""
+        """What a member behind a super peer shows; empty for others."""
         self.token_key: bytes | None = None
+        self.signing_key: Any = None
+        """An `Ed25519PrivateKey`, if links are secure."""
+        self.signing_certificate = b""
+        """Whose it is, in DER."""
+        self._authorities: list[Any] = []
+        self._revoked: Revocations | None = None
+        self._log = Log(settings.group, settings.me)
         if settings.keys is not None and settings.secret is not None:
             raise InputError("keys and secret: give only one of them")
         if settings.keys is not None:
-            self._from_folder(Path(settings.keys))
-            _warn_if_invalid(Path(settings.keys) / CERTIFICATE, Identity(settings.group, settings.me))
+            folder = Path(settings.keys)
+            self._from_folder(folder)
+            self._revoked = Revocations(folder / REVOKED, self._log)
+            mine = Identity(settings.group, settings.me)
+            for file in (CERTIFICATE, SIGNING_CERTIFICATE):
+                _warn_if_invalid(folder / file, mine, self._log)
+            for file in (KEY, TOKEN, TOKEN_KEY, SIGNING_KEY):
+                _warn_if_readable(folder / file, self._log)
         elif settings.secret is not None:
             self._from_secret(settings)
+            _warn_if_readable(Path(settings.secret), self._log)
         else:
             _refuse_insecure(settings)
 
@@ -120,6 +160,9 @@ class Security:
                 f"keys: {folder} has neither {CERTIFICATE} nor {TOKEN}; name the folder of one member, "
                 f"such as {folder / 'ana'}"
             )
+        credentials: Any = require("antecede.live.security.credentials", "live")
+        self._authorities = credentials.load_authorities(folder)
+        self.signing_key, self.signing_certificate = credentials.load_signing_key(folder)
         self.client = _client_context(folder / CA)
         if (folder / CERTIFICATE).exists():
             for context in (self._server_context(folder / CA), self.client):
@@ -138,7 +181,8 @@ class Security:
         secret = _read_secret(Path(settings.secret or ""))
         with tempfile.TemporaryDirectory(prefix="antecede-keys-") as name:
             folder = Path(name)
-            keys.keys_from_secret(secret, Identity(settings.group, settings.me), folder)
+            mine = Identity(settings.group, settings.me)
+            keys.keys_from_secret(secret, mine, folder, is_phone=settings.behind is not None)
             self._from_folder(folder)
 
     def _server_context(self, ca: Path) -> ssl.SSLContext:
@@ -148,10 +192,45 @@ class Security:
         self.server.verify_mode = ssl.CERT_REQUIRED
         return self.server
 
+    # Others
 
-def _warn_if_invalid(certificate: Path, mine: Identity) -> None:
+    def verify_token(self, token: str) -> Proof:
+        """Who shows this token, or a `RemoteError`."""
+        return self._unless_revoked(verify_token(self.token_key or b"", token, time.time()))
+
+    def verify_certificate(self, certificate: Any) -> Proof:
+        """Who has shown this certificate to TLS, or a `RemoteError`."""
+        return self._unless_revoked(verify_certificate(certificate))
+
+    def verify_signing_certificate(self, der: bytes) -> tuple[Identity, Any]:
+        """Whose signing certificate it is, and the `Ed25519PublicKey`; or a `RemoteError`."""
+        credentials: Any = require("antecede.live.security.credentials", "live")
+        found: tuple[Identity, Any] = credentials.verify_signing_certificate(
+            self._authorities, der, self._revoked
+        )
+        return found
+
+    def _unless_revoked(self, proof: Proof) -> Proof:
+        if self._revoked is not None:
+            self._revoked.refresh()
+            self._revoked.check(proof.identity.name, proof.number, proof.kind)
+        return proof
+
+    def check(self, proof: Proof) -> None:
+        """Raise a `RemoteError` if what a connected partner has shown is not valid any more."""
+        if time.time() >= proof.expires:
+            raise RemoteError(f"its {proof.kind} expired")
+        self._unless_revoked(proof)
+
+
+def _warn_if_readable(file: Path, log: Log) -> None:
+    """Warn about a secret that other users of this machine can read."""
+    if os.name == "posix" and file.exists() and (mode := file.stat().st_mode & 0o777) & 0o077:
+        log.warning("keys: other users can read or change %s (mode %03o): chmod 600 %s", file, mode, file)
+
+
+def _warn_if_invalid(certificate: Path, mine: Identity, log: Log) -> None:
     """Warn at once about a certificate that others will refuse."""
-    log = Log(mine.group, mine.name)
     if not certificate.exists():
         return
     x509: Any = require("cryptography.x509", "live")
@@ -201,11 +280,19 @@ def _read_secret(path: Path) -> bytes:
     return secret
 
 
-def identity(certificate: Any) -> Identity:
-    """The holder of a verified certificate."""
-    for kind, value in (certificate or {}).get("subjectAltName", ()):
-        if kind == "URI" and value.startswith(_SCHEME):
-            group, _, name = value.removeprefix(_SCHEME).partition("/")
+def verify_certificate(certificate: Any) -> Proof:
+    """The holder of a certificate that TLS has verified, as `getpeercert` describes it."""
+    shown = certificate or {}
+    holder = identity_of_uris([value for kind, value in shown.get("subjectAltName", ()) if kind == "URI"])
+    expires = ssl.cert_time_to_seconds(shown["notAfter"])
+    return Proof(holder, "certificate", shown["serialNumber"], expires)
+
+
+def identity_of_uris(uris: Iterable[str]) -> Identity:
+    """Whom the URIs of a certificate name."""
+    for uri in uris:
+        if uri.startswith(_SCHEME):
+            group, _, name = uri.removeprefix(_SCHEME).partition("/")
             return Identity(unquote(group), unquote(name))
     raise RemoteError("its certificate names no member of a group")
 

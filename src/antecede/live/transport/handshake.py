@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import msgspec
 
 from antecede.live.core import Core
-from antecede.live.security.identity import Identity, Security, identity, verify_token
+from antecede.live.security.identity import Identity, Proof, Security
 from antecede.live.settings import Roster, Settings
 from antecede.live.transport.frames import VERSION, Greeting, Refusal, decode, encode
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
@@ -41,7 +40,8 @@ class Handshake:
             if self._security.is_on:
                 # Before anything is sent: a greeting may hold a token.
                 name = self._roster.names[called]
-                _require_same(Identity(self._settings.group, name), identity(wire.info("peercert")))
+                proof = self._security.verify_certificate(wire.info("peercert"))
+                _require_same(Identity(self._settings.group, name), proof)
             await wire.write([encode(self._greeting(called))])
         greeting = decode(await wire.read())
         if isinstance(greeting, Refusal):
@@ -100,10 +100,10 @@ class Handshake:
             return
         claimed = Identity(self._settings.group, greeting.me)
         if called is None and isinstance(wire, WebWire):
-            key = self._security.token_key or b""
-            _require_same(claimed, verify_token(key, greeting.token, time.time()), "token")
+            proof = self._security.verify_token(greeting.token)
         else:
-            _require_same(claimed, identity(wire.info("peercert")))
+            proof = self._security.verify_certificate(wire.info("peercert"))
+        _require_same(claimed, proof)
 
     def _find_partner(self, greeting: Greeting, called: int | None) -> int:
         """The partner that a greeting is from, or why it is from none."""
@@ -151,10 +151,11 @@ class Handshake:
             )
 
 
-def _require_same(claimed: Identity, proven: Identity, by: str = "certificate") -> None:
+def _require_same(claimed: Identity, proof: Proof) -> None:
+    proven = proof.identity
     if claimed != proven:
         raise RemoteError(
-            f"it claims to be {claimed.name}; its {by} is for {proven.name} of group '{proven.group}'"
+            f"it claims to be {claimed.name}; its {proof.kind} is for {proven.name} of group '{proven.group}'"
         )
 
 
