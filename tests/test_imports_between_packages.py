@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "graph": {"audit", "causality", "spark", "trace"},
     "causal_order": {"causality", "compiled", "spark", "trace"},
     "advise": {"audit", "causality", "protocols", "sim", "spark", "trace"},
-    "sweep": {"audit", "causality", "report", "sim", "spark", "trace"},
+    "sweep": {"audit", "causality", "protocols", "report", "sim", "spark", "trace"},
     "papers": {"causality", "overlay", "protocols", "report", "sim", "sweep", "trace"},
 }
 ALLOWED["cli"] = set(ALLOWED)

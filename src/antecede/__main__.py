@@ -1,6 +1,10 @@
 """python -m antecede: the same as the antecede command."""
 
-from antecede.cli.main import main
+import sys
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # python -m puts the current folder first; its files must not be taken for modules
+    from antecede.cli.main import main
+
     main()

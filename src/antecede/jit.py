@@ -8,15 +8,38 @@ folder named by a digest of its own source and of every Antecede module that it 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
+import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
+
+def _import_numba() -> Any:
+    """Numba, without a parser of YAML.
+
+    With one it would take settings from a `.numba_config.yaml` in the current folder, which may be somebody
+    else's, and one of them says from where compiled code is loaded.
+    """
+    yaml = sys.modules.get("yaml")
+    sys.modules["yaml"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "A Numba config file is found")
+            return importlib.import_module("numba")
+    finally:
+        if yaml is None:
+            del sys.modules["yaml"]
+        else:
+            sys.modules["yaml"] = yaml
+
+
+numba = _import_numba()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

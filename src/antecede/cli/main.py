@@ -103,7 +103,8 @@ _USAGE_ERROR: type[typer.BadParameter] = next(
 
 def main() -> None:
     """Run a command. An error that the user can correct is one line and exit code 2."""
-    sys.path.append(str(Path.cwd()))  # so that module:Class finds the user's protocols; ours come first
+    # No Python that this one starts, such as a worker of Spark, may import from the current folder either.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         code = app(standalone_mode=False)
     except AntecedeError as error:

@@ -7,6 +7,8 @@ import importlib
 import inspect
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from antecede.errors import InputError
@@ -40,8 +42,13 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 }
 
 
-def find_protocol(name: str) -> type[Protocol]:
-    """The protocol with this name, or the class that `module:Class` names."""
+def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
+    """The protocol with this name, or the class that `module:Class` names.
+
+    A module that is not installed is looked for in `folder`, by default the current one. Python's path has
+    that folder, at its end, only while the module is imported: whoever works in somebody else's folder must
+    not run the files there.
+    """
     if name in PROTOCOLS:
         return PROTOCOLS[name]
     if ":" not in name:
@@ -49,7 +56,8 @@ def find_protocol(name: str) -> type[Protocol]:
         raise InputError(f"no protocol '{name}'; there are {known}, or your own as module:Class")
     module_name, _, class_name = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        with _on_path(folder or Path.cwd()):
+            found = getattr(importlib.import_module(module_name), class_name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
@@ -59,6 +67,19 @@ def find_protocol(name: str) -> type[Protocol]:
     if not isinstance(getattr(found, "links", None), LinkRequirements):
         raise InputError(f"'{name}' does not declare its links: links = LinkRequirements(fifo=...)")
     return found
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    entry = str(folder)
+    added = entry not in sys.path
+    if added:
+        sys.path.append(entry)
+    try:
+        yield
+    finally:
+        if added and entry in sys.path:
+            sys.path.remove(entry)
 
 
 def fingerprint(name: str) -> str:

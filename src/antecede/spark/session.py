@@ -58,8 +58,9 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
     """A session: embedded, on the cluster `master`, or at the address in SPARK_REMOTE.
 
     `master` may also be a Spark Connect address (sc://host:port). A session that is already active is used as
-    it is, and left open. `python_path` is where workers find modules besides the installed ones. Errors of
-    Spark while the session is open become a `SparkError` of one line that names its log.
+    it is, and left open. `python_path` is where workers find modules besides the installed ones; the
+    current folder is not such a place by itself. Errors of Spark while the session is open become a
+    `SparkError` of one line that names its log.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -121,13 +122,15 @@ class _Jvm:
 
     @classmethod
     def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:
-        paths = [*map(str, python_path), os.environ.get("PYTHONPATH", "")]
+        # An empty entry would stand for the current folder; workers, started by -m, would look there first.
+        paths = [*map(str, python_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         variables: dict[str, str | None] = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": None,
             "SPARK_REMOTE": None,
             "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(cls._temporary_folder())),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)) or None,
+            "PYTHONSAFEPATH": "1",
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         }
         if embedded:

@@ -27,6 +27,7 @@ from antecede.audit.on_spark import audit
 from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import AntecedeError, InputError
+from antecede.protocols.catalog import find_protocol
 from antecede.sim.engines import precompile, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
@@ -108,7 +109,7 @@ class Sweep:
         specs = [
             (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo
         ]
-        task = _simulate_task(str((self.folder / "runs").resolve()), specs)
+        task = _simulate_task(str((self.folder / "runs").resolve()), specs, str(Path.cwd()))
         # One partition, and so one task, for each run; the specifications travel with the task's code.
         numbers = spark.range(0, len(todo), 1, len(todo))
         results = numbers.mapInArrow(task, "key string, error string")
@@ -200,11 +201,14 @@ def _read_verdict(file: Path) -> Verdict:
 
 
 def _simulate_task(
-    runs: str, specs: list[tuple[str, bool, bool]]
+    runs: str, specs: list[tuple[str, bool, bool]], modules: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """`modules` is the folder with the user's own protocols."""
+
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = [_run(Path(runs), *specs[number]) for number in batch.column("id").to_pylist()]
+            numbers: list[int] = batch.column("id").to_pylist()
+            rows = [_run(Path(runs), *specs[number], modules=Path(modules)) for number in numbers]
             yield pa.RecordBatch.from_pylist(rows, schema=_TASK_RESULT)
 
     return task
@@ -232,9 +236,12 @@ def _check(folder: Path) -> dict[str, str | None]:
     return {"key": folder.name, "error": None}
 
 
-def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
+def _run(
+    runs: Path, text: str, traced: bool, long: bool, modules: Path | None = None
+) -> dict[str, str | None]:
     """Execute one run in a folder of its own, and move that into place once it is complete."""
     scenario = msgspec.json.decode(text, type=Scenario)
+    find_protocol(scenario.protocol, modules)
     key = scenario.key()
     aside = runs / f".{key}.{uuid.uuid4().hex}"
     aside.mkdir(parents=True)

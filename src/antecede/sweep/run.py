@@ -60,9 +60,7 @@ def run_study(
     with ExitStack() as stack:
         if todo or sweep.unjudged():
             progress("starting Spark", 0, 0)
-            foreign = any(":" in each.protocol for each in scenarios)
-            where = [Path.cwd()] if foreign else []
-            spark: SparkSession = stack.enter_context(connect(master, where))
+            spark: SparkSession = stack.enter_context(connect(master))
             done = total - todo
             progress("simulating", done, total)
             failed = sweep.simulate(spark, lambda now: progress("simulating", done + now, total))
