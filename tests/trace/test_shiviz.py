@@ -184,7 +184,7 @@ def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> No
     assert text.splitlines()[0] == 'ana_b {"ana_b": 1}'
     assert "deliver x:4, which nobody sent" in text
     twins = wrote(tmp_path, lines(("a b", 0, "send", "a b", 1), ("a\tb", 0, "send", "a\tb", 1)), "u.jsonl")
-    with pytest.raises(InputError, match="differ in spaces only"):
+    with pytest.raises(InputError, match="differ in spaces or control characters only"):
         export_shiviz(twins, tmp_path / "u.log")
     early = wrote(tmp_path, lines(("a", 0, "deliver", "a", 1), ("a", 1, "send", "a", 1)), "v.jsonl")
     with pytest.raises(InputError, match="a delivers a:1 before it was sent"):

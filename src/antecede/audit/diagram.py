@@ -13,6 +13,7 @@ from itertools import pairwise
 from antecede.audit.diagram_layout import DiagramLayout, lay_out
 from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 from antecede.report.svg import arrow, hover, tag, text
+from antecede.terminal import printable
 
 WIDTH = 1000
 _TOP, _LETTER, _BOLD = 44, 7.0, 7.7
@@ -30,10 +31,6 @@ def short(name: str, most: int = _MAX_NAME) -> str:
     """
     clean = printable(name)
     return clean if len(clean) <= most else f"{clean[: (most - 1) // 2]}…{clean[-(most // 2) :]}"
-
-
-def printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
 
 
 def span(nanoseconds: int) -> str:
@@ -117,7 +114,7 @@ class _Drawing:
 
     def lane(self, process: str) -> str:
         y = self.y[process]
-        name = tag("text", hover(printable(process)), text(short(process, 18)), x=self.left - 14, y=y + 5,
+        name = tag("text", hover(process), text(short(process, 18)), x=self.left - 14, y=y + 5,
                    text_anchor="end")  # fmt: skip
         faulty = " faulty" if process == self.shown.finding.process else ""
         line = tag("line", x1=self.left, x2=self.end, y1=y, y2=y)
@@ -128,7 +125,7 @@ class _Drawing:
         when = (
             f", {span(event.time - self.start)} after the cause's send" if self.placed.clock == "time" else ""
         )
-        return printable(f"{event.process} {verb} {event.message} (index {event.index}{when})")
+        return f"{event.process} {verb} {event.message} (index {event.index}{when})"
 
     def others(self) -> str:
         events = [event for event in self.shown.others if event in self.placed.x]
@@ -149,9 +146,7 @@ class _Drawing:
         x, y = self.at(self.shown.fault)
         end = self.x(self.shown.late) if self.shown.late else self.end
         finding = self.shown.finding
-        title = hover(
-            printable(f"here {finding.process} has {finding.effect} and not its cause {finding.cause}")
-        )
+        title = hover(f"here {finding.process} has {finding.effect} and not its cause {finding.cause}")
         return tag("line", title, class_="lacks", x1=x, x2=end, y1=y, y2=y)
 
     def direct(self) -> str:
@@ -161,7 +156,7 @@ class _Drawing:
         never = "" if late else " never"
         x1, y1 = self.at(sent)
         bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # away from the path
-        title = hover(printable(f"{sent.message} to {self.shown.finding.process}"))
+        title = hover(f"{sent.message} to {self.shown.finding.process}")
         way = tag("path", title, d=arrow(x1, y1, x, y, 9, bend))
         end = tag("circle", hover(self.describe(late)) if late else "", cx=x, cy=y, r=6.5)
         return tag("g", way, end, class_=f"direct{never}")
@@ -194,7 +189,7 @@ class _Drawing:
     def wait(self, arrived: ExcerptEvent, sent: ExcerptEvent) -> str:
         """From the delivery of one to the send of the next."""
         (x1, y), (x2, _) = self.at(arrived), self.at(sent)
-        title = hover(printable(f"{arrived.process} has {arrived.message} when it sends {sent.message}"))
+        title = hover(f"{arrived.process} has {arrived.message} when it sends {sent.message}")
         return tag("line", title, class_="step", x1=x1, x2=x2, y1=y, y2=y)
 
     def way(self, number: int, hop: Hop) -> str:
@@ -211,7 +206,7 @@ class _Drawing:
     def ends(self, number: int, hop: Hop) -> str:
         x, y = self.at(hop.sent)
         dot = tag("circle", hover(self.describe(hop.sent)), class_="send", cx=x, cy=y, r=6)
-        name = tag("text", hover(printable(hop.message)), text(short(hop.message)), x=x - 3, y=y - 13)
+        name = tag("text", hover(hop.message), text(short(hop.message)), x=x - 3, y=y - 13)
         parts = [dot, name]
         if not hop.stays and hop.arrived is not self.shown.fault:
             parts.append(

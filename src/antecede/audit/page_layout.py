@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import msgspec
 
 from antecede import __version__
 from antecede.audit.core import Finding
-from antecede.audit.diagram import diagram, printable, span
+from antecede.audit.diagram import diagram, span
 from antecede.audit.excerpt import Excerpt
 from antecede.audit.tally import OverTime, Tally
 from antecede.causality import Verdict
@@ -87,7 +86,7 @@ def audit_page(data: AuditPageData) -> str:
     sections.append(_counts_section(verdict))
     if data.tally is not None:
         sections += _tally_sections(data.tally, data.tally_of)
-    return page(f"Audit of {printable(data.trace)}", headline(verdict), sections, f"Antecede {__version__}")
+    return page(f"Audit of {data.trace}", headline(verdict), sections, f"Antecede {__version__}")
 
 
 def _chosen_section(data: AuditPageData) -> Section:
@@ -104,9 +103,9 @@ def _all_section(data: AuditPageData) -> Section:
     many = len({finding.run for finding in data.findings}) > 1
     items = []
     for number, finding in enumerate(data.findings):
-        run = f" in run {escape(printable(finding.run))}" if many else ""
-        more = f" <small>{escape(_more(finding))}</small>" if _more(finding) else ""
-        summary = f"<summary><b>{number + 1:,}.</b> {escape(_short(finding))}{run}{more}</summary>"
+        run = f" in run {text(finding.run)}" if many else ""
+        more = f" <small>{text(_more(finding))}</small>" if _more(finding) else ""
+        summary = f"<summary><b>{number + 1:,}.</b> {text(_short(finding))}{run}{more}</summary>"
         shown = '<p class="quiet">It is drawn above.</p>' if number == data.chosen else _draw(data, number)
         items.append(f'<details id="violation-{number + 1}">{summary}{shown}</details>')
     lead = (
@@ -123,7 +122,7 @@ def _shows_all(data: AuditPageData) -> bool:
 
 def _short(finding: Finding) -> str:
     fault = "before its cause" if finding.late else "and never its cause"
-    return printable(f"{finding.process} delivered {finding.effect} {fault} {finding.cause}.")
+    return f"{finding.process} delivered {finding.effect} {fault} {finding.cause}."
 
 
 def _more(finding: Finding) -> str:
@@ -138,8 +137,8 @@ def _more(finding: Finding) -> str:
 def _draw(data: AuditPageData, number: int) -> str:
     shown = data.excerpts.get(number)
     if shown is None:
-        hint = f"--violation {number + 1} draws this one. {printable(data.findings[number].text[:2000])}"
-        return f'<p class="quiet">{escape(hint)}</p>'
+        hint = f"--violation {number + 1} draws this one. {data.findings[number].text[:2000]}"
+        return f'<p class="quiet">{text(hint)}</p>'
     finding = shown.finding
     picture, about = diagram(shown, _short(finding))
     where = "where it is delivered" if finding.late else "which it never reached"
@@ -161,11 +160,11 @@ def _steps(shown: Excerpt) -> str:
             if number == _MAX_STEPS // 2 + 1:
                 items.append(f"<li class=more>… {len(hops) - _MAX_STEPS:,} more messages …</li>")
             continue
-        sender, message = (escape(printable(each)) for each in (hop.sent.process, hop.message))
-        to = escape(printable(hop.arrived.process))
+        sender, message = (text(each) for each in (hop.sent.process, hop.message))
+        to = text(hop.arrived.process)
         then = "" if hop.stays else f", and {to} delivered it"
         if hop.arrived is shown.fault:
-            then += f" <b class=bad>without {escape(printable(shown.finding.cause))}</b>"
+            then += f" <b class=bad>without {text(shown.finding.cause)}</b>"
         after = "then " if number > 1 else ""
         items.append(f'<li value="{number}">{after}{sender} sent <b>{message}</b>{then}</li>')
     return f'<ol class="steps">{"".join(items)}</ol>'
@@ -182,7 +181,7 @@ def _counts_section(verdict: Verdict) -> Section:
 
 
 def _tally_sections(tally: Tally, run: str | None) -> list[Section]:
-    of = f" In run {printable(run)}." if run else ""
+    of = f" In run {run}." if run else ""
     sections = []
     if tally.over_time and tally.over_time.deliveries:
         about = f"Deliveries before a cause, and all deliveries, from the first to the last.{of}"
@@ -192,7 +191,7 @@ def _tally_sections(tally: Tally, run: str | None) -> list[Section]:
     if tally.by_process:
         rows = [
             [
-                printable(p.process),
+                p.process,
                 f"{p.causal_violations:,}",
                 f"{p.missing:,}",
                 f"{p.duplicates:,}",
@@ -204,9 +203,7 @@ def _tally_sections(tally: Tally, run: str | None) -> list[Section]:
         about = f"Who delivered before a cause, who misses what, the worst first.{of}"
         sections.append(Section("By process", about, _first_rows(header, rows)))
     if tally.by_origin:
-        rows = [
-            [printable(o.origin), f"{o.late:,}", f"{o.never:,}", f"{o.messages:,}"] for o in tally.by_origin
-        ]
+        rows = [[o.origin, f"{o.late:,}", f"{o.never:,}", f"{o.messages:,}"] for o in tally.by_origin]
         about = f"Whose messages were causes that came late or never, once a delivery that needed one.{of}"
         sections.append(
             Section("By origin", about, _first_rows(["origin", "late", "never", "messages"], rows))

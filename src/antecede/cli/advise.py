@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Json, Master
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from antecede.advise import Advice, Cost, Request
     from antecede.advise.results import FreescaleRoles
 
@@ -107,27 +108,28 @@ def advise(
 def _print_runs(runs: list[Advice]) -> None:
     for number, advice in enumerate(runs[:_SHOWN_RUNS]):
         if number:
-            show.out.print()
+            show.line()
         _print_advice(advice)
     if len(runs) > _SHOWN_RUNS:
-        show.out.print(f"[dim]and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all[/]")
+        show.note(f"and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all")
 
 
 def _print_advice(advice: Advice) -> None:
-    title = f"{escape(advice.run)}: {advice.messages:,} messages of {advice.processes:,} processes"
+    title = f"{advice.run}: {advice.messages:,} messages of {advice.processes:,} processes"
     header = ["protocol", "control B", "p99", "copies", "all links B", "stored B", "later by"]
     show.table(title, header, [_row(cost, cost.protocol == advice.recommended) for cost in advice.costs])
     for line in _notes(advice):
-        show.out.print(f"[dim]{escape(line)}[/]", soft_wrap=True)
-    show.out.print(f"\n{escape(advice.reason)}", soft_wrap=True)
+        show.note(line)
+    show.line()
+    show.line(advice.reason)
     if advice.otherwise:
-        show.out.print(escape(advice.otherwise), soft_wrap=True)
+        show.line(advice.otherwise)
 
 
-def _row(cost: Cost, best: bool) -> list[str]:
+def _row(cost: Cost, best: bool) -> list[str | Text]:
     from antecede.units import format_duration
 
-    cells = [
+    cells: list[str | Text] = [
         cost.protocol,
         _figure(cost.control_bytes_mean, 1),
         _figure(cost.control_bytes_p99),
@@ -136,7 +138,7 @@ def _row(cost: Cost, best: bool) -> list[str]:
         _figure(cost.stored_bytes),
         "–" if cost.extra_delay_ns is None else format_duration(cost.extra_delay_ns),
     ]
-    return [f"[bold green]{cells[0]}[/]", *cells[1:]] if best else cells
+    return [show.styled(cost.protocol, "bold green"), *cells[1:]] if best else cells
 
 
 def _figure(value: float | None, digits: int = 0) -> str:

@@ -87,7 +87,7 @@ def audit(
         show.bad_rows(bad.kinds)
         _print_outcome(outcome)
         if html:
-            show.out.print(f"Page: {html}", soft_wrap=True, markup=False)
+            show.line(f"Page: {html}")
     if not outcome.verdict.clean:
         raise typer.Exit(1)
 
@@ -103,12 +103,13 @@ def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRow
 def _print_outcome(outcome: AuditResult) -> None:
     verdict, findings = outcome.verdict, outcome.findings
     place = "on Spark" if outcome.engine == "spark" else "in this process"
-    show.out.print(
+    show.line(
         f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
-        f"at {verdict.processes:,} processes [dim](audited {place})[/]"
+        f"at {verdict.processes:,} processes ",
+        show.styled(f"(audited {place})", "dim"),
     )
     if verdict.clean:
-        show.out.print("[green]clean[/]: every message was delivered once, after its causes")
+        show.line(show.styled("clean", "green"), ": every message was delivered once, after its causes")
         return
     rows = [
         [label, f"{getattr(verdict, name):,}"]
@@ -117,11 +118,11 @@ def _print_outcome(outcome: AuditResult) -> None:
     ]
     show.table(None, ["", ""], rows)
     for line in _tally_lines(outcome):
-        show.out.print(line, soft_wrap=True, markup=False)
+        show.line(line)
     several_runs = len({finding.run for finding in findings}) > 1
     for finding in findings:
         run = f"{finding.run}: " if several_runs else ""
-        show.out.print(f"• {run}{finding.text}", soft_wrap=True, markup=False)
+        show.line(f"• {run}{finding.text}")
 
 
 def _tally_lines(outcome: AuditResult) -> Iterator[str]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 
-from rich.markup import escape
-
 from antecede import __version__
 from antecede.cli import show
 from antecede.cli.options import Json
@@ -32,9 +30,8 @@ def doctor(as_json: Json = False) -> None:
         show.json([{"what": each.name, "found": each.found, "detail": each.detail} for each in components])
         return
     for component in components:
-        mark = "[green]✓[/]" if component.found else "[yellow]–[/]"
-        line = f"{component.name:<10} {component.detail}"
-        show.out.print(f"{mark} {escape(line)}", soft_wrap=True)
+        mark = show.styled("✓", "green") if component.found else show.styled("–", "yellow")
+        show.line(mark, f" {component.name:<10} {component.detail}")
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,7 @@ def _print_explanation(explanation: Explanation) -> None:
 
     sent = explanation.sent
     causes = ", ".join(explanation.causes) or "nothing"
-    show.out.print(
-        f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}",
-        markup=False,
-    )
+    show.line(f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}")
     rows = [
         [
             delivery.process,

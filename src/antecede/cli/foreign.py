@@ -79,11 +79,9 @@ def export_log(
         show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
         return
     show.bad_rows(bad.kinds)
-    show.out.print(f"{exported.events:,} events of {exported.processes:,} processes")
-    show.out.print(
-        f"In ShiViz, set the log parsing regular expression to {exported.regex}", markup=False, soft_wrap=True
-    )
-    show.out.print(f"Log: {exported.file}", markup=False, soft_wrap=True)
+    show.line(f"{exported.events:,} events of {exported.processes:,} processes")
+    show.line(f"In ShiViz, set the log parsing regular expression to {exported.regex}")
+    show.line(f"Log: {exported.file}")
 
 
 def _print_imported(about: DependencyTableInfo, out: Path, as_json: bool) -> None:
@@ -100,4 +98,4 @@ def _print_imported(about: DependencyTableInfo, out: Path, as_json: bool) -> Non
     ]
     show.table(None, ["", ""], rows, left=2)
     show.bad_rows(about.bad)
-    show.out.print(f"Dependencies: {out}", soft_wrap=True, markup=False)
+    show.line(f"Dependencies: {out}")

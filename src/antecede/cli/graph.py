@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Columns, Json, Master, Strict, folder
@@ -61,18 +60,18 @@ def graph(
         return
     show.bad_rows(bad.kinds)
     if len(runs) == 1:
-        show.table(escape(runs[0].run), ["", ""], _rows_of_one(runs[0]), left=2)
+        show.table(runs[0].run, ["", ""], _rows_of_one(runs[0]), left=2)
     else:
         _print_several(runs)
     if out:
-        show.out.print(f"Graph: {out}", soft_wrap=True, markup=False)
+        show.line(f"Graph: {out}")
 
 
 def _print_several(runs: list[GraphFigures]) -> None:
     header = ["run", "processes", "messages", "dependencies", "mean", "most", "depth", "frontier", "width"]
     rows = [
         [
-            escape(run.run),
+            run.run,
             *(f"{count:,}" for count in (run.processes, run.messages, run.dependencies)),
             f"{run.dependencies_mean:.2f}",
             *(f"{count:,}" for count in (run.dependencies_most, run.depth, run.frontier)),
@@ -82,7 +81,7 @@ def _print_several(runs: list[GraphFigures]) -> None:
     ]
     show.table(None, header, rows)
     if len(runs) > _SHOWN_RUNS:
-        show.out.print(f"[dim]and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all[/]")
+        show.note(f"and {len(runs) - _SHOWN_RUNS:,} more runs; --json shows all")
 
 
 def _rows_of_one(run: GraphFigures) -> list[list[str]]:
@@ -106,6 +105,6 @@ def _rows_of_one(run: GraphFigures) -> list[list[str]]:
     ]
     if run.busiest:
         busiest = run.busiest[:_SHOWN_BUSIEST]
-        names = ", ".join(f"{escape(node.message)} ({node.effects:,})" for node in busiest)
+        names = ", ".join(f"{node.message} ({node.effects:,})" for node in busiest)
         rows.append(["most immediate effects", names])
     return rows

@@ -36,6 +36,7 @@ from antecede.cli.simulate import simulate
 from antecede.cli.sweep import report, sweep
 from antecede.cli.verify import verify
 from antecede.errors import AntecedeError
+from antecede.terminal import printable
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Live groups": {"node": node, "chat": chat, "keys": keys, "cluster": cluster, "load": load},
@@ -127,6 +128,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    one_line = " ".join("".join(c if c.isprintable() else " " for c in message).split())
-    print(f"error: {one_line}", file=sys.stderr)
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(2)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
@@ -160,21 +159,23 @@ def held(
         show.json({"out": str(out), **msgspec.to_builtins(counts), "held_rows": rows})
         return
     if not rows:
-        show.out.print(f"nothing is held; {counts.rows:,} rows came in")
+        show.line(f"nothing is held; {counts.rows:,} rows came in")
         return
     cells = [
         [
-            escape(_shorten(row.id)),
-            escape(_shorten(row.group or "")),
-            escape(_list(row.waits_for)),
-            escape(_list(row.missing)),
+            _shorten(row.id),
+            _shorten(row.group or ""),
+            _list(row.waits_for),
+            _list(row.missing),
             f"{row.since:%Y-%m-%d %H:%M:%S}",
         ]
         for row in rows
     ]
     show.table(None, ["held", "group", "waits for", "of which missing", "since (UTC)"], cells, left=5)
     if counts.held > len(rows):
-        show.out.print(f"[dim]and {counts.held - len(rows):,} more; --limit shows up to {_MAX_LIMIT:,}[/]")
+        show.line(
+            show.styled(f"and {counts.held - len(rows):,} more; --limit shows up to {_MAX_LIMIT:,}", "dim")
+        )
 
 
 def _print_json(result: OrderResult, events: str, out: Path, checkpoint: Path | None) -> None:
@@ -194,8 +195,8 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
         examples = [_example_line(row) for row in result.examples if row.status == status]
         where = f"antecede held {out}" if stream and status == "held" else f"{out}/outcome={status}"
         for line in [f"{status}: {where}", *examples] if count else []:
-            show.out.print(line, soft_wrap=True, markup=False)
-    show.out.print(f"ordered: {out}/outcome=ordered", soft_wrap=True, markup=False)
+            show.line(line)
+    show.line(f"ordered: {out}/outcome=ordered")
 
 
 def _example_line(row: Example) -> str:

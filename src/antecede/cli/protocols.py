@@ -20,13 +20,12 @@ def protocols(as_json: Json = False) -> None:
         show.json([_document(protocol) for protocol in classes])
         return
     show.table(None, ["protocol", "a message carries"], [[p.name, p.summary] for p in classes], left=2)
-    show.out.print()
+    show.line()
     header = ["protocol", "links", "control information", "a message waits", "membership"]
     rows = [[p.name, _links(p), p.control, p.buffering, p.membership] for p in classes]
     show.table(None, header, rows, left=5)
-    show.out.print(
-        "[dim]Every protocol requires links that lose nothing while open. See docs/protocols for each.[/]"
-    )
+    note = "Every protocol requires links that lose nothing while open. See docs/protocols for each."
+    show.note(note)
 
 
 def _document(protocol: type[Protocol]) -> dict[str, object]:

@@ -95,9 +95,9 @@ def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: 
     for paper in dict.fromkeys(row.paper for row in reproduction.scoreboard):
         rows = [cells(row)[:6] for row in reproduction.scoreboard if row.paper == paper]
         show.table(f"paper {paper}", HEADER[:6], rows)
-        show.out.print()
-    show.out.print(reproduction.audited, soft_wrap=True, markup=False)
-    show.out.print(tally(reproduction.scoreboard), soft_wrap=True, markup=False)
+        show.line()
+    show.line(reproduction.audited)
+    show.line(tally(reproduction.scoreboard))
     for run, error in list(outcome.failed.items())[:3]:
-        show.out.print(f"failed: {run}: {error}", soft_wrap=True, markup=False)
-    show.out.print(f"Report: {report}", soft_wrap=True, markup=False)
+        show.line(f"failed: {run}: {error}")
+    show.line(f"Report: {report}")

@@ -1,4 +1,8 @@
-"""Output of commands: tables and progress for people, JSON for programs."""
+"""Output of commands: lines, tables and progress for people, JSON for programs.
+
+Names, ids and reasons come from files that others wrote. So text is printed as it is, without Rich's markup,
+and its control characters as escapes; what is to have a style is passed with its style.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
+
+from antecede.terminal import printable, printable_json
 
 if TYPE_CHECKING:
     from antecede.trace.bad_rows import BadRowKind
@@ -29,13 +36,35 @@ err = Console(stderr=True, highlight=False)
 
 def json(value: Any) -> None:
     """Print a result as one JSON document on standard output."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    # JSON itself escapes only what is below U+0020.
+    print(msgspec.json.format(printable_json(msgspec.json.encode(value).decode()), indent=2))
 
 
-def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+def line(*parts: str | Text) -> None:
+    """Print a line, which the terminal wraps: text as it is, or `styled`."""
+    out.print(Text.assemble(*map(literal, parts)), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a line that explains others."""
+    line(styled(text, "dim"))
+
+
+def styled(text: str, style: str) -> Text:
+    """Text that is printed as it is, in a style of Rich's."""
+    return Text(printable(text), style)
+
+
+def literal(text: str | Text) -> Text:
+    return text if isinstance(text, Text) else Text(printable(text))
+
+
+def table(
+    title: str | None, header: Sequence[str], rows: Sequence[Sequence[str | Text]], left: int = 1
+) -> None:
     """Print a table: the first `left` columns are text, the others numbers, aligned right."""
     printed = Table(
-        title=title,
+        title=None if title is None else literal(title),
         title_justify="left",
         title_style="bold",
         header_style="dim",
@@ -45,21 +74,21 @@ def table(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]
     )
     for column, name in enumerate(header):
         if column < left:
-            printed.add_column(name, overflow="fold")
+            printed.add_column(literal(name), overflow="fold")
         else:
-            widest = max(len(cell) for cell in (name, *(row[column] for row in rows)))
-            printed.add_column(name, justify="right", no_wrap=True, min_width=widest)
+            widest = max(literal(cell).cell_len for cell in (name, *(row[column] for row in rows)))
+            printed.add_column(literal(name), justify="right", no_wrap=True, min_width=widest)
     for row in rows:
-        printed.add_row(*row)
+        printed.add_row(*map(literal, row))
     out.print(printed)
 
 
 def bad_rows(kinds: Sequence[BadRowKind]) -> None:
     """Print the bad rows of a file by kind, with examples."""
     for kind in kinds:
-        out.print(f"{kind.what}: {kind.rows:,}", soft_wrap=True, markup=False)
+        line(f"{kind.what}: {kind.rows:,}")
         for example in kind.examples:
-            out.print(f"  {example}", soft_wrap=True, markup=False)
+            line(f"  {example}")
 
 
 @contextmanager
@@ -68,12 +97,13 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
     The part of the description after a colon may change without starting a new bar.
     """
-    text = TextColumn("{task.description:<16}")
+    text = TextColumn("{task.description:<16}", markup=False)
     columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         tasks: dict[str, Any] = {}
 
         def update(description: str, done: int, total: int) -> None:
+            description = printable(description)
             name = description.partition(":")[0]
             for other, task in tasks.items():
                 if other != name:

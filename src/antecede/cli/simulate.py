@@ -143,7 +143,7 @@ def simulate(
     else:
         _print_metrics(scenario, result, cpu_seconds)
         if trace:
-            show.out.print(f"Trace: {trace}", soft_wrap=True)
+            show.line(f"Trace: {trace}")
 
 
 def _parse_json(option: str, text: str | None) -> object:

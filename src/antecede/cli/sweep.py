@@ -62,7 +62,7 @@ def report(
     if as_json:
         show.json({"report": str(path)})
     else:
-        show.out.print(f"Report: {path}", soft_wrap=True)
+        show.line(f"Report: {path}")
 
 
 def _print_outcome(outcome: SweepResult, path: Path, title: str) -> None:
@@ -70,12 +70,15 @@ def _print_outcome(outcome: SweepResult, path: Path, title: str) -> None:
 
     summary = outcome.summary
     show.table(title, page.columns(summary), page.cells(summary))
-    show.out.print("[dim]wire B, paper B: control bytes per message, as sent and as the papers count[/]")
-    show.out.print(f"\n{page.lead(summary, len(outcome.failed))}")
+    show.line(
+        show.styled("wire B, paper B: control bytes per message, as sent and as the papers count", "dim")
+    )
+    show.line()
+    show.line(page.lead(summary, len(outcome.failed)))
     if outcome.skipped:
-        show.out.print(f"[dim]{outcome.skipped} runs were finished before and not repeated.[/]")
+        show.note(f"{outcome.skipped} runs were finished before and not repeated.")
     for error, count in Counter(outcome.failed.values()).items():
         first = next(key for key, reason in outcome.failed.items() if reason == error)
         more = f" and {count - 1:,} more" if count > 1 else ""
-        show.out.print(f"failed: {first}{more}: {error}", soft_wrap=True, markup=False)
-    show.out.print(f"Report: {path}", soft_wrap=True, markup=False)
+        show.line(f"failed: {first}{more}: {error}")
+    show.line(f"Report: {path}")

@@ -97,11 +97,13 @@ def _print_reports(reports: list[VerifyReport], seed: int) -> None:
         for report in reports
     ]
     show.table(None, header, rows)
-    show.out.print("[dim]largest: members of the largest group; B: control bytes per message on the wire[/]")
+    show.line(
+        show.styled("largest: members of the largest group; B: control bytes per message on the wire", "dim")
+    )
     for report in reports:
         if report.failed:
             line = f"{report.protocol} failed in {report.failed:,} of {report.runs:,} runs"
-            show.out.print(line, markup=False)
+            show.line(line)
         for failure in report.failures[:_SHOWN_FAILURES]:
             line = f"  seed {seed}, run {failure.run} (--only {failure.run}): {failure.reason}"
-            show.out.print(line, soft_wrap=True, markup=False)
+            show.line(line)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
+
+from antecede.report.svg import text as escape
 
 STYLE = files("antecede.report").joinpath("style.css").read_text(encoding="utf-8")
 

@@ -1,9 +1,11 @@
-"""SVG elements, with all text escaped."""
+"""SVG elements. All text is escaped: for HTML, and for people, who see control characters as escapes."""
 
 from __future__ import annotations
 
 import math
 from html import escape
+
+from antecede.terminal import printable
 
 
 def tag(name: str, *children: str, **attributes: object) -> str:
@@ -13,7 +15,7 @@ def tag(name: str, *children: str, **attributes: object) -> str:
     '<circle cx="1" stroke-width="2"><title>a &lt; b</title></circle>'
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{text(_value(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -22,7 +24,8 @@ def tag(name: str, *children: str, **attributes: object) -> str:
 
 
 def text(value: object) -> str:
-    return escape(str(value))
+    """Text for an element or an attribute."""
+    return escape(printable(str(value)))
 
 
 def hover(value: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
+from antecede.terminal import printable
 from antecede.trace.explain import message_id
 from antecede.trace.reader import read_run
 from antecede.trace.writer import write_whole
@@ -42,12 +43,14 @@ def export_shiviz(trace: Path, file: Path, run: str | None = None) -> ShivizExpo
 
 
 def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Each process's name without spaces, which would end a host's name in such a log."""
+    """Each process's name without spaces, which would end a host's name in such a log, and with control
+    characters as escapes, since people read it."""
     names = sorted({row["process"] for row in rows})
-    hosts = {name: "_".join(name.split()) or "_" for name in names}
+    hosts = {name: printable("_".join(name.split())) or "_" for name in names}
     if len(set(hosts.values())) < len(names):
         raise InputError(
-            "two processes have names that differ in spaces only, which ShiViz cannot tell apart"
+            "two processes have names that differ in spaces or control characters only, which ShiViz cannot "
+            "tell apart"
         )
     return hosts
 
@@ -81,7 +84,7 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
                 carried[message] = dict(clock)
                 ready += waiting.pop(message, [])
             note = "" if message in sent else ", which nobody sent"
-            shown = " ".join(message.split())
+            shown = printable(" ".join(message.split()))
             yield f"{hosts[name]} {json.dumps(clock, sort_keys=True)}\n{row['kind']} {shown}{note}\n"
     for message, names in waiting.items():
         raise InputError(
