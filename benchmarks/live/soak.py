@@ -56,7 +56,7 @@ async def sampled(plan: TrialPlan, folder: Path) -> list[tuple[float, int, float
         if not rows or now - rows[-1][0] >= _SAMPLE_SECONDS:
             memory = max((resident(pid) for pid in workers()), default=0)
             stores: dict[str, int] = {}
-            for file in folder.glob("*.db*"):
+            for file in folder.glob("*.db/*"):
                 name = file.name.partition(".")[0]
                 stores[name] = stores.get(name, 0) + file.stat().st_size
             rows.append(

@@ -7,11 +7,11 @@ moments of its own; an application asks for message after message. A member that
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from memory_disk import MemoryDisk
 
 from antecede.causality import Execution, Judgement, Kind, MessageId, Step, judge
 from antecede.live import core as core_module
@@ -85,7 +85,7 @@ class Peer:
 
     def __init__(self, roster: Roster, rank: int, folder: Path) -> None:
         self.roster, self.rank, self.folder = roster, rank, folder
-        self.life = 0
+        self.disk = MemoryDisk(folder / roster.names[rank])
         self.actions: list[Action] = []
         self.durable_actions = 0
         """How many of them are durable, as far as they are broadcasts."""
@@ -95,8 +95,7 @@ class Peer:
 
     def _start(self) -> None:
         name = self.roster.names[self.rank]
-        store = self.folder / f"{name}-{self.life}" / "store"
-        self.journal = Journal(store, {"group": "test", "me": name}, sync=False)
+        self.journal = Journal(self.disk, {"group": "test", "me": name}, sync=False)
         self.core = Core(self.roster.create_protocol(name), traced=True)
         restore(self.core, self.journal)
         self.alive = True
@@ -130,7 +129,7 @@ class Peer:
             return False
         (delivery,) = ready.deliveries
         acked = ready.cursor.acked
-        assert ready.cursor.in_flight
+        assert ready.cursor.attempts
         if len(self.seen) == acked:
             self.seen.append(delivery.message)
         assert self.seen[acked:] == [delivery.message]
@@ -168,21 +167,16 @@ class Peer:
     # Its deaths
 
     def kill(self, sudden: bool = True) -> None:
-        """`sudden` leaves the files as they are at this moment; otherwise SQLite tidies up."""
+        """`sudden` leaves the files as they are at this moment; otherwise the journal is closed."""
         self.alive = False
         if sudden:
-            here = self.journal.path
-            there = self.folder / f"{self.roster.names[self.rank]}-{self.life + 1}"
-            there.mkdir()
-            for suffix in ("", "-wal", "-cursor"):
-                if (file := here.with_name(here.name + suffix)).exists():
-                    shutil.copy(file, there)
-            self.life += 1
-        self.journal.close()
+            self.disk = self.disk.killed()
+        else:
+            self.journal.close()
 
     def revive(self) -> None:
         self._start()
-        acked, in_flight = self.journal.cursor.acked, self.journal.cursor.in_flight
+        acked, in_flight = self.journal.cursor.acked, self.journal.cursor.attempts > 0
         core, before = self.core, self.actions
         assert core.delivered >= acked + in_flight
         self.actions = [
@@ -212,11 +206,7 @@ class Peer:
     def trace(self) -> list[TraceRow]:
         """The trace, as far as it is in the journal."""
         self.flush(checkpoint=True)
-        return [
-            row
-            for _, blob in self.journal.trace()
-            for row in msgspec.msgpack.decode(blob, type=list[TraceRow])
-        ]
+        return self.journal.contents().checkpoint.checkpoint.trace
 
 
 class Group:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
+import os
 import shutil
-import sqlite3
+import stat
 import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from live_groups import Ear, lines, process, run, until
 
@@ -17,6 +21,7 @@ from antecede.audit.run import audit_path
 from antecede.errors import InputError, StoreError
 from antecede.live.group import Group
 from antecede.live.messages import MessageId
+from antecede.live.store.disk import FileDisk
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:
@@ -185,22 +190,32 @@ def test_a_full_disk_stops_the_member_and_keeps_what_was_accepted(tmp_path: Path
 
 
 async def _spoil(group: Group) -> None:
-    """From now on the file cannot be written, as on a disk that was mounted anew."""
+    """From now on the log cannot be written, as on a disk that was mounted anew."""
     assert group._journal is not None
-    group._journal._database.execute("PRAGMA query_only = ON")
+    disk = group._journal._disk
+    assert isinstance(disk, FileDisk)
+    for name, descriptor in disk._logs.items():
+        read_only = os.open(disk.path / name, os.O_RDONLY)
+        os.dup2(read_only, descriptor)
+        os.close(read_only)
+    disk._open = disk.truncate = _refuse  # type: ignore[method-assign, assignment]
+
+
+def _refuse(*_: object) -> int:
+    raise OSError(errno.EROFS, "Read-only file system")
 
 
 def test_a_failing_store_ends_the_group_and_its_connections(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
             ear = Ear(first)
-            with pytest.raises(StoreError, match="readonly"):
+            with pytest.raises(StoreError, match=r"Read-only file system|Bad file descriptor"):
                 async with antecede.join(**bo(tmp_path, first)) as second:
                     await second.broadcast("accepted")
                     await ear.has(1)
                     watcher, watched = second.events(), []
                     await _spoil(second)
-                    with pytest.raises(StoreError, match="readonly"):
+                    with pytest.raises(StoreError, match=r"Read-only file system|Bad file descriptor"):
                         await second.broadcast("not accepted")
                     with pytest.raises(StoreError):
                         await second.broadcast("nor this")
@@ -233,7 +248,7 @@ def test_nothing_is_written_after_a_failed_write(tmp_path: Path) -> None:
                 journal.write = write  # type: ignore[method-assign]
                 begun.set()
                 followed.wait(10)
-                raise sqlite3.OperationalError("database or disk is full")
+                raise OSError(errno.ENOSPC, "the disk is full")
 
             journal.write = fails_once  # type: ignore[method-assign, assignment]
             failing = asyncio.create_task(first.broadcast("fails"))
@@ -256,27 +271,120 @@ def test_a_store_that_fails_during_the_handshake_stops_the_member(tmp_path: Path
             ear = Ear(first, listens=False)
             await _spoil(first)
             async with antecede.join(**bo(tmp_path, first)):
-                with pytest.raises(StoreError, match="readonly"):
+                with pytest.raises(StoreError, match=r"Read-only file system|Bad file descriptor"):
                     await anext(first)
             assert len(ear.texts("store")) == 1
 
     run(test())
 
 
-def test_a_trace_that_cannot_be_written_stops_the_member_and_hangs_nobody(
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_trace_that_cannot_be_written_is_reported_and_stops_nobody(
+    tmp_path: Path, stored: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And when it can be written again, nothing is missing."""
+    monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
+    folder, aside = tmp_path / "trace" / "ana", tmp_path / "aside"
+    store: Any = {"store": tmp_path / "ana.db"} if stored else {}
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path / "trace", peers=["bo"], **store) as first:
+            ear = Ear(first, listens=False)
+            await first.broadcast("recorded")
+            await until(lambda: list(folder.glob("*.parquet")))
+            folder.rename(aside)
+            await first.broadcast("not recorded yet")
+            await until(lambda: ear.texts("trace"))
+            assert "cannot be written" in ear.texts("trace")[0]
+            await first.broadcast("nor this")
+            aside.rename(folder)
+            await until(lambda: len(ear.texts("trace")) > 1)
+            assert ear.texts("trace")[1] == "the trace is written again"
+            await first.broadcast("the last")
+
+    run(test())
+    assert sum(record.levelname == "WARNING" for record in caplog.records) >= 2
+    rows = read_rows(folder)
+    assert [row["index"] for row in rows] == [0, 1, 2, 3]
+    assert [row["seq"] for row in rows] == [1, 2, 3, 4]
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [row for part in sorted(folder.glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
+
+
+def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
+    monkeypatch.setattr("antecede.live.trace_rows.MAX_ROWS", 50)
+    folder, aside = tmp_path / "trace" / "ana", tmp_path / "aside"
 
     async def test() -> None:
-        async with antecede.join("room", me="ana", trace=tmp_path, peers=["bo"]) as first:
+        where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace", "store": tmp_path / "ana.db"}
+        async with antecede.join("room", **where) as first:
             await first.broadcast("recorded")
-            await until(lambda: list((tmp_path / "ana").glob("*.parquet")))
-            shutil.rmtree(tmp_path / "ana")
-            with pytest.raises(StoreError, match=r"^trace: "):
-                while True:
-                    await first.broadcast("not recorded")
-                    await asyncio.sleep(0)
+            await until(lambda: list(folder.glob("*.parquet")))
+            folder.rename(aside)
+            for _ in range(100):
+                await first.broadcast("word")
+            assert len(first._core.trace.rows) <= 50
+            aside.rename(folder)
+        async with antecede.join("room", **where) as first:
+            await first.broadcast("the last")
+
+    run(test())
+    indices = [row["index"] for row in read_rows(folder)]
+    (missing,) = json.loads((folder / "meta.json").read_text())["parameters"]["missing"]
+    assert indices[0] == 0
+    assert missing == [1, indices[1] - 1]
+    assert indices[1:] == list(range(missing[1] + 1, 102))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", None])
+def test_a_truncated_last_part_of_a_trace_is_written_again(
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "trace" / "ana"
+    where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace", "store": tmp_path / "ana.db"}
+
+    async def test() -> None:
+        for count in (3, 2, 4):
+            async with antecede.join("room", **where) as first:
+                for _ in range(count):
+                    await first.broadcast("word")
+        last = max(folder.glob("part-*"))
+        last.write_bytes(last.read_bytes()[:-20] if content is None else content)
+        async with antecede.join("room", **where) as first:
+            await first.broadcast("word")
+
+    run(test())
+    assert [row["index"] for row in read_rows(folder)] == list(range(10))
+    assert "part-00002.parquet is damaged" in caplog.text
+
+
+def test_only_the_owner_can_read_a_trace(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path / "trace", peers=["bo"]) as first:
+            await first.broadcast("private")
+
+    before = os.umask(0)
+    try:
+        run(test())
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "trace" / "ana").iterdir())
+    assert len(files) == 2
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_the_trace_of_another_store_is_refused(tmp_path: Path) -> None:
+    async def test() -> None:
+        where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace"}
+        async with antecede.join("room", **where, store=tmp_path / "ana.db") as first:
+            await first.broadcast("word")
+        with pytest.raises(InputError, match="trace of another store"):
+            await antecede.join("room", **where, store=tmp_path / "another.db")
 
     run(test())
 
@@ -293,10 +401,10 @@ def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) ->
     async def test() -> None:
         await join()
         (tmp_path / "file").write_text("a file")
-        (tmp_path / "text.db").write_text("this is no database " * 100)
+        (tmp_path / "text.db").write_text("this is no store " * 100)
         await refused(r"file", store=tmp_path / "file" / "ana.db")
-        await refused(r"cannot be used as a store: file is not a database", store=tmp_path / "text.db")
-        await refused("cannot be used as a store: unable to open", store=tmp_path)
+        await refused(r"text\.db cannot be used as a store: it is a file", store=tmp_path / "text.db")
+        await refused("cannot be used as a store: it has something else in it", store=tmp_path)
         await refused(r"/proc/ana\.db", store="/proc/ana.db")
         await refused("store of another group: room, not hall", group="hall")
         await refused("store of another member: ana, not eve", me="eve")
@@ -304,8 +412,8 @@ def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) ->
         await refused("store of another members", peers=["bo", "cleo"])
         async with antecede.join(**ana(tmp_path)):
             await refused("in use by another process")
-        (tmp_path / "ana.db-cursor").unlink()
-        await refused("ana.db-cursor is missing")
+        (tmp_path / "ana.db" / "cursor").unlink()
+        await refused(r"ana\.db/cursor is missing")
 
     run(test())
 
@@ -337,9 +445,7 @@ def test_the_trace_of_a_member_that_was_killed_is_complete(tmp_path: Path) -> No
 
 
 def _copy(store: Path, to: Path) -> None:
-    to.mkdir()
-    for file in store.parent.glob(store.name + "*"):
-        shutil.copy(file, to / file.name)
+    shutil.copytree(store, to / store.name)
 
 
 @pytest.mark.parametrize("who_spoke", ["ana", "bo"])

@@ -112,15 +112,15 @@ class Core:
         """How many of them the application has been given; one more than `acked` if one is in flight."""
         self.redelivered = 0
         """The position of the message that was in flight when the last process ended."""
+        self.uncertain_until = 0
+        """Messages up to this position may have been yielded before a power failure."""
         self._is_requested = False
 
         # What the next `Ready` brings
         self._records: list[LogRecord] = []
         self.packets: dict[int, list[bytes]] = {}
         self._repaired: list[tuple[MessageId, int]] = []
-        self.newly_unstable: list[Span] = []
-        """What was retained since the last checkpoint."""
-        self.trace = TraceBuffer()
+        self.trace = TraceBuffer(0 if durable else sys.maxsize)
         self.logged_deliveries = 0
         self._next_number = int(durable)
         self._persisted = 0
@@ -172,7 +172,7 @@ class Core:
         """
         if deliveries_only:
             deliveries = self._take_deliverable() if self._is_requested else ()
-            return Ready(0, deliveries, Cursor(self.yielded, True) if deliveries else self.cursor)
+            return Ready(0, deliveries, Cursor(self.yielded, 1) if deliveries else self.cursor)
         self._flush()
         ready = Ready(
             number=self._next_number,
@@ -185,7 +185,7 @@ class Core:
             received=dict(self.received),
             broadcasts=self.stability.received[self.me].base,
             repaired=self._repaired,
-            trace=self.trace.take() if self.is_traced and not self.is_durable else None,
+            trace_length=self.trace.length - (0 if checkpoint else self._unlogged_deliveries),
         )
         if checkpoint:
             self.logged_deliveries = self.delivered
@@ -199,6 +199,7 @@ class Core:
             self.yielded += 1
             origin, seq = delivery.message
             self.stability.record_delivered(self.me, origin, seq)
+        self.trace.durable = max(self.trace.durable, ready.trace_length)
         if ready.number:
             self.durably_received = ready.received
             self._persisted = ready.number
@@ -215,7 +216,7 @@ class Core:
     def cursor(self) -> Cursor:
         """What the journal must say of the application, so that a restart delivers the right message next."""
         acked = self.acked
-        return Cursor(acked, max(self.yielded, self.redelivered) > acked)
+        return Cursor(acked, int(max(self.yielded, self.redelivered) > acked))
 
     @property
     def pending_bytes(self) -> int:
@@ -390,10 +391,20 @@ class Core:
 
     def _log(self, record: LogRecord) -> None:
         if self.is_durable:
-            if self.delivered != self.logged_deliveries:
-                self.logged_deliveries = self.delivered
-                self._records.append(Delivered(self.delivered, record.time))
+            self.log_deliveries(record.time)
             self._records.append(record)
+
+    def log_deliveries(self, now: int) -> None:
+        """Record how many messages were delivered, if that has changed: before the next event, whose effect
+        depends on it, or so that rows of the trace become durable."""
+        if self._unlogged_deliveries:
+            self.logged_deliveries = self.delivered
+            self._records.append(Delivered(self.delivered, now))
+
+    @property
+    def _unlogged_deliveries(self) -> int:
+        """Each has a row at the end of the trace."""
+        return self.delivered - self.logged_deliveries if self.is_durable else 0
 
     def _carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
         encoded = []
@@ -417,10 +428,6 @@ class Core:
         retained = packet if self.repair.is_possible else None
         entry = UnstableMessage(message_bytes(data, span), retained, now, self._next_number)
         seqs = self.stability.receive(span, entry)
-        if seqs and self.is_durable and retained is not None:
-            is_whole = len(seqs) == span[2] - span[1] + 1
-            # What arrived in another packet before is stored with that one.
-            self.newly_unstable += [span] if is_whole else [(origin, seq, seq) for seq in seqs]
         if self.is_traced and link >= 0:
             for seq in seqs:
                 self.trace.add(TraceRow(RECEIVE, origin, seq, now, link=link))

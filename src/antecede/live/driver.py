@@ -42,11 +42,17 @@ from antecede.live.operations.trace import NodeTrace
 from antecede.live.ready import Ready, send_and_advance
 from antecede.live.store.group_commit import GroupCommit
 from antecede.live.store.journal import Journal
+from antecede.live.trace_rows import MAX_ROWS
 from antecede.protocols.base import Delivery
+
+_TRACE_PATIENCE = 1.0
+"""How long, in seconds, a group commit waits for the trace when that lags."""
 
 
 class Driver:
-    """Runs one core. `advanced` is called after each `Ready`, `failed` once if the member must stop."""
+    """Runs one core. `advanced` is called after each `Ready`, `failed` once if the member must stop,
+    `trace_changed` when the trace cannot be written, with the reason, and with an empty text when it can be
+    again."""
 
     def __init__(
         self,
@@ -56,15 +62,17 @@ class Driver:
         trace: NodeTrace | None,
         advanced: Callable[[Ready], None],
         failed: Callable[[StoreError], None],
+        trace_changed: Callable[[str], None],
     ) -> None:
         self._core, self._journal, self._trace = core, journal, trace
-        self._advanced, self._failed = advanced, failed
+        self._advanced, self._failed, self._trace_changed = advanced, failed, trace_changed
         self._commit = GroupCommit(journal, sync) if journal is not None else None
         self._waiters: list[asyncio.Future[None]] = []
         self._has_work = asyncio.Event()
         self._is_flushing = self._is_closing = False
         self.failure: StoreError | None = None
         self._task = asyncio.create_task(self._run())
+        self._trace_task: asyncio.Task[None] | None = None
 
     # The loop
 
@@ -73,7 +81,7 @@ class Driver:
             await self._has_work.wait()
             await asyncio.sleep(0)  # what else happens in this round of the event loop joins the group
             self._has_work.clear()
-            await self._cycle(self._commit is not None and self._commit.checkpoint_is_due())
+            await self._cycle(self._commit is not None and self._commit.checkpoint_is_due)
 
     async def _cycle(self, checkpoint: bool) -> None:
         """Carry out one `Ready`, and release those who wait for it to be durable."""
@@ -95,13 +103,13 @@ class Driver:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        await self._write_trace(checkpoint)
+        if self._trace_task is not None and len(self._core.trace.rows) > MAX_ROWS // 2:
+            # Rows are added faster than they are written: wait, unless the disk does not answer.
+            await asyncio.wait([self._trace_task], timeout=_TRACE_PATIENCE)
 
     def _carry_out(self, ready: Ready) -> None:
         """What may follow once a `Ready` is durable."""
         send_and_advance(self._core, ready)
-        if self._trace is not None and ready.trace is not None:
-            self._trace.add(*ready.trace)
         self._advanced(ready)
 
     def flush(self) -> None:
@@ -161,11 +169,14 @@ class Driver:
         """Now and then: a checkpoint if one is due, and rows of the trace that have waited for long."""
         if self.failure is not None:
             return
-        if self._commit is None:
-            if self._trace is not None:
-                self._has_work.set()
-        elif self._commit.checkpoint_is_due():
+        if self._commit is not None and self._commit.checkpoint_is_due:
             self._has_work.set()
+        if self._trace is not None and self._trace_task is None and self._trace.is_due:
+            self._trace_task = asyncio.create_task(self._write_trace(self._trace))
+            if self._core.trace.rows:
+                # Deliveries that nothing has followed are rows too.
+                self._core.log_deliveries(self._core.trace.rows[-1].time)
+                self.stepped()
 
     def fail(self, reason: str) -> StoreError:
         """Write nothing more."""
@@ -173,12 +184,15 @@ class Driver:
         self._failed(self.failure)
         return self.failure
 
-    async def _write_trace(self, checkpoint: bool) -> None:
-        if self._trace is not None and (checkpoint or self._journal is None):
-            try:
-                await self._trace.keep_up(self._journal, self._core.trace.length)
-            except Exception as error:
-                self.fail(f"trace: {error}")
+    async def _write_trace(self, trace: NodeTrace) -> None:
+        """Beside the loop: whatever happens to the trace, the member goes on."""
+        before = trace.problem
+        try:
+            await trace.write()
+        finally:
+            self._trace_task = None
+        if trace.problem != before:
+            self._trace_changed(trace.problem)
 
     async def close(self) -> None:
         """Persist all that is left, as a checkpoint."""
@@ -187,14 +201,12 @@ class Driver:
         self._has_work.set()
         await self._task
         await self._cycle(checkpoint=self._journal is not None)  # or tell those who wait why not
-        try:
-            if self.failure is None and self._trace is not None:
-                await self._trace.finish(self._journal)
-        except OSError as error:
-            raise self.fail(f"trace: {error}") from error
-        finally:
-            if self._commit is not None:
-                self._commit.close()
+        if self._commit is not None:
+            self._commit.close()
+        if self._trace is not None:
+            if self._trace_task is not None:
+                await self._trace_task
+            await self._write_trace(self._trace)
 
 
 def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:

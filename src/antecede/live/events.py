@@ -91,5 +91,5 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 
     acked: int
     """How many it has processed: they are never delivered again."""
-    in_flight: bool
-    """Whether it has the next one: after a crash it is delivered again, marked `redelivered`."""
+    attempts: int
+    """How many times it was given the next one: if any, that one is delivered again, marked `redelivered`."""

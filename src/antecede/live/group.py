@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -37,6 +36,7 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
 from antecede.live.stability import Stability
+from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.transport.connections import Connections
 from antecede.live.transport.handshake import KnownStores
@@ -119,7 +119,7 @@ class Group:
             "members": self._roster.lines,
         }
         if settings.store is not None:
-            self._journal = Journal(settings.store, identity, settings.sync)
+            self._journal = Journal(FileDisk(settings.store), identity, settings.sync)
         try:
             self._restore()
             self._connections = self._create_connections()
@@ -130,6 +130,7 @@ class Group:
                 self._open_trace(),
                 self._on_advance,
                 self._on_failure,
+                self._on_trace,
             )
             try:
                 await self._connections.start()
@@ -156,7 +157,9 @@ class Group:
         if settings.trace is None:
             return None
         run, protocol = settings.group, self._roster.protocol.name
-        return NodeTrace(settings.trace, run, settings.group, protocol, self._names, settings.me)
+        return NodeTrace(
+            settings.trace, run, settings.group, protocol, self._names, settings.me, self._core.trace
+        )
 
     def _create_connections(self) -> Connections:
         journal, met = self._journal, dict[int, str]()
@@ -178,7 +181,7 @@ class Group:
         if self._journal is not None:
             try:
                 self._journal.remember(peer, store)
-            except sqlite3.Error as error:
+            except OSError as error:
                 raise self._driver.fail(f"{self._journal.path}: {error}") from error
 
     async def __aenter__(self) -> Self:
@@ -291,7 +294,9 @@ class Group:
                 delivery = await self._wait_for_delivery()
             finally:
                 self._is_iterating = False
-        return Message(delivery, self._names, self._core.yielded == self._core.redelivered)
+        core = self._core
+        redelivered = core.yielded == core.redelivered or core.yielded <= core.uncertain_until
+        return Message(delivery, self._names, redelivered)
 
     def _next_delivery(self) -> Delivery | None:
         return None if self._state == "closed" else self._driver.next_delivery(time.time_ns())
@@ -392,6 +397,12 @@ class Group:
         self._notify("store", self.me, str(error))
         self._state = "closed"
         self._wake_waiters()
+
+    def _on_trace(self, problem: str) -> None:
+        """The trace cannot be written, or can be again (an empty text): the group goes on in any case."""
+        text = problem or "the trace is written again"
+        Log(self.settings.group, self.me).warning("%s", text)
+        self._notify("trace", self.me, text)
 
     def _wake_waiters(self) -> None:
         self._deliverable.set()

@@ -82,7 +82,7 @@ class HeldMessage(msgspec.Struct, frozen=True):
 class Notice(msgspec.Struct, frozen=True):
     """Something that happened to the group."""
 
-    kind: Literal["joined", "lost", "refused", "gap", "recovered", "full", "room", "store"]
+    kind: Literal["joined", "lost", "refused", "gap", "recovered", "full", "room", "store", "trace"]
     member: str
     text: str
     time: float

@@ -10,8 +10,7 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.live.events import Cursor, LogRecord
-from antecede.live.store.journal import Checkpoint
-from antecede.live.trace_rows import TraceRow
+from antecede.live.store.records import Checkpoint
 from antecede.live.transport.frames import Packets
 from antecede.protocols.base import Delivery
 
@@ -29,7 +28,7 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """Of this `Ready` among those that persist something; 0 if there is nothing to persist."""
     deliveries: Sequence[Delivery] = ()
     """For the application, one at most: what it asked for, if that is durable already."""
-    cursor: Cursor = Cursor(0, False)
+    cursor: Cursor = Cursor(0, 0)
     """To persist before the delivery."""
     records: Sequence[LogRecord] = ()
     """To append to the log."""
@@ -43,8 +42,8 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """How many messages of this member are durable with the records."""
     repaired: Sequence[tuple[MessageId, int]] = ()
     """Messages that were missing, and the partner that supplied them."""
-    trace: tuple[int, list[TraceRow]] | None = None
-    """Without a journal, rows of the trace and the index of the first; else they are in the checkpoint."""
+    trace_length: int = 0
+    """Rows of the trace before this index are durable with the records, or follow from them."""
 
 
 def send_and_advance(core: Core, ready: Ready) -> None:

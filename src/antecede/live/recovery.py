@@ -12,7 +12,8 @@ from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
 from antecede.live.events import Delivered, LogRecord, RepairReceived
 from antecede.live.ready import send_and_advance
-from antecede.live.store.journal import Checkpoint, Journal, StoredPacket
+from antecede.live.store.journal import Journal
+from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
 
 if TYPE_CHECKING:
@@ -34,58 +35,52 @@ class CoreState(msgspec.Struct):
     stable: list[int]
     delivered: int
     unacked: list[Delivery]
-    trace_length: int
     wake_at: int | None
 
 
 def take_checkpoint(core: Core) -> Checkpoint:
-    """The core as it is, and what has changed in the tables beside it since the last checkpoint."""
+    """The core as it is, with its packets: each once, whoever needs it, and by reference."""
     stability = core.stability
-    acked_packets = {link: box.acked for link, box in core.outboxes.items()}
-    stable = list(stability.stable)
     state = CoreState(
         protocol=core.protocol.save(),
         causes=core.causes,
         sent=core.sent,
-        acked_packets=acked_packets,
+        acked_packets={link: box.acked for link, box in core.outboxes.items()},
         received=core.received,
         windows=[window.to_bytes() for window in stability.received],
         delivered_counts=stability.matrix_clock[core.me],
-        stable=stable,
+        stable=stability.stable,
         delivered=core.delivered,
         unacked=list(core.unacked),
-        trace_length=core.trace.length,
         wake_at=core.wake_at,
     )
-    packets, trace = _take_unstored(core), core.trace.take()
-    return Checkpoint(
-        msgspec.msgpack.encode(state),
-        packets,
-        acked_packets,
-        stable,
-        (trace[0], msgspec.msgpack.encode(trace[1])) if trace else None,
-    )
+    trace = core.trace
+    return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), trace.first, trace.rows.copy())
 
 
-def _take_unstored(core: Core) -> list[StoredPacket]:
-    """Packets that are still needed and only in the log; each once, whoever it is for."""
+def _needed_packets(core: Core) -> list[StoredPacket]:
+    """Packets that a partner has not acknowledged, or whose messages are not stable."""
     stored: dict[int, StoredPacket] = {}
+
+    def needed(data: bytes) -> StoredPacket:
+        if (packet := stored.get(id(data))) is None:
+            packet = stored[id(data)] = StoredPacket(data, [], [])
+        return packet
+
     for link, box in core.outboxes.items():
-        queued = {
-            number: box.packets[number] for number in range(max(box.stored, box.acked) + 1, box.last + 1)
-        }
+        for number, data in box.packets.items():
+            needed(data).sent.append((link, number))
         unsent = core.packets.get(link, [])
-        queued |= enumerate(unsent, core.sent[link] - len(unsent) + 1)
-        for number, data in queued.items():
-            if number > box.stored:
-                stored.setdefault(id(data), StoredPacket(data)).sent.append((link, number))
-        box.stored = core.sent[link]
-    for span in core.newly_unstable:
-        origin, _, last = span
-        entry = core.stability.unstable[origin].get(last)
-        if entry is not None and entry.packet is not None:
-            stored.setdefault(id(entry.packet), StoredPacket(entry.packet)).spans.append(span)
-    core.newly_unstable = []
+        for number, data in enumerate(unsent, core.sent[link] - len(unsent) + 1):
+            needed(data).sent.append((link, number))
+    for origin, entries in enumerate(core.stability.unstable):
+        for seq, entry in entries.items():
+            if entry.packet is not None:
+                spans = needed(entry.packet).spans
+                if spans and spans[-1][0] == origin and spans[-1][2] == seq - 1:
+                    spans[-1] = (origin, spans[-1][1], seq)
+                else:
+                    spans.append((origin, seq, seq))
     return list(stored.values())
 
 
@@ -100,11 +95,12 @@ def restore(core: Core, journal: Journal) -> None:
 
 
 def _restore(core: Core, journal: Journal) -> None:
-    cursor = journal.cursor
-    if data := journal.state():
-        _load_state(core, msgspec.msgpack.decode(data, type=CoreState))
+    cursor, checkpoint = journal.cursor, journal.contents().checkpoint.checkpoint
+    if checkpoint.state:
+        _load_state(core, msgspec.msgpack.decode(checkpoint.state, type=CoreState))
+    core.trace.first, core.trace.rows = checkpoint.trace_first, list(checkpoint.trace)
     checkpoint_acked = core.acked
-    for stored in journal.packets():
+    for stored in checkpoint.packets:
         for link, number in stored.sent:
             core.outboxes[link].put(number, stored.data)
         for span in stored.spans:
@@ -115,7 +111,7 @@ def _restore(core: Core, journal: Journal) -> None:
         last = record.time
     # After a power failure the cursor may be older than the checkpoint.
     acked = max(cursor.acked, checkpoint_acked)
-    yielded = acked + cursor.in_flight
+    yielded = acked + (cursor.attempts > 0)
     _deliver_until(core, yielded, last, journal)
     for position, delivery in enumerate(core.unacked, core.acked + 1):
         if position <= yielded:
@@ -124,9 +120,21 @@ def _restore(core: Core, journal: Journal) -> None:
     while core.acked < acked:
         core.unacked.popleft()
     core.yielded = acked
-    core.redelivered = cursor.acked + 1 if cursor.in_flight else 0
+    core.redelivered = cursor.acked + 1 if cursor.attempts else 0
+    if not journal.cursor_is_exact:
+        # Whatever is deliverable may have been yielded before the power failed.
+        journal.uncertain_until = _deliverable(core)
+    core.uncertain_until = journal.uncertain_until
     # What the replay asks for was persisted before.
     send_and_advance(core, core.ready())
+    journal.release()
+
+
+def _deliverable(core: Core) -> int:
+    """How many messages could have been delivered to the application in all."""
+    windows = core.stability.received
+    received = sum(window.base + window.bits.bit_count() for window in windows) - windows[core.me].base
+    return received - len(core.protocol.waiting())
 
 
 def _load_state(core: Core, state: CoreState) -> None:
@@ -135,9 +143,9 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.causes, core.sent, core.received = state.causes, state.sent, state.received
     core.delivered = core.logged_deliveries = state.delivered
     core.unacked = deque(state.unacked)
-    core.trace.length, core.wake_at = state.trace_length, state.wake_at
+    core.wake_at = state.wake_at
     for link, box in core.outboxes.items():
-        box.last = box.stored = state.sent[link]
+        box.last = state.sent[link]
         box.acked = state.acked_packets[link]
     stability.received = [BitWindow.from_bytes(data) for data in state.windows]
     stability.stable = state.stable
@@ -149,6 +157,7 @@ def _load_state(core: Core, state: CoreState) -> None:
 def _replay(core: Core, record: LogRecord, journal: Journal) -> None:
     if isinstance(record, Delivered):
         _deliver_until(core, record.count, record.time, journal)
+        core.logged_deliveries = core.delivered
     elif isinstance(record, RepairReceived):
         with contextlib.suppress(RemoteError):  # raised by a later part, as it was then
             core.step(record)

@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     web: str | None = None
     """The same for WebSockets, at a super peer."""
     store: str | None = None
-    """The file that makes accepted messages survive this process; None keeps everything in memory."""
+    """The folder that makes accepted messages survive this process; None keeps everything in memory."""
     sync: bool = True
     """Whether to wait for the disk, so that accepted messages survive a power failure too."""
     trace: str | None = None

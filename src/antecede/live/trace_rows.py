@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 SEND, RECEIVE, DELIVER = range(3)
 """The codes of `trace.schema`, which a member without a trace cannot import: it needs Arrow."""
+MAX_ROWS = 100_000
+"""Rows in memory that are not in the trace's folder yet."""
 
 
 class TraceRow(NamedTuple):
@@ -22,19 +24,33 @@ class TraceRow(NamedTuple):
 
 
 class TraceBuffer:
-    """Rows that nobody has taken yet. `length` counts all rows ever, so it is the index of the next."""
+    """Rows that are not in the trace's folder yet. The first has the index `first`, the next will have
+    `length`.
 
-    def __init__(self) -> None:
-        self.length = 0
-        self._rows: list[TraceRow] = []
+    A folder that cannot be written must not fill the memory: of more than `MAX_ROWS`, the oldest are dropped.
+    """
+
+    def __init__(self, durable: int) -> None:
+        self.first = 0
+        self.rows: list[TraceRow] = []
+        self.durable = durable
+        """Rows before this index would be the same after a crash: they may be written to the folder."""
+
+    @property
+    def length(self) -> int:
+        return self.first + len(self.rows)
 
     def add(self, row: TraceRow) -> None:
-        self._rows.append(row)
-        self.length += 1
+        self.rows.append(row)
+        if len(self.rows) > MAX_ROWS:
+            self.drop_before(self.first + MAX_ROWS // 10)
 
-    def take(self) -> tuple[int, list[TraceRow]] | None:
-        """The rows since the last time, and the index of the first."""
-        if not self._rows:
-            return None
-        rows, self._rows = self._rows, []
-        return self.length - len(rows), rows
+    def durable_rows(self) -> tuple[int, list[TraceRow]]:
+        """The index of the first, and the rows that may be written."""
+        return self.first, self.rows[: max(0, self.durable - self.first)]
+
+    def drop_before(self, index: int) -> None:
+        """Forget rows that are in the folder."""
+        count = min(max(0, index - self.first), len(self.rows))
+        del self.rows[:count]
+        self.first += count

@@ -5,15 +5,18 @@ Simulations and live members write their traces by the same `TraceWriter`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antecede.durability import create_private, sync_file, sync_folder
 from antecede.errors import InputError
 from antecede.trace.schema import FIELDS, META, Meta, read_meta
 
@@ -40,7 +43,8 @@ class TraceWriter:
     """Writes rows into a trace folder, `part_rows` in each part, with fewer than `batch_rows` rows in memory.
 
     A trace that is there already is replaced, or continued with `resume` if it is of the same run; a folder
-    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive.
+    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive. With
+    `private` only the owner can read it, and each part is durable once it has its name.
     """
 
     def __init__(
@@ -52,11 +56,13 @@ class TraceWriter:
         batch_rows: int = _BATCH_ROWS,
         part_rows: int = PART_ROWS,
         resume: bool = False,
+        private: bool = False,
     ) -> None:
         if part_rows < 1:
             raise InputError(f"a part of a trace has at least one row, not {part_rows}")
         self.folder = Path(folder)
         self.rows = 0
+        self._meta, self._is_private = meta, private
         self._schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
         self._waiting: list[pa.Table] = []
         self._batch_rows = batch_rows
@@ -64,11 +70,12 @@ class TraceWriter:
         self._part: pq.ParquetWriter | None = None
         self._part_size = 0
         if resume and (self.folder / META).exists():
-            self._parts = _count_parts(self.folder, meta)
+            self._meta = _read_same_meta(self.folder, meta)
+            self._parts = _count_parts(self.folder)
         else:
             self._parts = 0
             _clear(self.folder)
-            write_whole(self.folder / META, meta.encode())
+            self._write_meta()
 
     def extend(self, rows: pa.Table) -> None:
         """Add rows. Columns of names may be dictionary-encoded, if they are so in every table."""
@@ -94,13 +101,22 @@ class TraceWriter:
     def _open_part(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._part is None:
             # Without Arrow's own schema, dictionary-encoded names are read as text.
+            if self._is_private:
+                create_private(self._unfinished())
             self._part = pq.ParquetWriter(self._unfinished(), schema, compression="zstd", store_schema=False)
         return self._part
+
+    def _write_meta(self) -> None:
+        write_whole(self.folder / META, self._meta.encode(), self._is_private)
 
     def _finish_part(self) -> None:
         if self._part is not None:
             self._part.close()
+            if self._is_private:
+                sync_file(self._unfinished())
             self._unfinished().rename(self.folder / part_name(self._parts))
+            if self._is_private:
+                sync_folder(self.folder)
             self._part, self._part_size = None, 0
             self._parts += 1
 
@@ -114,6 +130,22 @@ class TraceWriter:
             if rest.num_rows:
                 self._write(rest)
         self._finish_part()
+
+    def abandon_part(self) -> None:
+        """Forget the part that is being written, after an error: its rows can be added again."""
+        part, self._part, self._part_size, self._waiting = self._part, None, 0, []
+        with contextlib.suppress(OSError, pa.ArrowException):
+            if part is not None:
+                part.close()
+        with contextlib.suppress(OSError):
+            self._unfinished().unlink(missing_ok=True)
+
+    def note_missing(self, first: int, last: int) -> None:
+        """Say in meta.json that the rows with these indices are lost: the trace is incomplete."""
+        missing = [*self._meta.parameters.get("missing", []), [first, last]]
+        parameters = {**self._meta.parameters, "missing": missing}
+        self._meta = msgspec.structs.replace(self._meta, parameters=parameters)
+        self._write_meta()
 
     def close(self) -> None:
         """Write the remaining rows. A trace without events still has one empty part."""
@@ -147,11 +179,16 @@ def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = PART_
         writer.close()
 
 
-def _count_parts(folder: Path, meta: Meta) -> int:
-    """How many parts there are of a trace that is to be continued."""
+def _read_same_meta(folder: Path, meta: Meta) -> Meta:
+    """The meta.json of a trace that is to be continued."""
     before = read_meta((folder / META).read_bytes(), str(folder / META))
     if (before.run, before.groups, before.protocol) != (meta.run, meta.groups, meta.protocol):
         raise InputError(f"{folder} holds the trace of another run; name another folder")
+    return before
+
+
+def _count_parts(folder: Path) -> int:
+    """How many parts there are of a trace that is to be continued."""
     numbers = [part_number(file.name) for file in folder.iterdir()]
     return 1 + max((number for number in numbers if number is not None), default=-1)
 
@@ -178,12 +215,17 @@ def _is_ours(file: Path) -> bool:
     return file.name == META or file.suffix == UNFINISHED or bool(_PART.fullmatch(file.name))
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file atomically: it is there complete or not at all."""
+def write_whole(path: Path, data: bytes, private: bool = False) -> None:
+    """Write a small file atomically: it is there complete or not at all. With `private` only its owner can
+    read it, and it is durable."""
     unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:
+        if private:
+            create_private(unfinished)
         unfinished.write_bytes(data)
-        unfinished.rename(path)
+        if private:
+            sync_file(unfinished)
+        unfinished.replace(path)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise

@@ -1,8 +1,12 @@
 """The trace of a live member: the same rows that a simulation leaves, in a folder of the member's own.
 
-With a journal, rows come from there: each checkpoint brings those since the last one in the same
-transaction. Here they are moved into Parquet parts, a few seconds' worth or some tens of thousands in each.
-A member that was killed resumes where its last part ends, so no row is missing and none is there twice.
+Rows stay in the core's buffer until a Parquet part with them is complete and synced, a few seconds' worth or
+some tens of thousands in each. A checkpoint of the store contains those that are not in a part yet, and a
+replay of its log gives those since, so a member that was killed resumes where its last part ends: no row is
+missing and none is there twice.
+
+A folder that cannot be written never stops the member: that is reported, and tried again. Rows that had to be
+dropped meanwhile, or were in a part that was damaged, are listed as `missing` in the trace's meta.json.
 """
 
 from __future__ import annotations
@@ -12,11 +16,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from antecede.errors import InputError, require
-from antecede.live.store.journal import Journal
-from antecede.live.trace_rows import TraceRow
+from antecede.live.operations.logs import LOG
+from antecede.live.trace_rows import TraceBuffer, TraceRow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,14 +29,20 @@ _COLUMNS = (
 )  # fmt: skip
 _PART_ROWS = 50_000
 _PART_SECONDS = 5.0
-_decoder = msgspec.msgpack.Decoder(list[TraceRow])
 
 
 class NodeTrace:
-    """One member's trace folder."""
+    """One member's trace folder, into which the rows of `buffer` go."""
 
     def __init__(
-        self, folder: str | Path, run: str, group: str, protocol: str, names: list[str], me: str
+        self,
+        folder: str | Path,
+        run: str,
+        group: str,
+        protocol: str,
+        names: list[str],
+        me: str,
+        buffer: TraceBuffer,
     ) -> None:
         require("pyarrow", "sim")
         from antecede.trace.event_tables import EventTables
@@ -42,60 +50,66 @@ class NodeTrace:
         from antecede.trace.writer import TraceWriter
 
         self.folder = Path(folder) / me
-        self._names, self._me = names, names.index(me)
+        self.problem = ""
+        """Why the last attempt to write failed."""
+        self._names, self._me, self._buffer = names, names.index(me), buffer
         self._tables = EventTables(run, [group], names)
         try:
+            _set_aside_damaged_part(self.folder)
             self._writer = TraceWriter(
-                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True
+                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True, private=True
             )
         except InputError as error:
             raise InputError(f"trace: {error}") from error
+        except OSError as error:
+            raise InputError(f"trace: {error.filename}: {error.strerror}") from error
         self.rows = _count_rows(self.folder)
         """How many rows are in complete parts."""
+        if self.rows > buffer.length:
+            raise InputError(
+                f"trace: {self.folder} has {self.rows:,} rows, and the store of {me} only {buffer.length:,}: "
+                "it is the trace of another store; name another folder"
+            )
+        buffer.drop_before(self.rows)
         self._written_at = time.monotonic()
-        self._pending: list[tuple[int, list[TraceRow]]] = []
-        self._pending_rows = 0
 
-    def add(self, first: int, rows: list[TraceRow]) -> None:
-        """Rows of a member without a journal, and the index of the first."""
-        self._pending.append((first, rows))
-        self._pending_rows += len(rows)
+    @property
+    def is_due(self) -> bool:
+        """Whether there are many rows, or some have waited for long."""
+        waited = time.monotonic() - self._written_at
+        return len(self._buffer.rows) >= _PART_ROWS or (bool(self._buffer.rows) and waited > _PART_SECONDS)
 
-    async def keep_up(self, journal: Journal | None, length: int) -> None:
-        """Write a part if there are many rows, or some have waited for long; the trace has `length` rows."""
-        waiting = self._pending_rows if journal is None else length - self.rows
-        if waiting >= _PART_ROWS or time.monotonic() - self._written_at > _PART_SECONDS:
-            await self.finish(journal)
-
-    async def finish(self, journal: Journal | None) -> None:
-        """Write all rows."""
-        if journal is None:
-            pending, self._pending, self._pending_rows = self._pending, [], 0
-            await asyncio.to_thread(self._write, pending)
+    async def write(self) -> None:
+        """Write all rows that may be; if that fails, say why in `problem`."""
+        first, rows = self._buffer.durable_rows()
+        self._written_at = time.monotonic()
+        try:
+            await asyncio.to_thread(self._write, first, rows)
+        except Exception as error:
+            self._writer.abandon_part()
+            self.problem = f"the trace {self.folder} cannot be written: {error}"
         else:
-            await asyncio.to_thread(self._write_stored, journal.trace())
-            journal.forget_trace(self.rows)
+            self._buffer.drop_before(self.rows)
+            self.problem = ""
 
-    def _write_stored(self, blobs: list[tuple[int, bytes]]) -> None:
-        self._write([(first, _decoder.decode(blob)) for first, blob in blobs])
+    def _write(self, first: int, rows: list[TraceRow]) -> None:
+        if not rows:
+            return
+        if first > self.rows:
+            text = f"the trace {self.folder} is incomplete: rows {self.rows} to {first - 1} are lost"
+            LOG.warning("%s", text)
+            self._writer.note_missing(self.rows, first - 1)
+        self._writer.extend(self._table(first, rows))
+        self._writer.end_part()
+        self.rows = first + len(rows)
 
-    def _write(self, batches: list[tuple[int, list[TraceRow]]]) -> None:
-        self._written_at = time.monotonic()
-        rows: list[TraceRow] = []
-        for first, batch in batches:
-            rows += batch[max(0, self.rows + len(rows) - first) :]
-        if rows:
-            self._writer.extend(self._table(rows))
-            self._writer.end_part()
-            self.rows += len(rows)
-
-    def _table(self, rows: list[TraceRow]) -> pyarrow.Table:
+    def _table(self, first: int, rows: list[TraceRow]) -> pyarrow.Table:
         import numpy as np
 
         kind, origin, seq, times, control, payload, link, causes = zip(*rows, strict=True)
         process = [self._me] * len(rows)
         events = np.array([kind, process, origin, seq, times, link, control], np.int64).T
-        index = np.arange(self.rows, self.rows + len(rows))
+        index = np.arange(first, first + len(rows))
         deps = [None if named is None else self._dependencies(named) for named in causes]
         return self._tables.build(events, index, np.array(payload), deps=deps)
 
@@ -103,11 +117,30 @@ class NodeTrace:
         return [f"{self._names[peer]}:{seq}" for peer, seq in causes]
 
 
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"), key=lambda file: (len(file.name), file.name))
+
+
+def _set_aside_damaged_part(folder: Path) -> None:
+    """Put a last part aside that was truncated: its rows are written again if the store still has them."""
+    parquet: Any = require("pyarrow.parquet", "sim")
+    arrow: Any = require("pyarrow", "sim")
+    for part in _parts(folder)[-1:]:
+        try:
+            parquet.read_table(part)
+        except (OSError, arrow.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            aside = part.with_name(f".{part.name}.damaged")
+            LOG.warning("%s is damaged and put aside as %s: %s", part, aside.name, error)
+            part.replace(aside)
+
+
 def _count_rows(folder: Path) -> int:
     """The trace of one process has as many rows as its last index says."""
     parquet: Any = require("pyarrow.parquet", "sim")
-    parts = sorted(folder.glob("part-*.parquet"), key=lambda file: (len(file.name), file.name))
-    if not parts:
-        return 0
-    last = parquet.read_table(parts[-1], columns=["index"])
-    return 1 + int(last.column("index")[-1].as_py()) if last.num_rows else 0
+    for part in reversed(_parts(folder)):
+        last = parquet.read_table(part, columns=["index"])
+        if last.num_rows:
+            return 1 + int(last.column("index")[-1].as_py())
+    return 0

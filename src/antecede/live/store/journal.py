@@ -1,299 +1,290 @@
-"""What a member must not forget, in one SQLite file.
+"""What a member must not forget, in a folder of its own.
 
 The core is deterministic, so a member is its state at some moment (a *checkpoint*) and the events since
-(the *log*). The log is written by group commit: one transaction for all that happened while the last one
-was under way. Now and then a new checkpoint takes the log's place. Beside them are packets older than the
-checkpoint that a partner has not acknowledged, or that may be needed for repair.
+(the *log*). The log is written by group commit: one record, one write and one sync for all that happened
+while the last one was under way. Now and then a new checkpoint takes the log's place.
 
-The application's cursor changes with every message, so it is not in the database but in eight bytes of a
-file beside it, mapped into memory: writing it costs no system call, and it survives the process. After a
-power failure it may be as old as the last group commit.
+    lock           held while a process uses the store
+    cursor         what changes with every message (`cursor.py`)
+    checkpoint-N   the last checkpoint: one record
+    log-N          the records since
+
+Cost: a commit writes its own bytes. A checkpoint writes the whole state, with every packet that is unstable
+or not acknowledged, and is due when the log is twice as long: 1.5 bytes are written for each byte logged.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import mmap
-import os
 import secrets
-import sqlite3
-import struct
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any, Self
-
-import msgspec
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 from antecede.errors import InputError
 from antecede.live.events import Cursor, LogRecord
-from antecede.protocols.base import Span
+from antecede.live.store.cursor import CursorFile, Session
+from antecede.live.store.disk import LOCK, Disk
+from antecede.live.store.reader import (
+    CURSOR,
+    UNFINISHED,
+    StoreContents,
+    damage_message,
+    generations,
+    is_ours,
+    read_cursor_file,
+    read_store,
+)
+from antecede.live.store.records import (
+    MAGIC,
+    NO_DIGEST,
+    VERSION,
+    Checkpoint,
+    Commit,
+    Link,
+    StoredCheckpoint,
+    StoredPacket,
+    encode_record,
+)
 
-VERSION = 4
-_APPLICATION = 0x416E7465  # "Ante": marks the file as ours
-_CURSOR = struct.Struct("<q")
-_MAX_WAL = 1 << 23
-_PAGE = 1 << 15
-"""Records are written as blobs of many; with the usual pages of 4 kB a megabyte takes three times as long."""
-_SPARE_PAGES = 512
-"""So many free pages are kept for reuse; of more, each checkpoint returns some to the file system."""
-_PAGES_RETURNED = 256
-_TABLES = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE log (id INTEGER PRIMARY KEY, records BLOB);
-CREATE TABLE packets (id INTEGER PRIMARY KEY, retention BLOB, packets BLOB);
-CREATE TABLE trace (first INTEGER PRIMARY KEY, rows BLOB);
-"""
-
-
-class StoredPacket(msgspec.Struct, array_like=True):
-    """A packet that outlives the log, and why it is needed."""
-
-    data: bytes
-    sent: list[tuple[int, int]] = []
-    """Links, and its numbers there: until they are acknowledged."""
-    spans: list[Span] = []
-    """Messages in it: until they are stable."""
-
-
-class Retention(msgspec.Struct, frozen=True, array_like=True):
-    """What must have happened before packets that were stored together can be deleted."""
-
-    acked: dict[int, int]
-    stable: dict[int, int]
-
-    @classmethod
-    def of(cls, packets: list[StoredPacket]) -> Self:
-        acked: dict[int, int] = {}
-        stable: dict[int, int] = {}
-        for packet in packets:
-            for link, number in packet.sent:
-                acked[link] = max(number, acked.get(link, 0))
-            for origin, _, last in packet.spans:
-                stable[origin] = max(last, stable.get(origin, 0))
-        return cls(acked, stable)
-
-    def is_over(self, acked: dict[int, int], stable: list[int]) -> bool:
-        return all(number <= acked[link] for link, number in self.acked.items()) and all(
-            seq <= stable[origin] for origin, seq in self.stable.items()
-        )
-
-
-class Checkpoint(msgspec.Struct, frozen=True):
-    """A member's whole state, and what has changed in the tables beside it since the last one."""
-
-    state: bytes
-    packets: list[StoredPacket]
-    acked: dict[int, int]
-    """Up to which number each partner has acknowledged packets."""
-    stable: list[int]
-    """Up to which sequence number each origin's messages are stable."""
-    trace: tuple[int, bytes] | None
-    """Rows of the trace and the index of the first."""
-
-
-_encoder = msgspec.msgpack.Encoder()
-_records: msgspec.msgpack.Decoder[list[LogRecord]] = msgspec.msgpack.Decoder(list[LogRecord])
-_packets = msgspec.msgpack.Decoder(list[StoredPacket])
-_retention = msgspec.msgpack.Decoder(Retention)
+_MIN_LOG = 1 << 22
+"""A checkpoint is worth its cost after this much log, and twice the size of the last checkpoint."""
 
 
 class Journal:
-    """A member's store; created if it does not exist, refused if it is another's."""
+    """A member's store; created if it does not exist, refused if it is another's or damaged.
 
-    def __init__(self, path: str | Path, identity: dict[str, Any], sync: bool = True) -> None:
-        self.path = Path(path)
-        self._lock = _lock(self.path)
-        self._in_transaction = threading.Lock()
+    With `sync` a commit is durable when `write` returns; without, it survives the process, and a power
+    failure may cost what was accepted: then the store, or the other members, refuse to go on.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        identity: dict[str, Any],
+        sync: bool = True,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.path, self._disk, self._sync = disk.path, disk, sync
+        self._writing = threading.Lock()
+        self._loaded: StoreContents | None = None
+        disk.lock()
         try:
-            self._open(identity, sync)
-        except sqlite3.DatabaseError as error:
-            self._lock.close()
-            raise InputError(f"{self.path} cannot be used as a store: {error}") from error
+            names = disk.names()
+            if not generations(names, "checkpoint"):
+                self._create(names, identity, random_bytes)
+                names = disk.names()
+            self._open(names, identity)
         except BaseException:
-            self._lock.close()
+            disk.close()
             raise
 
-    def _open(self, identity: dict[str, Any], sync: bool) -> None:
-        self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+    def _create(
+        self, names: list[str], identity: dict[str, Any], random_bytes: Callable[[int], bytes]
+    ) -> None:
+        """Make a new store. It exists once its checkpoint has its name; what was begun before is replaced."""
+        _validate_new(self._disk, names)
+        left = read_cursor_file(self._disk, names)
+        logs = [self._disk.read(f"log-{number}") for number in generations(names, "log")]
+        if any(logs) or (left and left.durable.number):
+            raise InputError(
+                f"{self.path} is a damaged store: its checkpoint is missing; restore the latest copy of the "
+                f"store, or see what can be saved: antecede store check {self.path}"
+            )
+        body = StoredCheckpoint(
+            identity, random_bytes(8).hex(), random_bytes(16), {}, 0, 0, Checkpoint(b"", [])
+        )
+        data, _ = encode_record(Link(0, NO_DIGEST), b"", body, MAGIC % VERSION)
+        self._disk.write(CURSOR, CursorFile.new())
+        self._disk.sync(CURSOR)
+        self._write_generation(1, data)
+
+    def _write_generation(self, generation: int, data: bytearray) -> None:
+        """A checkpoint with an empty log: all of it or, before it has its name, nothing."""
+        name = f"checkpoint-{generation}"
         try:
-            empty = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-            new = empty and self._database.execute("PRAGMA application_id").fetchone() == (0,)
-            if not new:
-                self._validate(identity)
-            if new:
-                self._database.execute(f"PRAGMA page_size = {_PAGE}")
-                self._database.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute(f"PRAGMA journal_size_limit = {_MAX_WAL}")
-            self._database.execute(f"PRAGMA wal_autocheckpoint = {_MAX_WAL // _PAGE}")
-            self._database.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
-            self._cursor = _map_cursor(self.path.with_name(self.path.name + "-cursor"), new)
-            if new:
-                self._create(identity)
-            self.store = self._about("store").decode()
-            self._retained = self._load_retained()
-        except BaseException:
-            self._database.close()
+            self._disk.write(name + UNFINISHED, data)
+            self._disk.sync(name + UNFINISHED)
+            self._disk.write(f"log-{generation}", b"")
+            self._disk.replace(name + UNFINISHED, name)
+            self._disk.sync_folder()
+        except OSError:
+            # What was not accepted must not come back with the next start.
+            for unaccepted in (name, name + UNFINISHED):
+                with contextlib.suppress(OSError):
+                    self._disk.remove(unaccepted)
             raise
 
-    def _create(self, identity: dict[str, Any]) -> None:
-        with self._transaction():
-            for statement in _TABLES.split(";"):
-                self._database.execute(statement)
-            self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._database.execute(f"PRAGMA user_version = {VERSION}")
-            self._set_about("identity", msgspec.json.encode(identity))
-            self._set_about("store", secrets.token_hex(8).encode())
+    def _open(self, names: list[str], identity: dict[str, Any]) -> None:
+        left = read_cursor_file(self._disk, names)
+        contents = read_store(self._disk, names, left.durable if left else None)
+        stored = contents.checkpoint
+        _validate_identity(self._disk, stored.identity, identity)
+        if contents.damage is not None:
+            raise InputError(damage_message(self._disk, contents, contents.damage))
+        if left is None:
+            raise InputError(_bad_cursor(self._disk))
+        self.store: str = stored.store
+        self._identity, self._key = stored.identity, stored.key
+        self._generation, self._link = contents.generation, contents.link
+        self._checkpoint_bytes, self._log_bytes = contents.checkpoint_bytes, contents.log_bytes
+        self._partners = contents.partners()
+        self._loaded = contents
+        if contents.link != left.durable or contents.torn_bytes or self._log not in names:
+            self._finish_write(names, contents)
+        current = {LOCK, CURSOR, f"checkpoint-{contents.generation}", self._log}
+        for name in filter(is_ours, set(names) - current):
+            self._disk.remove(name)
+        self._open_cursor(contents)
 
-    def _validate(self, identity: dict[str, Any]) -> None:
-        (application,) = self._database.execute("PRAGMA application_id").fetchone()
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
-            raise InputError(
-                f"{self.path} is the database of something else; give the store a file of its own"
-            )
-        if version != VERSION:
-            other = "a newer" if version > VERSION else "an older"
-            raise InputError(
-                f"{self.path} is a store of format {version}, and this Antecede reads {VERSION}: "
-                f"use {other} Antecede with it, or start with a new store"
-            )
-        try:
-            mine = msgspec.json.decode(self._about("identity"), type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path} does not say which member it belongs to: {error}") from error
-        for name, value in identity.items():
-            if mine.get(name) != value:
-                raise InputError(
-                    f"{self.path} is the store of another {name}: {mine.get(name)}, not {value}; "
-                    "give this member a store of its own"
-                )
+    def _finish_write(self, names: list[str], contents: StoreContents) -> None:
+        """The last process ended before it knew that what it had written was durable: see to that, or cut
+        off what is incomplete."""
+        if self._log not in names:
+            self._disk.write(self._log, b"")
+        elif contents.torn_bytes:
+            self._disk.truncate(self._log, contents.log_bytes)
+        self._disk.sync(self._log)
+        self._disk.sync_folder()
 
-    def _about(self, key: str) -> bytes:
-        for (value,) in self._read("SELECT value FROM about WHERE key = ?", key):
-            return bytes(value)
-        return b""
+    def _open_cursor(self, contents: StoreContents) -> None:
+        """The application's cursor: the later of what its file and the log have."""
+        file = CursorFile.open(self._disk.map(CURSOR))
+        if file is None:
+            raise InputError(_bad_cursor(self._disk))
+        cursor, is_latest = file.read_cursor()
+        session, boot_id = file.session, self._disk.boot_id().ljust(16, b"\0")
+        same_boot = any(boot_id) and session.boot_id == boot_id
+        self.cursor_is_exact = session.closed or (same_boot and is_latest)
+        """Whether the cursor is the last that was written: else the power may have failed since."""
+        self._cursor = max(cursor, contents.cursor, key=lambda one: (one.acked, one.attempts))
+        self._cursor_file = file
+        self._session = Session(False, boot_id, session.uncertain_until)
+        file.write_cursor(self._cursor, both=True)
+        file.write_durable(self._link)
+        # Durable before anything is yielded: until here a store that was closed says so.
+        file.session = self._session
+        self._disk.sync(CURSOR)
 
-    def _read(self, query: str, *values: str) -> Iterator[Any]:
-        try:
-            yield from self._database.execute(query, values)
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.path} is a damaged store: {error}") from error
+    # Writing
 
-    def _set_about(self, key: str, value: bytes) -> None:
-        self._database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._in_transaction:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-
-    def write(self, records: Sequence[LogRecord], checkpoint: Checkpoint | None = None) -> int:
-        """All of it or nothing; returns the bytes added to the log. A checkpoint takes the log's place."""
-        retained, log_bytes = self._retained, 0
-        with self._transaction():
-            if records:
-                # One blob for the whole group: a row for each record costs ten times as much.
-                blob = _encoder.encode(records)
-                log_bytes = len(blob)
-                self._database.execute("INSERT INTO log (records) VALUES (?)", (blob,))
+    def write(self, records: Sequence[LogRecord], checkpoint: Checkpoint | None = None) -> None:
+        """One group commit, all of it or nothing. A checkpoint takes the log's place."""
+        with self._writing:
+            self._loaded = None
+            cursor = self._cursor
             if checkpoint is not None:
-                retained = self._replace(checkpoint)
-        if checkpoint is not None:
-            self._retained = retained
-            with self._in_transaction:
-                (spare,) = self._database.execute("PRAGMA freelist_count").fetchone()
-                if spare > _SPARE_PAGES:
-                    self._database.execute(f"PRAGMA incremental_vacuum({_PAGES_RETURNED})").fetchall()
-        return log_bytes
+                self._write_checkpoint(checkpoint, cursor)
+            elif records:
+                self._append(Commit(list(records), cursor.acked, cursor.attempts))
 
-    def _replace(self, checkpoint: Checkpoint) -> dict[int, Retention]:
-        """Write a checkpoint; which stored packets are needed from now on."""
-        execute = self._database.execute
-        self._set_about("state", checkpoint.state)
-        execute("DELETE FROM log")
-        retained = {}
-        for key, retention in self._retained.items():
-            if retention.is_over(checkpoint.acked, checkpoint.stable):
-                execute("DELETE FROM packets WHERE id = ?", (key,))
-            else:
-                retained[key] = retention
-        if checkpoint.packets:
-            retention = Retention.of(checkpoint.packets)
-            row = (_encoder.encode(retention), _encoder.encode(checkpoint.packets))
-            key = execute("INSERT INTO packets (retention, packets) VALUES (?, ?)", row).lastrowid or 0
-            retained[key] = retention
-        if checkpoint.trace is not None:
-            execute("INSERT OR REPLACE INTO trace VALUES (?, ?)", checkpoint.trace)
-        return retained
-
-    def _load_retained(self) -> dict[int, Retention]:
+    def _append(self, commit: Commit) -> None:
+        data, link = encode_record(self._link, self._key, commit)
         try:
-            rows = list(self._read("SELECT id, retention FROM packets"))
-            return {key: _retention.decode(retention) for key, retention in rows}
-        except msgspec.DecodeError as error:
-            raise InputError(f"{self.path} is a damaged store: {error}") from error
+            self._disk.append(self._log, data)
+            if self._sync:
+                self._disk.sync(self._log)
+        except OSError:
+            # What was not accepted must not come back with the next start.
+            with contextlib.suppress(OSError):
+                self._disk.truncate(self._log, self._log_bytes)
+            raise
+        self._link = link
+        self._log_bytes += len(data)
+        self._cursor_file.write_durable(link)
+
+    def _write_checkpoint(self, checkpoint: Checkpoint, cursor: Cursor) -> None:
+        body = StoredCheckpoint(
+            self._identity, self.store, self._key, self._partners, cursor.acked, cursor.attempts, checkpoint
+        )
+        data, link = encode_record(self._link, b"", body, MAGIC % VERSION)
+        self._write_generation(self._generation + 1, data)
+        old = (f"checkpoint-{self._generation}", self._log)
+        self._generation += 1
+        self._link, self._checkpoint_bytes, self._log_bytes = link, len(data), 0
+        self._cursor_file.write_durable(link)
+        for name in old:
+            self._disk.remove(name)
+
+    @property
+    def _log(self) -> str:
+        return f"log-{self._generation}"
+
+    @property
+    def checkpoint_is_due(self) -> bool:
+        return self._log_bytes > max(_MIN_LOG, 2 * self._checkpoint_bytes)
 
     def remember(self, link: int, store: str) -> None:
         """Remember a partner's store: with another one it would have lost what it had acknowledged."""
-        with self._transaction():
-            self._set_about(f"partner {link}", store.encode())
+        with self._writing:
+            self._loaded = None
+            self._append(Commit([], self._cursor.acked, self._cursor.attempts, {link: store}))
+            self._partners[link] = store
 
     def remembered(self, link: int) -> str:
-        return self._about(f"partner {link}").decode()
+        return self._partners.get(link, "")
+
+    # Reading
+
+    def contents(self) -> StoreContents:
+        """What the store contains, verified."""
+        with self._writing:
+            if self._loaded is None:
+                self._loaded = read_store(self._disk, self._disk.names(), self._link)
+                if (damage := self._loaded.damage) is not None:
+                    raise InputError(damage_message(self._disk, self._loaded, damage))
+            return self._loaded
 
     def state(self) -> bytes:
         """The last checkpoint's state; empty before the first."""
-        return self._about("state")
+        return self.contents().checkpoint.checkpoint.state
 
     def records(self) -> Iterator[LogRecord]:
         """The log since the checkpoint."""
-        for (blob,) in self._read("SELECT records FROM log ORDER BY id"):
-            yield from _records.decode(blob)
+        return self.contents().records()
 
-    def packets(self) -> Iterator[StoredPacket]:
-        """Packets older than the checkpoint; some may not be needed any more."""
-        for (blob,) in self._read("SELECT packets FROM packets ORDER BY id"):
-            yield from _packets.decode(blob)
+    def packets(self) -> list[StoredPacket]:
+        """Packets older than the checkpoint that were needed then."""
+        return self.contents().checkpoint.checkpoint.packets
 
-    def trace(self) -> list[tuple[int, bytes]]:
-        """Rows of the trace that are not in its folder yet, each with the index of the first."""
-        return list(self._read("SELECT first, rows FROM trace ORDER BY first"))
-
-    def forget_trace(self, before: int) -> None:
-        """Rows before this index are in the folder."""
-        with self._transaction():
-            self._database.execute("DELETE FROM trace WHERE first < ?", (before,))
+    def release(self) -> None:
+        """What was read is not needed any more."""
+        self._loaded = None
 
     @property
     def cursor(self) -> Cursor:
-        """How far the application is; one number, so that it changes at once."""
-        acked, in_flight = divmod(int(_CURSOR.unpack_from(self._cursor)[0]), 2)
-        return Cursor(acked, bool(in_flight))
+        """How far the application is."""
+        return self._cursor
 
     @cursor.setter
     def cursor(self, cursor: Cursor) -> None:
-        _CURSOR.pack_into(self._cursor, 0, 2 * cursor.acked + cursor.in_flight)
+        self._cursor = cursor
+        self._cursor_file.write_cursor(cursor)
+
+    @property
+    def uncertain_until(self) -> int:
+        """Messages up to this position may have been yielded before a power failure, though the cursor does
+        not say so."""
+        return self._session.uncertain_until
+
+    @uncertain_until.setter
+    def uncertain_until(self, position: int) -> None:
+        self._session = self._session._replace(uncertain_until=position)
+        self._cursor_file.session = self._session
+        self._disk.sync(CURSOR)
 
     def size(self) -> int:
         """Bytes on disk."""
-        names = ("", "-wal", "-shm", "-cursor")
-        files = (self.path.with_name(self.path.name + name) for name in names)
-        return sum(file.stat().st_size for file in files if file.exists())
+        return self._checkpoint_bytes + self._log_bytes + self._cursor_file.size
 
     def close(self) -> None:
-        self._cursor.flush()
-        self._cursor.close()
-        self._database.close()
-        self._lock.close()
+        with contextlib.suppress(OSError):
+            self._cursor_file.write_cursor(self._cursor, both=True)
+            self._cursor_file.write_durable(self._link, both=True)
+            self._disk.sync(CURSOR)
+            self._cursor_file.session = self._session._replace(closed=True)
+            self._disk.sync(CURSOR)
+        self._disk.close()
 
     def __enter__(self) -> Self:
         return self
@@ -302,31 +293,23 @@ class Journal:
         self.close()
 
 
-def _lock(path: Path) -> IO[bytes]:
-    """Two processes with one store would overwrite each other."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + "-lock").open("ab")
-    except OSError as error:
-        raise InputError(f"store: {error.filename}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise InputError(f"{path} is in use by another process") from error
-    return lock
+def _validate_new(disk: Disk, names: list[str]) -> None:
+    foreign = sorted(name for name in names if not is_ours(name))
+    if foreign:
+        raise InputError(
+            f"{disk.path} cannot be used as a store: it has something else in it ({foreign[0]}); "
+            "name a folder of its own"
+        )
 
 
-def _map_cursor(path: Path, new: bool) -> mmap.mmap:
-    if new:
-        with path.open("wb") as file:
-            file.write(_CURSOR.pack(0))
-            file.flush()
-            os.fsync(file.fileno())
-    elif not path.exists() or path.stat().st_size != _CURSOR.size:
-        raise InputError(f"{path} is missing or damaged: it says what was delivered already; restore it")
-    handle = os.open(path, os.O_RDWR)
-    try:
-        return mmap.mmap(handle, _CURSOR.size)
-    finally:
-        os.close(handle)
+def _bad_cursor(disk: Disk) -> str:
+    return f"{disk.path / CURSOR} is missing or damaged: it says what was delivered already; restore it"
+
+
+def _validate_identity(disk: Disk, stored: dict[str, Any], identity: dict[str, Any]) -> None:
+    for name, value in identity.items():
+        if stored.get(name) != value:
+            raise InputError(
+                f"{disk.path} is the store of another {name}: {stored.get(name)}, not {value}; "
+                "give this member a store of its own"
+            )

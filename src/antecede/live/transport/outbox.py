@@ -14,8 +14,6 @@ class Outbox:
         self.packets: dict[int, bytes] = {}
         self.acked = 0
         self.last = 0
-        self.stored = 0
-        """Up to which number the journal has them apart from its log."""
         self.skipped = 0
         """Up to which number packets were dropped because every member has their messages."""
 

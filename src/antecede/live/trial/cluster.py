@@ -237,7 +237,7 @@ async def run(plan: TrialPlan, folder: Path, trace: Path | None, on_progress: On
     members = [
         _compare(process, one, processes, faults) for process, one in zip(processes, settings, strict=True)
     ]
-    store_bytes = sum(file.stat().st_size for file in folder.glob("*.db*"))
+    store_bytes = sum(file.stat().st_size for file in folder.glob("*.db/*"))
     kills = sum(process.kills for process in processes)
     return ClusterResult(members, faults, time.monotonic() - began, kills, store_bytes)
 

@@ -1,0 +1,131 @@
+"""The small file that changes with every message: the application's cursor, and how far the log has come.
+
+It is mapped into memory: writing it costs no system call, and it survives the process. It has three parts,
+and each has two slots that are written in turn with a checksum, so that a write that was torn leaves the
+value before it.
+
+- *cursor*: what the application has acknowledged, and how often the next message was yielded.
+- *durable*: the last record of the log that is known to be durable. If the log ends before it, accepted
+  messages are lost.
+- *session*: whether the store was closed, and in which boot of the machine it was used. If the power may have
+  failed since the last write, the cursor may be older than what the application has seen.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from antecede.live.events import Cursor
+from antecede.live.store.records import Link
+
+_CHECKSUM = struct.Struct("<I")
+
+
+class _Slots:
+    """Values in two slots of a buffer."""
+
+    def __init__(self, buffer: bytearray | mmap.mmap, start: int, values: str) -> None:
+        self._buffer = buffer
+        self._values = struct.Struct("<Q" + values)
+        self.size = 2 * (self._values.size + _CHECKSUM.size)
+        self._starts = (start, start + self.size // 2)
+        self._turn = 0
+        """A number for each write; its parity says which slot is next."""
+
+    def read(self) -> tuple[tuple[Any, ...] | None, bool]:
+        """The latest values, or None if there are none; and whether both slots are intact."""
+        found = [self._read(start) for start in self._starts]
+        intact = [values for values in found if values is not None]
+        if not intact:
+            return None, False
+        latest = max(intact)
+        self._turn = latest[0] + 1
+        return latest[1:], len(intact) == 2
+
+    def _read(self, start: int) -> tuple[Any, ...] | None:
+        data = self._buffer[start : start + self._values.size]
+        (checksum,) = _CHECKSUM.unpack_from(self._buffer, start + self._values.size)
+        return self._values.unpack(data) if crc32(data) == checksum else None
+
+    def write(self, *values: Any) -> None:
+        data = self._values.pack(self._turn, *values)
+        start = self._starts[self._turn & 1]
+        self._buffer[start : start + len(data) + _CHECKSUM.size] = data + _CHECKSUM.pack(crc32(data))
+        self._turn += 1
+
+    def write_both(self, *values: Any) -> None:
+        """So that damage to one slot does not bring an older value back."""
+        self.write(*values)
+        self.write(*values)
+
+
+class Session(NamedTuple):
+    """How the store was used last."""
+
+    closed: bool
+    boot_id: bytes
+    uncertain_until: int
+    """Messages up to this position may have been yielded before a power failure."""
+
+
+class CursorFile:
+    """The mapped file."""
+
+    def __init__(self, buffer: bytearray | mmap.mmap) -> None:
+        self._cursor = _Slots(buffer, 0, "QI")
+        self._durable = _Slots(buffer, self._cursor.size, "Q16s")
+        start = self._cursor.size + self._durable.size
+        self._session = _Slots(buffer, start, "?16sQ")
+        self.size = start + self._session.size
+
+    @classmethod
+    def new(cls) -> bytes:
+        """The content of a new file."""
+        buffer = bytearray(_SIZE)
+        file = cls(buffer)
+        file.write_cursor(Cursor(0, 0), both=True)
+        file.write_durable(Link(), both=True)
+        file.session = Session(True, b"", 0)
+        return bytes(buffer)
+
+    @classmethod
+    def open(cls, buffer: bytearray | mmap.mmap) -> CursorFile | None:
+        """None if the file is damaged beyond use."""
+        if len(buffer) != _SIZE:
+            return None
+        file = cls(buffer)
+        parts = (file._cursor, file._durable, file._session)
+        return file if all(part.read()[0] is not None for part in parts) else None
+
+    def read_cursor(self) -> tuple[Cursor, bool]:
+        """The cursor, and whether it is certain to be the latest that was written."""
+        values, intact = self._cursor.read()
+        return Cursor(*values or (0, 0)), intact
+
+    def write_cursor(self, cursor: Cursor, both: bool = False) -> None:
+        write = self._cursor.write_both if both else self._cursor.write
+        write(cursor.acked, cursor.attempts)
+
+    @property
+    def durable(self) -> Link:
+        values, _ = self._durable.read()
+        return Link(*values or ())
+
+    def write_durable(self, link: Link, both: bool = False) -> None:
+        write = self._durable.write_both if both else self._durable.write
+        write(link.number, link.digest)
+
+    @property
+    def session(self) -> Session:
+        values, _ = self._session.read()
+        return Session(*values or (False, b"", 0))
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session.write_both(*session)
+
+
+_SIZE = CursorFile(bytearray(0)).size

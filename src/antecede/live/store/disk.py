@@ -1,0 +1,185 @@
+"""The folder of a store, behind an interface that is narrow enough to simulate.
+
+Everything that a journal does to files goes through a `Disk`. What was written is certain to survive a power
+failure only after `sync`; that a file was created, renamed or removed, only after `sync_folder`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from antecede.durability import sync_data, sync_file, sync_folder
+from antecede.errors import InputError
+
+LOCK = "lock"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Disk(Protocol):
+    """One folder of files, which belongs to one store. Errors are `OSError`s, a missing file is a
+    `FileNotFoundError`."""
+
+    path: Path
+    """What messages call it."""
+
+    def lock(self) -> None:
+        """Keep other processes out until `close`; an `InputError` if one is in."""
+
+    def names(self) -> list[str]:
+        """Of all files in the folder."""
+
+    def read(self, name: str) -> bytes: ...
+
+    def write(self, name: str, data: bytes | bytearray) -> None:
+        """Create a file, or replace what it contains; not atomic."""
+
+    def append(self, name: str, data: bytes | bytearray) -> None:
+        """Add to the end of a file. If it fails, a part may have been written."""
+
+    def truncate(self, name: str, size: int) -> None: ...
+
+    def sync(self, name: str) -> None:
+        """Return once the file's content is durable."""
+
+    def replace(self, name: str, new_name: str) -> None:
+        """Rename a file, atomically, over any other of that name."""
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_folder(self) -> None:
+        """Return once the names of all files are durable."""
+
+    def map(self, name: str) -> bytearray | mmap.mmap:
+        """A small file's content, shared with the file: a change is in the file at once, as far as other
+        processes and a restart of this one are concerned, and durable after `sync`."""
+
+    def boot_id(self) -> bytes:
+        """Different after each start of the machine; empty if that is not known."""
+
+    def close(self) -> None: ...
+
+
+class FileDisk:
+    """A real folder. Only its owner can read it (0700), or the files in it (0600)."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None
+        self._logs: dict[str, int] = {}
+        """Descriptors of files that are appended to."""
+        self._maps: dict[str, mmap.mmap] = {}
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(
+                f"{self.path} cannot be used as a store: it is a file, and a store is a folder"
+                f"{_sqlite_hint(self.path)}; name another path"
+            )
+
+    def lock(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = self._open(LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise InputError(f"store: {error.filename}: {error.strerror}") from error
+        try:
+            _lock_function()(lock)
+        except OSError as error:
+            os.close(lock)
+            raise InputError(f"{self.path} is in use by another process") from error
+        self._lock = lock
+
+    def names(self) -> list[str]:
+        return [file.name for file in self.path.iterdir()]
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def write(self, name: str, data: bytes | bytearray) -> None:
+        descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            _write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+    def append(self, name: str, data: bytes | bytearray) -> None:
+        if name not in self._logs:
+            self._logs[name] = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        _write_all(self._logs[name], data)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.truncate(self.path / name, size)
+
+    def sync(self, name: str) -> None:
+        if (mapped := self._maps.get(name)) is not None:
+            mapped.flush()
+        elif (descriptor := self._logs.get(name)) is not None:
+            sync_data(descriptor)
+        else:
+            sync_file(self.path / name)
+
+    def replace(self, name: str, new_name: str) -> None:
+        (self.path / name).replace(self.path / new_name)
+
+    def remove(self, name: str) -> None:
+        if (descriptor := self._logs.pop(name, None)) is not None:
+            os.close(descriptor)
+        (self.path / name).unlink()
+
+    def sync_folder(self) -> None:
+        sync_folder(self.path)
+
+    def map(self, name: str) -> mmap.mmap:
+        descriptor = self._open(name, os.O_RDWR)
+        try:
+            self._maps[name] = mmap.mmap(descriptor, 0)
+        finally:
+            os.close(descriptor)
+        return self._maps[name]
+
+    def boot_id(self) -> bytes:
+        try:
+            return bytes.fromhex(Path(_BOOT_ID).read_text().strip().replace("-", ""))
+        except (OSError, ValueError):
+            return b""
+
+    def close(self) -> None:
+        for mapped in self._maps.values():
+            mapped.close()
+        for descriptor in self._logs.values():
+            os.close(descriptor)
+        self._maps, self._logs = {}, {}
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(self.path / name, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+def _write_all(descriptor: int, data: bytes | bytearray) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _lock_function() -> Callable[[int], None]:
+    """How this platform locks a file for one process."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        windows: Any = msvcrt
+        return lambda descriptor: windows.locking(descriptor, windows.LK_NBLCK, 1)
+    return lambda descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sqlite_hint(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if file.read(15) == b"SQLite format 3":
+            return " (this is one of format 4 or older, if it is a store)"
+    return ""

@@ -1,0 +1,156 @@
+"""The format of a store's files: records with checksums, chained to each other.
+
+A record is a header and a body. Its *digest* covers both, and the digest of the record before it, so that a
+record that is damaged, missing, out of order or from another store is detected. Records in the log are
+hashed with a secret key of the store, so that no body that somebody sent can look like a record. Records are
+numbered from the beginning of the store. A checkpoint is a record too: the file `checkpoint-N` contains it
+alone, and `log-N` those that follow it, one for each group commit. Time and bytes: O(body), and 48 bytes for
+the header.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from antecede.live.events import LogRecord
+from antecede.live.trace_rows import TraceRow
+from antecede.protocols.base import Span
+
+VERSION = 5
+MAGIC = b"antecede store %d\n"
+"""How a checkpoint file begins, with the version."""
+NO_DIGEST = bytes(16)
+_MARKER = b"\xa7rec"
+_HEADER = struct.Struct("<4sIQ16s")
+_DIGEST_BYTES = 16
+HEADER_BYTES = _HEADER.size + _DIGEST_BYTES
+_MAX_BODY = (1 << 32) - 1
+
+
+class StoredPacket(msgspec.Struct, array_like=True):
+    """A packet that outlives the log, and why it is needed."""
+
+    data: bytes
+    sent: list[tuple[int, int]] = []
+    """Links, and its numbers there: until they are acknowledged."""
+    spans: list[Span] = []
+    """Messages in it: until they are stable."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A member's whole state; it takes the place of the log."""
+
+    state: bytes
+    """A `CoreState`; empty in a new store."""
+    packets: list[StoredPacket]
+    trace_first: int = 0
+    """The index of the first of the rows."""
+    trace: list[TraceRow] = []
+    """Rows that are not in the trace's folder yet."""
+
+
+class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a checkpoint's record."""
+
+    identity: dict[str, Any]
+    store: str
+    """The store's own identifier, random."""
+    key: bytes
+    """With which the digests of the log's records are made."""
+    partners: dict[int, str]
+    """The identifiers of the partners' stores."""
+    acked: int
+    attempts: int
+    """The application's cursor."""
+    checkpoint: Checkpoint
+
+
+class Commit(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a record in the log: what one group commit made durable."""
+
+    records: list[LogRecord]
+    acked: int
+    attempts: int
+    """The application's cursor at that moment."""
+    partners: dict[int, str] = {}
+    """Partners' stores that were met for the first time."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A place in the chain: the number and the digest of a record."""
+
+    number: int = 0
+    digest: bytes = NO_DIGEST
+
+
+class RecordView(msgspec.Struct, frozen=True):
+    """A record as it is in a file."""
+
+    start: int
+    end: int
+    previous: bytes
+    link: Link
+    body: memoryview
+
+    def follows(self, link: Link) -> bool:
+        return self.link.number == link.number + 1 and self.previous == link.digest
+
+
+_encoder = msgspec.msgpack.Encoder()
+decode_commit = msgspec.msgpack.Decoder(Commit).decode
+decode_checkpoint = msgspec.msgpack.Decoder(StoredCheckpoint).decode
+
+
+def encode_record(after: Link, key: bytes, body: Any, prefix: bytes = b"") -> tuple[bytearray, Link]:
+    """A record that follows `after`, and its own place in the chain; the body is encoded once, in place."""
+    start = len(prefix) + HEADER_BYTES
+    data = bytearray(prefix)
+    _encoder.encode_into(body, data, start)
+    size, number = len(data) - start, after.number + 1
+    if size > _MAX_BODY:
+        raise OverflowError(f"{size:,} bytes do not fit a record of a store")
+    header = _HEADER.pack(_MARKER, size, number, after.digest)
+    with memoryview(data) as view:
+        digest = _digest(key, header, view[start:])
+    data[len(prefix) : start] = header + digest
+    return data, Link(number, digest)
+
+
+def read_record(data: memoryview, start: int, key: bytes | None) -> RecordView | None:
+    """The record at a place in a file, if there is an intact one; without a key, if there seems to be one."""
+    if len(data) - start < HEADER_BYTES:
+        return None
+    marker, size, number, previous = _HEADER.unpack_from(data, start)
+    body_start = start + HEADER_BYTES
+    end = body_start + size
+    if marker != _MARKER or end > len(data):
+        return None
+    header, body = data[start : start + _HEADER.size], data[body_start:end]
+    digest = bytes(data[start + _HEADER.size : body_start])
+    if key is not None and _digest(key, header, body) != digest:
+        return None
+    return RecordView(start, end, previous, Link(number, digest), body)
+
+
+def find_records(data: bytes, start: int, key: bytes | None) -> Iterator[RecordView]:
+    """Intact records anywhere after a damaged one, whatever is between them."""
+    view = memoryview(data)
+    while (start := data.find(_MARKER, start)) >= 0:
+        record = read_record(view, start, key)
+        if record is None:
+            start += 1
+        else:
+            yield record
+            start = record.end
+
+
+def _digest(key: bytes, header: bytes | memoryview, body: memoryview) -> bytes:
+    hashed = sha256(key)
+    hashed.update(header)
+    hashed.update(body)
+    return hashed.digest()[:_DIGEST_BYTES]
