@@ -40,6 +40,7 @@ from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.transport.connections import Connections
 from antecede.live.transport.handshake import KnownStores
+from antecede.live.transport.listener import Listener
 from antecede.protocols.base import Delivery, LocalError
 
 _TICK_SECONDS = 0.2
@@ -75,7 +76,7 @@ class Group:
         self._has_left = False
         self._failure: StoreError | None = None
         self._listeners: list[Notices] = []
-        self._metrics: asyncio.Server | None = None
+        self._metrics: Listener | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
 

@@ -21,6 +21,7 @@ class JoinOptions(TypedDict, total=False):
     behind: str | None
     listen: str | None
     web: str | None
+    web_origins: Sequence[str]
     store: str | Path | None
     sync: bool
     trace: str | Path | None

@@ -76,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """host:port for members that connect to this one; without a host, loopback only."""
     web: str | None = None
     """The same for WebSockets, at a super peer."""
+    web_origins: list[str] = []
+    """Origins of web pages that may connect there, such as https://app.example, besides this host's own."""
     store: str | None = None
     """The folder that makes accepted messages survive this process; None keeps everything in memory."""
     sync: bool = True

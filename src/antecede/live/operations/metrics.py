@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,17 @@ import msgspec
 
 from antecede.errors import InputError, require
 from antecede.live.settings import address
+from antecede.live.transport.admission import Admission, PendingConnection
+from antecede.live.transport.listener import Listener
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
 
 _MAX_HEAD = 8192
 _TIMEOUT_SECONDS = 5.0
+_CAPACITY = 16
+"""Connections at once. For one more, the oldest of the source with the most is closed."""
+_THIS_MACHINE = ("127.0.0.1", "::/64")
 
 
 def render(group: Group) -> bytes:
@@ -91,30 +97,45 @@ def health(group: Group) -> tuple[int, bytes]:
     return (200 if group.state == "open" else 503), msgspec.json.encode(report) + b"\n"
 
 
-async def serve(group: Group, where: str) -> asyncio.Server:
+async def serve(group: Group, where: str) -> Listener:
     """Answer GET /metrics and GET /health, and nothing else."""
-    host, port = address(where, "metrics")
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(connected: socket.socket, pending: PendingConnection) -> None:
+        reader = asyncio.StreamReader(_MAX_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connected)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        pending.close = transport.abort
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                code, kind, body = _answer(group, head.split(b"\r\n", 1)[0].decode("latin-1"))
-                writer.write(
-                    f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-                    + body
-                )
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client went away, or was not an HTTP client
+                await _answer_request(group, reader, writer)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # it was not an HTTP client
         finally:
-            writer.close()
+            transport.abort()
 
+    # Not the admission of the group's own ports: those who watch and those who speak do not compete.
+    admission = Admission(_CAPACITY, _THIS_MACHINE, group.counts)
+    listener = Listener(admission, answer)
     try:
-        return await asyncio.start_server(answer, host, port, limit=_MAX_HEAD)
+        await listener.start(*address(where, "metrics"))
     except OSError as error:
         raise InputError(f"metrics: cannot listen at {where}: {error.strerror or error}") from error
+    return listener
+
+
+async def _answer_request(group: Group, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    code, kind, body = _answer(group, head.split(b"\r\n", 1)[0].decode("latin-1"))
+    writer.write(
+        f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        + body
+    )
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()  # what is written has left
 
 
 _REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}

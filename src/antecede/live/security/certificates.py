@@ -88,7 +88,10 @@ class Issuer:
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
     """The hosts that a certificate for TLS is for."""
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
     addresses = names.get_values_for_type(x509.IPAddress)
     return [*names.get_values_for_type(x509.DNSName), *map(str, addresses)]
 

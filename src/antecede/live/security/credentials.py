@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from antecede.errors import InputError
-from antecede.live.security.certificates import MESSAGE_SIGNING
+from antecede.live.security.certificates import MESSAGE_SIGNING, hosts_of
 from antecede.live.security.identity import CA, SIGNING_CERTIFICATE, SIGNING_KEY, Identity, identity_of_uris
 from antecede.live.security.revocation import Revocations
 from antecede.protocols.base import RemoteError
@@ -31,6 +31,14 @@ def load_authorities(folder: Path) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates((folder / CA).read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"keys: {folder / CA}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def load_hosts(certificate: Path) -> list[str]:
+    """The hosts that a certificate for TLS names."""
+    try:
+        return hosts_of(x509.load_pem_x509_certificate(certificate.read_bytes()))
+    except ValueError as error:
+        raise InputError(f"keys: {certificate}: {error}") from error
 
 
 def load_signing_key(folder: Path) -> tuple[Ed25519PrivateKey, bytes]:

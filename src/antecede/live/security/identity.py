@@ -128,6 +128,8 @@ class Security:
         """An `Ed25519PrivateKey`, if links are secure."""
         self.signing_certificate = b""
         """Whose it is, in DER."""
+        self.hosts: list[str] = []
+        """The hosts that this member's certificate names, for browsers."""
         self._authorities: list[Any] = []
         self._revoked: Revocations | None = None
         self._log = Log(settings.group, settings.me)
@@ -167,6 +169,7 @@ class Security:
         if (folder / CERTIFICATE).exists():
             for context in (self._server_context(folder / CA), self.client):
                 _load(context, folder / CERTIFICATE, folder / KEY)
+            self.hosts = credentials.load_hosts(folder / CERTIFICATE)
         if (folder / TOKEN).exists():
             self.token = (folder / TOKEN).read_text().strip()
         if (folder / TOKEN_KEY).exists():

@@ -1,4 +1,4 @@
-"""One partner's connection, and the limit on strangers."""
+"""One partner's connection."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ import time
 
 from antecede.live.transport.frames import Frame
 from antecede.live.transport.wires import Wire
-
-
-class TokenBucket:
-    """Admits `rate` a second on average, and up to twice that at once."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._tokens, self._at = rate, 2 * rate, time.monotonic()
-
-    def admit(self) -> bool:
-        now = time.monotonic()
-        self._tokens = min(self._tokens + (now - self._at) * self._rate, 2 * self._rate)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 class Connection:

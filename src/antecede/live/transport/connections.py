@@ -5,8 +5,7 @@ new connection resumes where the receiver was. To the protocol, a connection tha
 was killed and came back with its store, is a slow link and nothing else.
 
 Whoever knows the other's address calls, the one with the greater name a little later; if two connections
-meet, the one made by the lesser name stays. How many greetings a second are read from strangers is limited
-by a token bucket.
+meet, the one made by the lesser name stays. What strangers can do is limited by `admission`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import asyncio
 import contextlib
 import math
 import random
+import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from antecede.causality import MessageId
@@ -28,9 +28,16 @@ from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, 
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
-from antecede.live.transport.connection import Connection, TokenBucket
+from antecede.live.transport.admission import (
+    Admission,
+    PendingConnection,
+    TokenBucket,
+    capacity_for,
+    source_of,
+    sources_of_peers,
+)
+from antecede.live.transport.connection import Connection
 from antecede.live.transport.frames import (
-    MAX_BYTES,
     Ack,
     Greeting,
     Heartbeat,
@@ -44,7 +51,8 @@ from antecede.live.transport.frames import (
     encode,
 )
 from antecede.live.transport.handshake import Handshake, KnownStores
-from antecede.live.transport.wires import READ_AHEAD, FaultyWire, TcpWire, WebWire, Wire, dial
+from antecede.live.transport.listener import Listener, Serve
+from antecede.live.transport.wires import FaultyWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
 
 _GREETING_SECONDS = 10.0
@@ -56,10 +64,8 @@ _RESEND_SECONDS = 2.0
 _CLOSING_SECONDS = 1.0
 _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_MAX_STRANGERS = 64
-"""Connections that have not greeted yet; for one more, the oldest of them is closed."""
-_GREETINGS_PER_SECOND = 50.0
 _REPEAT_LOG_SECONDS = 60.0
+_STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE = 0.2, 20.0
 _MAX_LOGGED = 1_000
 
 
@@ -84,16 +90,17 @@ class Connections:
             for peer in core.partners
         }
         self._rng = random.Random(settings.faults.seed if settings.faults else None)
-        self._servers: list[Any] = []
+        self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._security = Security(settings)
         if settings.web is not None and self._security.is_on and self._security.web is None:
             raise InputError("web: phones show a token, and the folder of keys has no token.key to verify it")
         self._logged: dict[tuple[str, str], float] = {}
-        self._strangers: dict[Wire, None] = {}
+        self._stranger_log = TokenBucket(_STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE)
         self._turn = 0
         self._handshake = Handshake(settings, roster, core, self._security, stores)
-        self._greeting_limit = TokenBucket(_GREETINGS_PER_SECOND)
+        peers = sources_of_peers(member.at for member in settings.members())
+        self.admission = Admission(capacity_for(len(roster.members)), peers, counts)
         self._offline_until = 0.0
         self.address: str | None = None
         """Where others can connect, once that is known."""
@@ -112,31 +119,29 @@ class Connections:
     # Starting and closing
 
     async def start(self) -> None:
-        if self._settings.listen is not None:
-            host, port = address(self._settings.listen, "listen")
-            server = await self._listen(
-                asyncio.start_server(self._accept_tcp, host, port, limit=READ_AHEAD), "listen"
+        settings = self._settings
+        if settings.listen is not None:
+            self.address = (await self._listen("listen", settings.listen, self._accept_tcp)).address
+        if settings.web is not None:
+            web_port: Any = require("antecede.live.transport.web_port", "live")
+            hosts = [*self._security.hosts, address(settings.web, "web")[0]]
+            port = web_port.WebPort(
+                self._security.web, hosts, settings.web_origins, self._handshake.max_bytes, self._accept_web
             )
-            self.address = _server_address(server)
-        if self._settings.web is not None:
-            host, port = address(self._settings.web, "web")
-            serve = require("websockets.asyncio.server", "live").serve
-            options: dict[str, Any] = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
-            options["ssl"] = self._security.web
-            web = await self._listen(serve(self._accept_web, host, port, **options), "web")
-            self.web_address = f"{'wss' if self._security.web else 'ws'}://{_server_address(web)}"
+            listener = await self._listen("web", settings.web, port.serve)
+            self.web_address = f"{'wss' if self._security.web else 'ws'}://{listener.address}"
         for connection in self.by_peer.values():
             if connection.target is not None:
                 self._spawn(self._keep_connected(connection))
 
-    async def _listen(self, starting: Awaitable[Any], setting: str) -> Any:
+    async def _listen(self, setting: str, where: str, serve: Serve) -> Listener:
+        listener = Listener(self.admission, serve)
         try:
-            server = await starting
+            await listener.start(*address(where, setting))
         except OSError as error:
-            where = getattr(self._settings, setting)
             raise InputError(f"{setting}: cannot listen at {where}: {error.strerror or error}") from error
-        self._servers.append(server)
-        return server
+        self._listeners.append(listener)
+        return listener
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -149,8 +154,9 @@ class Connections:
             self._log.error("a connection's task failed", exc_info=error)
 
     async def close(self) -> None:
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
+        self.admission.close_all()
         self._offline_until = math.inf
         await self._close_gracefully()
         tasks = list(self._tasks)
@@ -222,11 +228,11 @@ class Connections:
             return False
         return await self._handshake_and_serve(wire, connection)
 
-    async def _accept_tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._accept(TcpWire(reader, writer))
+    async def _accept_tcp(self, connected: socket.socket, pending: PendingConnection) -> None:
+        await self._accept(await TcpWire.accept(connected), pending)
 
-    async def _accept_web(self, socket: Any) -> None:
-        await self._accept(WebWire(socket))
+    async def _accept_web(self, connection: Any, pending: PendingConnection) -> None:
+        await self._accept(WebWire(connection), pending)
 
     def _refuse(self, who: str, reason: str, stage: str) -> None:
         self._counts[f"rejected {stage}"] += 1
@@ -236,47 +242,40 @@ class Connections:
             if len(self._logged) > _MAX_LOGGED:
                 self._logged.clear()
             self._logged[key] = time.monotonic()
+            if who not in self._roster.names and not self._stranger_log.admit():
+                return
             self._log.warning("refused %s: %s", who, reason, extra={"peer": who})
         self._notify("refused", who, reason)
 
-    async def _accept(self, wire: Wire) -> None:
+    async def _accept(self, wire: Wire, pending: PendingConnection) -> None:
+        pending.close = wire.abort
         if self._is_offline:  # a trial cuts this member off
             wire.abort()
             return
-        if not self._greeting_limit.admit():
-            self._counts["rejected too many"] += 1
-            self._log.info("a connection was not accepted: too many per second")
-            wire.abort()
-            return
-        if len(self._strangers) >= _MAX_STRANGERS:
-            # A member greets at once, so it is not the one that has been silent for longest.
-            self._counts["rejected too many"] += 1
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            oldest.abort()
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         with contextlib.suppress(asyncio.CancelledError):
-            await self._handshake_and_serve(wire, None)
+            await self._handshake_and_serve(wire, None, pending)
 
-    async def _handshake_and_serve(self, wire: Wire, dialled: Connection | None) -> bool:
+    async def _handshake_and_serve(
+        self, wire: Wire, dialled: Connection | None, pending: PendingConnection | None = None
+    ) -> bool:
         """Greet, and if both sides accept, exchange frames until the connection ends."""
         who = dialled.name if dialled else f"someone at {_peer_address(wire.info('peername'))}"
         has_greeted = False
         try:
-            if dialled is None:
-                self._strangers[wire] = None
-            try:
-                async with asyncio.timeout(_GREETING_SECONDS):
-                    expected = dialled.peer if dialled else None
-                    greeting = await self._handshake.read_greeting(wire, expected)
-                    if dialled is None and greeting.me in self._roster.names:
-                        who = greeting.me
-                    connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
-            finally:
-                self._strangers.pop(wire, None)
+            async with asyncio.timeout(_GREETING_SECONDS):
+                expected = dialled.peer if dialled else None
+                greeting = await self._handshake.read_greeting(wire, expected)
+                if dialled is None and greeting.me in self._roster.names:
+                    who = greeting.me
+                connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
+            if pending is not None:
+                self.admission.authenticated(pending)
+            else:
+                self.admission.trust(source_of(wire.info("peername")))
             if self._is_offline:  # since this handshake began
                 raise ConnectionError("this member is offline")
             who, has_greeted = connection.name, True
@@ -454,11 +453,6 @@ class Connections:
             connection.send(Heartbeat())
         elif self._core.outboxes[connection.peer].packets:
             connection.has_work.set()
-
-
-def _server_address(server: Any) -> str:
-    host, port = next(iter(server.sockets)).getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _peer_address(name: Any) -> str:

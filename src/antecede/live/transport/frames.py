@@ -109,11 +109,11 @@ def add_lengths(frames: list[bytes]) -> bytes:
     return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
 
 
-def read_length(head: bytes) -> int:
+def read_length(head: bytes, longest: int = MAX_BYTES) -> int:
     """The length of the frame that follows these four bytes."""
     (size,) = _LENGTH.unpack(head)
     if head[:2] == b"\x16\x03":
         raise RemoteError("it speaks TLS, and this member has no keys")
-    if size > MAX_BYTES:
-        raise RemoteError(f"a frame of {size} bytes; the longest is {MAX_BYTES}")
+    if size > longest:
+        raise RemoteError(f"a frame of {size} bytes; the longest is {longest}")
     return int(size)

@@ -9,9 +9,11 @@ import msgspec
 from antecede.live.core import Core
 from antecede.live.security.identity import Identity, Proof, Security
 from antecede.live.settings import Roster, Settings
-from antecede.live.transport.frames import VERSION, Greeting, Refusal, decode, encode
+from antecede.live.transport.frames import MAX_BYTES, VERSION, Greeting, Refusal, decode, encode
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
+
+_GREETING_SLACK, _MAX_GREETING = 16 * 1024, 1 << 20
 
 
 class KnownStores(msgspec.Struct, frozen=True):
@@ -30,10 +32,14 @@ class Handshake:
     ) -> None:
         self._settings, self._roster, self._core = settings, roster, core
         self._security, self._stores = security, stores
+        own = encode(self._greeting(next(iter(core.partners), 0)))
+        self.max_bytes = min(len(own) + _GREETING_SLACK, _MAX_GREETING)
+        """The longest greeting that is read: all members list the same members, so they are about as long."""
 
     async def read_greeting(self, wire: Wire, called: int | None) -> Greeting:
         """What the other side says first; the caller has sent its own greeting before."""
         if called is None:
+            wire.max_bytes = self.max_bytes
             if isinstance(wire, TcpWire):
                 await self._start_tls(wire)
         else:
@@ -65,6 +71,7 @@ class Handshake:
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
             raise
+        wire.max_bytes = MAX_BYTES
         if called is None:
             await wire.write([encode(self._greeting(peer))])
         if self._stores.remembered(peer) != greeting.store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
 from typing import Any, Protocol
 
@@ -22,6 +23,14 @@ READ_AHEAD = 1 << 17
 
 class Wire(Protocol):
     """One transport connection. Reading or writing after its end raises `ConnectionError`."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The longest frame that is read; little before authentication."""
+        ...
+
+    @max_bytes.setter
+    def max_bytes(self, value: int) -> None: ...
 
     async def read(self) -> bytes: ...
 
@@ -43,6 +52,18 @@ class Wire(Protocol):
 class TcpWire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self.max_bytes = MAX_BYTES
+
+    @classmethod
+    async def accept(cls, connected: socket.socket) -> TcpWire:
+        """From a socket that a listener has accepted."""
+        loop = asyncio.get_running_loop()
+        streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        reader = asyncio.StreamReader(READ_AHEAD, loop)
+        # With a callback, `start_tls` knows that this is the server's side.
+        protocol = asyncio.StreamReaderProtocol(reader, lambda *pair: streams.append(pair), loop)
+        await loop.connect_accepted_socket(lambda: protocol, connected)
+        return cls(*streams[0])
 
     @classmethod
     async def dial(cls, where: str, context: ssl.SSLContext | None) -> TcpWire:
@@ -62,7 +83,9 @@ class TcpWire:
 
     async def read(self) -> bytes:
         try:
-            return await self._reader.readexactly(read_length(await self._reader.readexactly(4)))
+            return await self._reader.readexactly(
+                read_length(await self._reader.readexactly(4), self.max_bytes)
+            )
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the other side closed the connection") from error
 
@@ -81,8 +104,17 @@ class TcpWire:
 
 
 class WebWire:
-    def __init__(self, socket: Any) -> None:
-        self._socket = socket
+    def __init__(self, connection: Any) -> None:
+        self._socket = connection
+
+    @property
+    def max_bytes(self) -> int:
+        return int(self._socket.protocol.max_message_size)
+
+    @max_bytes.setter
+    def max_bytes(self, value: int) -> None:
+        # The limit of a frame is read when its first bytes arrive.
+        self._socket.protocol.max_message_size = value
 
     def info(self, what: str) -> Any:
         return self._socket.transport.get_extra_info(what)
@@ -93,12 +125,12 @@ class WebWire:
         exceptions = require("websockets.exceptions", "live")
         try:
             options = {"max_size": MAX_BYTES, "compression": None, "ping_interval": None}
-            socket = await client.connect(where, ssl=context, **options)
+            connection = await client.connect(where, ssl=context, **options)
         except ssl.SSLError:
             raise  # it may be a ValueError too
         except (exceptions.WebSocketException, ValueError) as error:
             raise ConnectionRefusedError(str(error)) from error
-        return cls(socket)
+        return cls(connection)
 
     async def read(self) -> bytes:
         exceptions = require("websockets.exceptions", "live")
@@ -146,6 +178,14 @@ class FaultyWire:
         if faults.cut_every is not None:
             mean = parse_duration(faults.cut_every) / SECOND
             asyncio.get_running_loop().call_later(rng.expovariate(1 / mean), inner.abort)
+
+    @property
+    def max_bytes(self) -> int:
+        return self._inner.max_bytes
+
+    @max_bytes.setter
+    def max_bytes(self, value: int) -> None:
+        self._inner.max_bytes = value
 
     async def read(self) -> bytes:
         return await self._inner.read()

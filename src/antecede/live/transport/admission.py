@@ -1,0 +1,211 @@
+"""Limits on whoever connects, before it has authenticated: no stranger keeps a member out, or its files shut.
+
+A connection passes two gates. Until its first bytes arrive it costs a file descriptor and nothing else: it
+waits in a pool of bounded size, and when the pool is full, the source with the most connections loses its
+oldest. A member speaks at once, so it is never among those. Once a connection has spoken, token buckets for
+its source and for all strangers together decide whether the handshake is worth its time; TLS costs about a
+millisecond.
+
+Sources from which a member has authenticated, or that are listed as peers, have a pool and buckets of their
+own, so strangers cannot use them up. A source is an address of IPv4, or a /64 of IPv6, which is what one
+customer of a provider has. Every table is bounded; each decision takes time linear in the size of the pool at
+most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+_RESERVED_FILES = 96
+"""File descriptors for the store, the trace, Python itself and the application."""
+_MAX_CAPACITY = 256
+_MIN_CAPACITY = 16
+_MAX_SOURCES = 4096
+_MAX_KNOWN = 1024
+STRANGERS_PER_SECOND = 50.0
+PER_STRANGER = 10.0
+PER_KNOWN = 50.0
+DEADLINE_SECONDS = 10.0
+
+
+class TokenBucket:
+    """Admits `rate` a second on average, and up to `burst` at once (twice the rate unless told)."""
+
+    def __init__(self, rate: float, burst: float | None = None) -> None:
+        self._rate, self._burst = rate, 2 * rate if burst is None else burst
+        self._tokens, self._at = self._burst, time.monotonic()
+
+    def admit(self) -> bool:
+        now = time.monotonic()
+        self._tokens = min(self._tokens + (now - self._at) * self._rate, self._burst)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class PendingConnection:
+    """A connection that has not authenticated yet. `close` ends it, whatever stage it is in."""
+
+    __slots__ = ("close", "pool", "since", "source")
+
+    def __init__(self, source: str, pool: _Pool, close: Callable[[], None]) -> None:
+        self.source, self.pool, self.close = source, pool, close
+        self.since = time.monotonic()
+
+
+class _Pool:
+    """Connections by source; when it is full, the source with the most loses its oldest."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self.size = capacity, 0
+        self._by_source: dict[str, dict[PendingConnection, None]] = {}
+
+    def add(self, pending: PendingConnection) -> PendingConnection | None:
+        """Add a connection, and return the one that it displaces."""
+        displaced = self._oldest_of_heaviest() if self.size >= self._capacity else None
+        if displaced is not None:
+            self.remove(displaced)
+        self._by_source.setdefault(pending.source, {})[pending] = None
+        self.size += 1
+        return displaced
+
+    def remove(self, pending: PendingConnection) -> None:
+        of_source = self._by_source.get(pending.source, {})
+        if pending in of_source:
+            del of_source[pending]
+            self.size -= 1
+            if not of_source:
+                del self._by_source[pending.source]
+
+    def _oldest_of_heaviest(self) -> PendingConnection:
+        heaviest = max(self._by_source.values(), key=lambda each: (len(each), -next(iter(each)).since))
+        return next(iter(heaviest))
+
+    def since_before(self, moment: float) -> list[PendingConnection]:
+        return [each for of_source in self._by_source.values() for each in of_source if each.since < moment]
+
+
+class Admission:
+    """Decides, for all ports of a member together, who may stay and who may shake hands."""
+
+    def __init__(self, capacity: int, known: Iterable[str], counts: Counter[str]) -> None:
+        self._counts = counts
+        self._known_pool, self._stranger_pool = _Pool(max(1, capacity // 4)), _Pool(capacity - capacity // 4)
+        self._known = dict.fromkeys(known)
+        self._buckets: dict[str, TokenBucket] = {}
+        self._all_strangers = TokenBucket(STRANGERS_PER_SECOND)
+
+    @property
+    def size(self) -> int:
+        """Connections that have not authenticated."""
+        return self._known_pool.size + self._stranger_pool.size
+
+    def connected(self, source: str, close: Callable[[], None]) -> PendingConnection:
+        """A connection was accepted; another may be closed for it."""
+        pool = self._known_pool if source in self._known else self._stranger_pool
+        pending = PendingConnection(source, pool, close)
+        if (displaced := pool.add(pending)) is not None:
+            self._counts["rejected too many"] += 1
+            displaced.close()
+        return pending
+
+    def may_begin(self, pending: PendingConnection) -> bool:
+        """Whether a connection that has spoken may shake hands; if not, it is forgotten."""
+        is_known = pending.source in self._known
+        bucket = self._buckets.pop(pending.source, None)
+        if bucket is None:
+            if len(self._buckets) >= _MAX_SOURCES:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = TokenBucket(PER_KNOWN if is_known else PER_STRANGER)
+        self._buckets[pending.source] = bucket  # now the last to be dropped
+        if bucket.admit() and (is_known or self._all_strangers.admit()):
+            return True
+        self._counts["rejected too many"] += 1
+        self.ended(pending)
+        return False
+
+    def authenticated(self, pending: PendingConnection) -> None:
+        """It is a member: it does not count any more, and its source is known from now on."""
+        self.ended(pending)
+        self.trust(pending.source)
+
+    def ended(self, pending: PendingConnection) -> None:
+        pending.pool.remove(pending)
+
+    def trust(self, source: str) -> None:
+        """A member is at this source."""
+        if source in self._known:
+            del self._known[source]
+        else:
+            self._buckets.pop(source, None)
+            if len(self._known) >= _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+        self._known[source] = None
+
+    def close_overdue(self) -> None:
+        """Close what has not authenticated in time."""
+        self._close_since_before(time.monotonic() - DEADLINE_SECONDS)
+
+    def close_all(self) -> None:
+        """Close whatever has not authenticated."""
+        self._close_since_before(float("inf"))
+
+    def _close_since_before(self, moment: float) -> None:
+        for pool in (self._known_pool, self._stranger_pool):
+            for pending in pool.since_before(moment):
+                pool.remove(pending)
+                pending.close()
+
+
+def capacity_for(members: int) -> int:
+    """How many connections may be unauthenticated at once: a share of the file descriptors that are left
+    when every member is connected, so that strangers never exhaust them."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return _MAX_CAPACITY
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return _MAX_CAPACITY
+    return max(_MIN_CAPACITY, min(_MAX_CAPACITY, (limit - _RESERVED_FILES - 2 * members) // 2))
+
+
+def source_of(address: Any) -> str:
+    """What connections are counted by: an address of IPv4, a /64 of IPv6.
+
+    >>> source_of(("::ffff:10.0.0.7", 1)), source_of(("2001:db8::7%eth0", 1, 0, 0))
+    ('10.0.0.7', '2001:db8::/64')
+    """
+    host = str(address[0]).partition("%")[0] if isinstance(address, tuple) and address else ""
+    if ":" not in host:
+        return host
+    try:
+        parsed = ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
+
+
+def sources_of_peers(addresses: Iterable[str | None]) -> list[str]:
+    """The sources of peers whose host is an address; those with a host's name are known once reached.
+
+    >>> sources_of_peers(["10.0.0.7:7000", "ws://localhost:8000", "bo.example:7000", None])
+    ['10.0.0.7', '127.0.0.1']
+    """
+    sources = []
+    for text in addresses:
+        with contextlib.suppress(ValueError):
+            host = urlsplit(f"//{(text or '').rpartition('://')[2]}").hostname
+            host = {None: "127.0.0.1", "localhost": "127.0.0.1"}.get(host, host) if text else None
+            sources.append(source_of((str(ipaddress.ip_address(host or "")),)))
+    return sources

@@ -1,0 +1,113 @@
+"""WebSockets at a super peer's port, for phones and browsers.
+
+A browser sends along with its request the origin of the page that opens the WebSocket. A page of a stranger
+must not reach a member through the browser of somebody who can, so only pages of this host are accepted, and
+those of the setting `web_origins`. Clients that are no browsers send no origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from antecede.live.transport.admission import DEADLINE_SECONDS, PendingConnection
+
+_MAX_REQUEST_BYTES = 16 * 1024
+_LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+
+Accept = Callable[[ServerConnection, PendingConnection], Awaitable[None]]
+
+
+class _BoundedConnection(ServerConnection):
+    """A WebSocket whose request has a longest length, and which is served by whoever created it."""
+
+    _request_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super(ServerConnection, self).connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.request_rcvd.done():
+            self._request_bytes += len(data)
+            if self._request_bytes > _MAX_REQUEST_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+
+class WebPort:
+    """Turns connections into WebSockets, and passes each to `accept`."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext | None,
+        hosts: Iterable[str],
+        origins: Iterable[str],
+        max_bytes: int,
+        accept: Accept,
+    ) -> None:
+        self._context, self._accept, self._max_bytes = context, accept, max_bytes
+        self._hosts = _LOCAL_HOSTS | {host.lower() for host in hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+
+    def is_serving(self) -> bool:
+        """What a `ServerConnection` asks its server."""
+        return True
+
+    async def serve(self, connected: socket.socket, pending: PendingConnection) -> None:
+        """One connection, from TLS to its end."""
+        server: Any = self
+        protocol = ServerProtocol(max_size=self._max_bytes)
+        connection = _BoundedConnection(protocol, server, ping_interval=None)
+        timeout = DEADLINE_SECONDS if self._context is not None else None
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection, connected, ssl=self._context, ssl_handshake_timeout=timeout
+        )
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await connection.handshake(self._check_origin, None, None)
+            if connection.protocol.state is OPEN:
+                await self._accept(connection, pending)
+        finally:
+            connection.transport.abort()
+
+    def _check_origin(self, connection: ServerConnection, request: Request) -> Response | None:
+        origins = request.headers.get_all("Origin")
+        if all(self._is_allowed(origin, connection.local_address) for origin in origins):
+            return None
+        return connection.respond(
+            HTTPStatus.FORBIDDEN,
+            f"pages of {', '.join(origins)} may not connect to this member: see its setting web_origins\n",
+        )
+
+    def _is_allowed(self, origin: str, own_address: Any) -> bool:
+        """Whether a page of this origin may connect.
+
+        The request's Host header proves nothing: under a name that a stranger lets resolve to this address,
+        it would be equal to the origin (DNS rebinding).
+        """
+        if origin.lower().rstrip("/") in self._origins:
+            return True
+        try:
+            host = (urlsplit(origin).hostname or "").lower()
+        except ValueError:
+            return False
+        return host in self._hosts or _is_address(host, own_address)
+
+
+def _is_address(host: str, own_address: Any) -> bool:
+    try:
+        return ipaddress.ip_address(host) == ipaddress.ip_address(str(own_address[0]))
+    except ValueError:
+        return False

@@ -1,0 +1,325 @@
+"""What strangers can do to a member's ports before they have authenticated: nothing that others notice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import MEMBER, PATIENCE, Ear, lines, run, until
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
+
+import antecede
+from antecede.live.group import Group
+from antecede.live.transport.admission import Admission, source_of
+from antecede.live.transport.frames import add_lengths
+
+FLOOD = Path(__file__).parent / "flood.py"
+PER_SECOND = 3_000
+TLS = "1603010200"
+"""The first bytes of a client that wants to use TLS."""
+
+
+@contextlib.asynccontextmanager
+async def flood(where: str | None, message: str, sources: int) -> AsyncIterator[None]:
+    """A stranger that opens thousands of connections a second; see flood.py."""
+    host, _, port = str(where).rpartition("/")[2].rpartition(":")
+    arguments = [host, port, str(PER_SECOND), str(3 * PATIENCE), message, str(sources)]
+    stranger = await asyncio.create_subprocess_exec(
+        sys.executable, str(FLOOD), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        await lines(stranger, 1)
+        await asyncio.sleep(1)
+        yield
+        assert stranger.returncode is None, "the flood had ended before"
+    finally:
+        stranger.kill()
+        await stranger.wait()
+
+
+@pytest.mark.parametrize(
+    ("message", "sources"),
+    [("", 0), ("", 1), ("", 5_000), (TLS, 1)],
+    ids=["silent, the member's own address", "silent", "silent, many addresses", "talking"],
+)
+def test_a_member_connects_while_a_stranger_floods(message: str, sources: int) -> None:
+    """It took a minute and more, as long as the flood lasted."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            joining = antecede.join("room", me="bo", peers=[f"ana@{ana.address}"])
+            async with flood(ana.address, message, sources), joining as bo:
+                await until(lambda: ana.connected and bo.connected)
+                await bo.broadcast("here I am")
+                assert (await anext(ana)).body == "here I am"
+            assert ana.counts["rejected too many"] > 100
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_listed", [False, True], ids=["was here before", "is listed in peers"])
+def test_a_known_address_is_not_kept_out_by_many_that_talk(is_listed: bool) -> None:
+    async def test() -> None:
+        where = "@127.0.0.1:9" if is_listed else ""
+        async with (
+            antecede.join("room", me="ana", listen=":0", peers=[f"bo{where}"]) as ana,
+            antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo,
+        ):
+            if not is_listed:
+                await until(lambda: ana.connected and bo.connected)
+            bo.go_offline(2)
+            await until(lambda: not ana.connected)
+            async with flood(ana.address, TLS, 5_000):
+                await until(lambda: ana.connected and bo.connected)
+
+    run(test())
+
+
+def test_a_phone_connects_while_strangers_flood_the_web_port() -> None:
+    async def test() -> None:
+        common: Any = {"protocol": "freescale"}
+        async with antecede.join(
+            "room", me="sue", listen=":0", web=":0", peers=["phone behind sue"], **common
+        ) as sue:
+            peers = [f"sue@{sue.web_address}"]
+            joining = antecede.join("room", me="phone", behind="sue", peers=peers, **common)
+            async with flood(sue.web_address, b"GET".hex(), 1), joining as phone:
+                await until(lambda: sue.connected and phone.connected)
+
+    run(test())
+
+
+def test_silent_connections_do_not_keep_a_member_out() -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            silent = [await call(ana) for _ in range(400)]
+            async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo:
+                await until(lambda: ana.connected and bo.connected)
+            assert ana.counts["rejected too many"] >= 400 - 256
+            for _, writer in silent:
+                writer.close()
+
+    run(test())
+
+
+async def call(group: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = str(group.address).rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+def free_ports(count: int) -> list[int]:
+    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in found]
+    for each in found:
+        each.close()
+    return ports
+
+
+def test_strangers_do_not_exhaust_the_files_of_a_member(tmp_path: Path) -> None:
+    """1,000 idle connections to the port of metrics stopped a member, which could not open its trace."""
+    allowed = 160
+
+    async def test() -> None:
+        port, metrics = free_ports(2)
+        settings = {
+            "group": "room",
+            "me": "ana",
+            "listen": f"127.0.0.1:{port}",
+            "metrics": f"127.0.0.1:{metrics}",
+            "peers": ["bo"],
+            "store": str(tmp_path / "ana.db"),
+            "trace": str(tmp_path / "trace"),
+        }
+        ana = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(MEMBER),
+            json.dumps(settings),
+            json.dumps(["before"]),
+            stdout=asyncio.subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed)),
+        )
+        silent = []
+        try:
+            async with antecede.join("room", me="bo", peers=[f"ana@127.0.0.1:{port}"]) as bo:
+                assert (await anext(bo)).body == "before"
+                ports = (port, metrics) * (2 * allowed)
+                silent += [await asyncio.open_connection("127.0.0.1", where) for where in ports]
+                assert open_files(ana.pid) < allowed - 20
+                for number in range(300):
+                    await bo.broadcast(number)
+                # The members that are there go on, the port answers, and a trace is written.
+                assert b'"state":"open"' in await get(metrics, b"/health")
+                await until(lambda: list((tmp_path / "trace").rglob("*.parquet")))
+        finally:
+            for _, writer in silent:
+                writer.transport.abort()
+            ana.kill()
+            await ana.wait()
+
+    run(test())
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def get(port: int, path: bytes) -> bytes:
+    async with asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        found = await reader.read()
+        writer.close()
+    return found
+
+
+def test_a_long_greeting_is_refused_before_it_is_read() -> None:
+    """16 MiB were read from anybody."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            ear = Ear(ana)
+            reader, writer = await call(ana)
+            writer.write((100_000).to_bytes(4, "big"))  # and not one byte of the greeting itself
+            with contextlib.suppress(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), PATIENCE)
+            await until(lambda: ear.texts("refused"))
+            assert ear.texts("refused")[0].startswith("a frame of 100000 bytes; the longest is 1")
+            writer.close()
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def web_member(**more: Any) -> AsyncIterator[Group]:
+    async with antecede.join(
+        "room", me="sue", listen=":0", web=":0", protocol="freescale", peers=["phone behind sue"], **more
+    ) as sue:
+        yield sue
+
+
+def test_a_long_greeting_by_websocket_is_refused_and_a_long_message_is_not() -> None:
+    async def test() -> None:
+        async with web_member() as sue:
+            async with connect(str(sue.web_address), max_size=None) as stranger:
+                with pytest.raises(ConnectionClosedError, match="1009"):
+                    await stranger.send(b"x" * 100_000)
+                    await stranger.recv()
+            peers = [f"sue@{sue.web_address}"]
+            async with antecede.join(
+                "room", me="phone", behind="sue", protocol="freescale", peers=peers
+            ) as phone:
+                await phone.broadcast(b"x" * 2_000_000)
+                assert len((await anext(sue)).body) == 2_000_000
+                await sue.broadcast(b"x" * 2_000_000)
+                assert len((await anext(phone)).body) == 2_000_000
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_accepted"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("http://127.0.0.1:3000", True),
+        ("https://app.example", True),
+        ("https://APP.example/", True),
+        ("https://evil.example", False),
+        ("http://app.example", False),
+        ("https://app.example.evil.example", False),
+        ("http://localhost.evil.example", False),
+        ("null", False),
+        ("http://[", False),
+        ("http://10.0.0.9", False),
+    ],
+)
+def test_web_pages_of_others_are_refused(origin: str | None, is_accepted: bool) -> None:
+    async def test() -> None:
+        async with web_member(web_origins=["https://app.example"]) as sue:
+            headers = {"Origin": origin} if origin is not None else {}
+            # Under the name of a stranger that resolves to this machine, the host is that of the origin.
+            headers["Host"] = (origin or "localhost").rpartition("/")[2] or "x"
+            request = connect(str(sue.web_address), additional_headers=headers)
+            if is_accepted:
+                async with request:
+                    return
+            with pytest.raises(InvalidStatus) as refusal:
+                await request
+            assert refusal.value.response.status_code == 403
+            assert b"see its setting web_origins" in bytes(refusal.value.response.body or b"")
+
+    run(test())
+
+
+@pytest.mark.parametrize("port", ["metrics", "web"])
+def test_an_endless_request_is_cut_off(port: str) -> None:
+    async def test() -> None:
+        (metrics,) = free_ports(1)
+        async with web_member(metrics=f"127.0.0.1:{metrics}") as sue:
+            where = metrics if port == "metrics" else int(str(sue.web_address).rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", where)
+            sent = 0
+            async with asyncio.timeout(PATIENCE):
+                with contextlib.suppress(ConnectionError):
+                    writer.write(b"GET / HTTP/1.1\r\n")
+                    while not reader.at_eof():
+                        writer.write(b"X-Header: " + b"x" * 4_000 + b"\r\n")
+                        await writer.drain()
+                        sent += 4_000
+                        await asyncio.sleep(0.001)
+            assert sent < 10_000_000
+            writer.close()
+
+    run(test())
+
+
+def test_strangers_have_a_bounded_share_and_a_source_with_many_loses_its_own() -> None:
+    closed: Counter[str] = Counter()
+    admission = Admission(64, ["10.0.0.1"], Counter())
+    begun = 0
+    for number in range(20_000):
+        begun += admission.may_begin(admission.connected(f"10.1.{number >> 8}.{number & 255}", lambda: None))
+    assert admission.size <= 64
+    assert begun < 1_000
+
+    def connect_from(source: str) -> None:
+        admission.connected(source, lambda: closed.update([source]))
+
+    for source in ("10.0.0.1", "192.0.2.1"):
+        connect_from(source)
+    for _ in range(1_000):
+        connect_from("192.0.2.2")
+    assert closed.keys() == {"192.0.2.2"}
+    assert admission.size <= 64
+
+
+def test_a_source_is_an_address_or_what_one_customer_has() -> None:
+    assert source_of(("10.0.0.7", 1)) == source_of(("::ffff:10.0.0.7", 2, 0, 0)) == "10.0.0.7"
+    assert source_of(("2001:db8:1:2::7", 1, 0, 0)) == source_of(("2001:db8:1:2:ffff::9", 1, 0, 0))
+    assert source_of(("2001:db8:1:2::7", 1, 0, 0)) != source_of(("2001:db8:1:3::7", 1, 0, 0))
+
+
+def test_the_log_is_not_flooded_by_refusals(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            host, _, port = str(ana.address).rpartition(":")
+            for number in range(1, 60):
+                source = (f"127.66.1.{number}", 0)
+                _, writer = await asyncio.open_connection(host, int(port), local_addr=source)
+                writer.write(add_lengths([b"\xff" * 10]))
+                writer.close()
+            await until(lambda: ana.counts["rejected greeting"] >= 40)
+
+    run(test())
+    refusals = [record for record in caplog.records if record.getMessage().startswith("refused")]
+    assert 1 <= len(refusals) <= 25
