@@ -132,11 +132,14 @@ class Security:
         """The hosts that this member's certificate names, for browsers."""
         self._authorities: list[Any] = []
         self._revoked: Revocations | None = None
+        self._folder: Path | None = None
+        self._versions: list[int] = []
         self._log = Log(settings.group, settings.me)
         if settings.keys is not None and settings.secret is not None:
             raise InputError("keys and secret: give only one of them")
         if settings.keys is not None:
             folder = Path(settings.keys)
+            self._folder, self._versions = folder, _versions(folder)
             self._from_folder(folder)
             self._revoked = Revocations(folder / REVOKED, self._log)
             mine = Identity(settings.group, settings.me)
@@ -219,11 +222,44 @@ class Security:
             self._revoked.check(proof.identity.name, proof.number, proof.kind)
         return proof
 
+    # While it runs
+
+    def refresh(self) -> None:
+        """Read again what has changed in the folder of keys: the list of what is revoked, what was renewed.
+
+        Costs a few `stat`s. Connections that exist keep what they were made with.
+        """
+        if self._folder is None or self._revoked is None:
+            return
+        self._revoked.refresh()
+        versions = _versions(self._folder)
+        if versions == self._versions:
+            return
+        self._versions = versions
+        try:
+            for context in (self.server, self.client, self.web):
+                if context is not None and (self._folder / CERTIFICATE).exists():
+                    _load(context, self._folder / CERTIFICATE, self._folder / KEY)
+            if (self._folder / TOKEN).exists():
+                self.token = (self._folder / TOKEN).read_text().strip()
+        except (InputError, OSError) as error:
+            # Perhaps half of the files are there yet; the next change is noticed too.
+            self._log.warning("%s; the ones read before stay in use", error)
+        else:
+            self._log.info("keys: %s has changed and was read again", self._folder)
+
     def check(self, proof: Proof) -> None:
         """Raise a `RemoteError` if what a connected partner has shown is not valid any more."""
         if time.time() >= proof.expires:
             raise RemoteError(f"its {proof.kind} expired")
-        self._unless_revoked(proof)
+        if self._revoked is not None:
+            self._revoked.check(proof.identity.name, proof.number, proof.kind)
+
+
+def _versions(folder: Path) -> list[int]:
+    """What changes when a file is replaced."""
+    files = (folder / file for file in (CERTIFICATE, KEY, TOKEN))
+    return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
 
 
 def _warn_if_readable(file: Path, log: Log) -> None:

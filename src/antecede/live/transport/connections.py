@@ -424,6 +424,7 @@ class Connections:
 
     def gossip(self, now: int, patience: int) -> None:
         """Report progress to partners, and ask for what has been missing for `patience`."""
+        self._check_proofs()
         core = self._core
         core.repair.skip_stable(core.protocol, core.outboxes.values())
         self._turn += 1
@@ -442,6 +443,26 @@ class Connections:
                 self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
                 self._notify("gap", name, text)
             self.by_peer[helper].send(RepairRequest(spans))
+
+    def _check_proofs(self) -> None:
+        """Cut off whoever is revoked by now, or has shown what has expired since."""
+        self._security.refresh()
+        for connection in self.by_peer.values():
+            wire = connection.wire
+            if wire is not None and wire.proof is not None:
+                try:
+                    self._security.check(wire.proof)
+                except RemoteError as error:
+                    wire.proof = None  # once is enough
+                    self._spawn(self._cut_off(connection, wire, str(error)))
+
+    async def _cut_off(self, connection: Connection, wire: Wire, reason: str) -> None:
+        self._refuse(connection.name, reason, "expired or revoked")
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await wire.write([encode(Refusal(reason))])
+        connection.reason = reason
+        wire.abort()
 
     def _keep_alive(self, connection: Connection, wire: Wire) -> None:
         """Send a heartbeat if nothing else was sent; give up on a silent partner; look for lost packets."""

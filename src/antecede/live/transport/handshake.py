@@ -111,6 +111,7 @@ class Handshake:
         else:
             proof = self._security.verify_certificate(wire.info("peercert"))
         _require_same(claimed, proof)
+        wire.proof = proof
 
     def _find_partner(self, greeting: Greeting, called: int | None) -> int:
         """The partner that a greeting is from, or why it is from none."""

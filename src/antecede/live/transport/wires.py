@@ -10,6 +10,7 @@ import ssl
 from typing import Any, Protocol
 
 from antecede.errors import require
+from antecede.live.security.identity import Proof
 from antecede.live.settings import FaultInjection, address
 from antecede.live.transport.frames import MAX_BYTES, Packets, add_lengths, encode, read_length
 from antecede.units import SECOND, parse_duration, parse_range
@@ -32,6 +33,9 @@ class Wire(Protocol):
     @max_bytes.setter
     def max_bytes(self, value: int) -> None: ...
 
+    proof: Proof | None
+    """How the other side has authenticated, if it has."""
+
     async def read(self) -> bytes: ...
 
     async def write(self, frames: list[bytes]) -> None: ...
@@ -53,6 +57,7 @@ class TcpWire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.max_bytes = MAX_BYTES
+        self.proof: Proof | None = None
 
     @classmethod
     async def accept(cls, connected: socket.socket) -> TcpWire:
@@ -106,6 +111,7 @@ class TcpWire:
 class WebWire:
     def __init__(self, connection: Any) -> None:
         self._socket = connection
+        self.proof: Proof | None = None
 
     @property
     def max_bytes(self) -> int:
@@ -171,6 +177,7 @@ class FaultyWire:
 
     def __init__(self, inner: Wire, faults: FaultInjection, rng: random.Random) -> None:
         self._inner, self._rng, self._loss = inner, rng, faults.loss
+        self.proof = inner.proof
         self._delay = parse_range(faults.delay)
         self._due: asyncio.Queue[tuple[float, list[bytes]]] = asyncio.Queue(1000)
         self._last = 0.0
