@@ -194,9 +194,9 @@ async def _spoil(group: Group) -> None:
     assert group._journal is not None
     disk = group._journal._disk
     assert isinstance(disk, FileDisk)
-    for name, descriptor in disk._logs.items():
+    for name, log in disk._logs.items():
         read_only = os.open(disk.path / name, os.O_RDONLY)
-        os.dup2(read_only, descriptor)
+        os.dup2(read_only, log.descriptor)
         os.close(read_only)
     disk._open = disk.truncate = _refuse  # type: ignore[method-assign, assignment]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -225,7 +226,8 @@ def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
         before = journal.size()
         journal.write([Broadcast([bytes(100_000)], 1)])
         assert journal.size() > before + 100_000
-        assert journal.size() == sum(map(len, files(tmp_path / "store").values()))
+        size = journal.size()
+    assert size == sum(map(len, files(tmp_path / "store").values()))
 
 
 def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> None:
@@ -498,6 +500,26 @@ def test_a_write_that_was_interrupted_is_cut_off() -> None:
     whole = disk.killed()
     whole.append(log, unacked)
     assert content(whole)[1] == [*before[1], TimerFired(9)]
+
+
+@pytest.mark.parametrize("rest", [bytes(5000), bytes(60) + b"torn" + bytes(60)])
+def test_room_that_a_killed_process_left_is_not_damage(tmp_path: Path, rest: bytes) -> None:
+    path = made(tmp_path / "store")
+    before = left(path)
+    size = (path / "log-1").stat().st_size
+    with (path / "log-1").open("ab") as log:
+        log.write(rest)
+    assert left(path) == before
+    assert (path / "log-1").stat().st_size == size
+
+
+def test_a_killed_process_leaves_zeros_after_its_log(tmp_path: Path) -> None:
+    path = made(tmp_path / "store")
+    with opened(path) as journal:
+        journal.write([TimerFired(5)])
+        shutil.copytree(path, tmp_path / "copy")
+    assert (tmp_path / "copy" / "log-1").stat().st_size > (path / "log-1").stat().st_size
+    assert left(tmp_path / "copy") == left(path)
 
 
 def test_a_body_that_looks_like_a_record_does_not_make_an_interrupted_write_damage() -> None:

@@ -17,6 +17,7 @@ from antecede.durability import sync_data, sync_file, sync_folder
 from antecede.errors import InputError
 
 LOCK = "lock"
+_GROWTH = 1 << 18
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -39,7 +40,8 @@ class Disk(Protocol):
         """Create a file, or replace what it contains; not atomic."""
 
     def append(self, name: str, data: bytes | bytearray) -> None:
-        """Add to the end of a file. If it fails, a part may have been written."""
+        """Add to the end of a file. If it fails, a part may have been written. After a kill or a power
+        failure zeros may follow what was appended."""
 
     def truncate(self, name: str, size: int) -> None: ...
 
@@ -70,8 +72,8 @@ class FileDisk:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock: int | None = None
-        self._logs: dict[str, int] = {}
-        """Descriptors of files that are appended to."""
+        self._logs: dict[str, _GrowingFile] = {}
+        """Files that are appended to."""
         self._maps: dict[str, mmap.mmap] = {}
         if self.path.exists() and not self.path.is_dir():
             raise InputError(
@@ -107,17 +109,18 @@ class FileDisk:
 
     def append(self, name: str, data: bytes | bytearray) -> None:
         if name not in self._logs:
-            self._logs[name] = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        _write_all(self._logs[name], data)
+            self._logs[name] = _GrowingFile(self._open(name, os.O_RDWR | os.O_CREAT))
+        self._logs[name].append(data)
 
     def truncate(self, name: str, size: int) -> None:
+        self._close_log(name)
         os.truncate(self.path / name, size)
 
     def sync(self, name: str) -> None:
         if (mapped := self._maps.get(name)) is not None:
             mapped.flush()
-        elif (descriptor := self._logs.get(name)) is not None:
-            sync_data(descriptor)
+        elif (log := self._logs.get(name)) is not None:
+            sync_data(log.descriptor)
         else:
             sync_file(self.path / name)
 
@@ -125,8 +128,7 @@ class FileDisk:
         (self.path / name).replace(self.path / new_name)
 
     def remove(self, name: str) -> None:
-        if (descriptor := self._logs.pop(name, None)) is not None:
-            os.close(descriptor)
+        self._close_log(name)
         (self.path / name).unlink()
 
     def sync_folder(self) -> None:
@@ -149,15 +151,45 @@ class FileDisk:
     def close(self) -> None:
         for mapped in self._maps.values():
             mapped.close()
-        for descriptor in self._logs.values():
-            os.close(descriptor)
-        self._maps, self._logs = {}, {}
+        self._maps = {}
+        for name in list(self._logs):
+            self._close_log(name)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
+    def _close_log(self, name: str) -> None:
+        if (log := self._logs.pop(name, None)) is not None:
+            log.close()
+
     def _open(self, name: str, flags: int) -> int:
         return os.open(self.path / name, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+class _GrowingFile:
+    """A file that grows by zeros in advance: a sync after an append within it need not write its new length,
+    which takes as long again on a journaling file system. What is left of them is cut off when it is closed;
+    after a kill the reader recognises them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._end = self._size = os.lseek(descriptor, 0, os.SEEK_END)
+
+    def append(self, data: bytes | bytearray) -> None:
+        needed = self._end + len(data)
+        if needed > self._size:
+            # If the disk has no room for zeros, the data may still fit.
+            with contextlib.suppress(OSError):
+                _write_all(self.descriptor, bytes(needed - self._end + _GROWTH))
+            self._size = max(needed, os.lseek(self.descriptor, 0, os.SEEK_END))
+            os.lseek(self.descriptor, self._end, os.SEEK_SET)
+        _write_all(self.descriptor, data)
+        self._end = needed
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, self._end)
+        os.close(self.descriptor)
 
 
 def _write_all(descriptor: int, data: bytes | bytearray) -> None:

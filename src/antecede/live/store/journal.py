@@ -130,7 +130,7 @@ class Journal:
         self._checkpoint_bytes, self._log_bytes = contents.checkpoint_bytes, contents.log_bytes
         self._partners = contents.partners()
         self._loaded = contents
-        if contents.link != left.durable or contents.torn_bytes or self._log not in names:
+        if contents.link != left.durable or contents.rest_bytes or self._log not in names:
             self._finish_write(names, contents)
         current = {LOCK, CURSOR, f"checkpoint-{contents.generation}", self._log}
         for name in filter(is_ours, set(names) - current):
@@ -142,7 +142,7 @@ class Journal:
         off what is incomplete."""
         if self._log not in names:
             self._disk.write(self._log, b"")
-        elif contents.torn_bytes:
+        elif contents.rest_bytes:
             self._disk.truncate(self._log, contents.log_bytes)
         self._disk.sync(self._log)
         self._disk.sync_folder()
@@ -274,7 +274,7 @@ class Journal:
         self._disk.sync(CURSOR)
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Bytes of its files, without room for later records."""
         return self._checkpoint_bytes + self._log_bytes + self._cursor_file.size
 
     def close(self) -> None:

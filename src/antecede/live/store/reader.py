@@ -54,8 +54,10 @@ class StoreContents(msgspec.Struct, kw_only=True):
     checkpoint_bytes: int
     log_bytes: int
     """Of the intact records."""
-    torn_bytes: int = 0
-    """After them, of a write that was interrupted before it was acknowledged."""
+    rest_bytes: int = 0
+    """After them: room for later records, or a write that was interrupted."""
+    is_torn: bool = False
+    """Whether a write was interrupted before it was acknowledged, or is under way."""
     damage: Damage | None = None
     beyond: list[Commit] = []
     """Intact records that follow a damaged one."""
@@ -150,7 +152,7 @@ def _read_log(contents: StoreContents, name: str, log: bytes, durable: Link | No
     if contents.damage is None and durable is not None and durable.number > contents.link.number:
         expected = contents.link.number + 1
         text = f"the log ends before {_range(expected, durable.number)}, which had been accepted"
-        if contents.torn_bytes:
+        if contents.is_torn:
             text = f"record {expected}, which had been accepted, does not match its checksum"
         contents.damage = Damage(name, expected, text)
 
@@ -173,6 +175,10 @@ def _add_commit(contents: StoreContents, name: str, record: RecordView) -> None:
 def _examine_rest(contents: StoreContents, name: str, log: bytes) -> None:
     """Bytes that do not follow: a write that was interrupted, or damage if an intact record comes later."""
     expected = contents.link.number + 1
+    contents.rest_bytes = len(log) - contents.log_bytes
+    if len(log.rstrip(b"\0")) <= contents.log_bytes:
+        return  # room for later records
+    contents.is_torn = True
     for record in find_records(log, contents.log_bytes, contents.checkpoint.key):
         try:
             contents.beyond.append(decode_commit(record.body))
@@ -181,7 +187,6 @@ def _examine_rest(contents: StoreContents, name: str, log: bytes) -> None:
     if contents.damage is None and contents.beyond:
         text = f"record {expected} does not match its checksum, and records after it are intact"
         contents.damage = Damage(name, expected, text)
-    contents.torn_bytes = len(log) - contents.log_bytes
 
 
 def _range(first: int, last: int) -> str:
