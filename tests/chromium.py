@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,13 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    opened = open_browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.quit()
+
+
+def open_browser(folder: Path, home: Path | None = None) -> Chrome:
+    """A browser with a new profile, and with a home of its own if it is to trust other authorities."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         if os.environ.get("ANTECEDE_BROWSER") == "required":
@@ -30,11 +38,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
     options = ChromeOptions()
     options.binary_location = chromium
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
+    for flag in [*FLAGS, f"--user-data-dir={folder}"]:
         options.add_argument(flag)
-    opened = Chrome(options=options, service=Service(driver))
-    yield opened
-    opened.quit()
+    environment = {**os.environ, "HOME": str(home)} if home is not None else None
+    return Chrome(options=options, service=Service(driver, env=environment))
 
 
 BOX = """
