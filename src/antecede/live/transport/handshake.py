@@ -32,9 +32,8 @@ class Handshake:
     ) -> None:
         self._settings, self._roster, self._core = settings, roster, core
         self._security, self._stores = security, stores
-        own = encode(self._greeting(next(iter(core.partners), 0)))
-        self.max_bytes = min(len(own) + _GREETING_SLACK, _MAX_GREETING)
-        """The longest greeting that is read: all members list the same members, so they are about as long."""
+        self.max_bytes = min(len(encode(roster.lines)) + _GREETING_SLACK, _MAX_GREETING)
+        """The longest greeting that is read: the list of members, the same at all, and little else."""
 
     async def read_greeting(self, wire: Wire, called: int | None) -> Greeting:
         """What the other side says first; the caller has sent its own greeting before."""
