@@ -21,10 +21,10 @@ import antecede
 
 
 async def show(group: antecede.Group) -> None:
-    """Print messages of others, each with its immediate causes."""
+    """Print messages, one's own included, each with its immediate causes."""
     async for message in group:
         after = f"   (after {', '.join(map(str, message.causes))})" if message.causes else ""
-        print(f"{group.me} hears {message.id}: {message.body}{after}", flush=True)
+        print(f"{group.me} reads {message.id}: {message.body}{after}", flush=True)
 
 
 async def chat(me: str, listen: str | None, peers: list[str], store: str | None) -> None:

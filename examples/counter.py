@@ -25,6 +25,9 @@ class Counter:
     def __init__(self, group: antecede.Group) -> None:
         self.group = group
         self.added: dict[str, dict[int, int]] = {name: {} for name in group.members}
+        self.seen = dict.fromkeys(group.members, 0)
+        """How many messages of each member are applied here."""
+        self._changed = asyncio.Condition()
 
     @property
     def value(self) -> int:
@@ -34,23 +37,27 @@ class Counter:
         await self._broadcast({"add": amount})
 
     async def reset(self) -> None:
-        await self._broadcast({"reset": self.group.delivered()})
+        await self._broadcast({"reset": self.seen})
 
     async def _broadcast(self, body: dict[str, Any]) -> None:
-        # A member's own messages are not delivered to it: apply them once they are accepted.
         message = await self.group.broadcast(body)
-        self._apply(message.origin, message.seq, body)
+        async with self._changed:  # a member's own messages are delivered to it like all others
+            await self._changed.wait_for(lambda: self.seen[message.origin] >= message.seq)
 
     async def listen(self) -> None:
+        """Apply what is delivered. This is the only place where the state changes."""
         async for message in self.group:
-            self._apply(message.origin, message.seq, message.body)
+            self._apply(message)
+            async with self._changed:
+                self._changed.notify_all()
 
-    def _apply(self, origin: str, seq: int, body: dict[str, Any]) -> None:
-        if "add" in body:
-            self.added[origin][seq] = body["add"]
+    def _apply(self, message: antecede.Message) -> None:
+        if "add" in message.body:
+            self.added[message.origin][message.seq] = message.body["add"]
         else:
-            for name, seen in body["reset"].items():
+            for name, seen in message.body["reset"].items():
                 self.added[name] = {seq: n for seq, n in self.added[name].items() if seq > seen}
+        self.seen[message.origin] = message.seq
 
 
 async def wait_until_equal(*counters: Counter) -> None:

@@ -11,14 +11,31 @@ It is correct, and short, because of causal order. An operation names versions t
 they are already here, or were here and were replaced. Without causal order an operation could overtake the
 version that it replaces, and that version would reappear, unless everybody kept a list of everything ever
 replaced (tombstones). Here only the list itself is kept.
+
+The list is in SQLite. One transaction applies a message and records that it is applied, and only then is the
+message acked. So `kill -9` at any moment loses nothing and applies nothing twice: what was not acked is
+delivered again, the author's own messages included, and what was applied already is skipped. In two terminals
+(each line of the input is a new entry):
+
+    python examples/todo.py ana --listen :7000 --folder ana bo@127.0.0.1:7001
+    python examples/todo.py bo --listen :7001 --folder bo ana@127.0.0.1:7000
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import sqlite3
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import antecede
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS versions (message TEXT PRIMARY KEY, entry TEXT, text TEXT, done INTEGER);
+CREATE TABLE IF NOT EXISTS applied (origin TEXT PRIMARY KEY, seq INTEGER);
+"""
 
 
 class Version(NamedTuple):
@@ -31,9 +48,11 @@ class Version(NamedTuple):
 class Todo:
     """One member's copy of the list."""
 
-    def __init__(self, group: antecede.Group) -> None:
+    def __init__(self, group: antecede.Group, database: str | Path = ":memory:") -> None:
         self.group = group
-        self.versions: dict[str, Version] = {}
+        self._database = sqlite3.connect(database)
+        self._database.executescript(TABLES)
+        self._changed = asyncio.Condition()
 
     # Operations of the user
 
@@ -59,22 +78,43 @@ class Todo:
     # Broadcast and delivery
 
     async def _broadcast(self, operation: dict[str, Any]) -> str:
-        message = str(await self.group.broadcast(operation))
-        self._apply(message, operation)
-        return message
+        """Broadcast an operation, and wait until it is applied here: the user sees what they have done."""
+        message = await self.group.broadcast(operation)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.applied(message.origin) >= message.seq)
+        return str(message)
 
     async def listen(self) -> None:
-        async for message in self.group:
-            self._apply(str(message.id), message.body)
+        """Apply what is delivered, one's own messages included. Only here does the list change."""
+        async for message in self.group:  # asking for the next one acks the one before
+            self._apply(message)
+            async with self._changed:
+                self._changed.notify_all()
 
-    def _apply(self, message: str, operation: dict[str, Any]) -> None:
-        for seen in operation["replaces"]:
-            self.versions.pop(seen, None)
-        if "text" in operation:
-            entry = operation.get("entry", message)
-            self.versions[message] = Version(entry, operation["text"], operation["done"])
+    def _apply(self, message: antecede.Message) -> None:
+        if message.seq <= self.applied(message.origin):
+            return  # it was applied, and the process died before the ack
+        operation = message.body
+        with self._database as transaction:
+            for seen in operation["replaces"]:
+                transaction.execute("DELETE FROM versions WHERE message = ?", (seen,))
+            if "text" in operation:
+                entry = operation.get("entry", str(message.id))
+                row = (str(message.id), entry, operation["text"], operation["done"])
+                transaction.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
+            transaction.execute("INSERT OR REPLACE INTO applied VALUES (?, ?)", (message.origin, message.seq))
 
     # Views
+
+    def applied(self, origin: str) -> int:
+        """How many messages of a member are in the list."""
+        row = self._database.execute("SELECT seq FROM applied WHERE origin = ?", (origin,)).fetchone()
+        return int(row[0]) if row else 0
+
+    @property
+    def versions(self) -> dict[str, Version]:
+        rows = self._database.execute("SELECT message, entry, text, done FROM versions")
+        return {message: Version(entry, text, bool(done)) for message, entry, text, done in rows}
 
     def entry(self, entry: str) -> dict[str, Version]:
         """Its versions: one, several that were written concurrently, or none."""
@@ -88,6 +128,19 @@ class Todo:
             )
             for versions in map(self.entry, entries)
         ]
+
+
+async def write_list(me: str, listen: str | None, folder: Path, peers: list[str]) -> None:
+    """Add each line of standard input to the list; print what is accepted, and the list in the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    async with antecede.join("list", me=me, listen=listen, peers=peers, store=folder / "store") as group:
+        todo = Todo(group, folder / "list.db")
+        listening = asyncio.create_task(todo.listen())
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            print("added", await todo.add(line.rstrip("\n")), flush=True)
+        await group.drain()
+        print("\n".join(todo.lines()))
+        listening.cancel()
 
 
 async def wait_until_equal(*lists: Todo) -> None:
@@ -138,7 +191,19 @@ async def demonstration() -> None:
 
 
 def main() -> None:
-    asyncio.run(demonstration())
+    if len(sys.argv) == 1:
+        asyncio.run(demonstration())
+        return
+    parser = argparse.ArgumentParser(description="A shared to-do list over causal broadcast.")
+    parser.add_argument("me", help="your name")
+    parser.add_argument("peers", nargs="+", help="every other member, as name@host:port")
+    parser.add_argument("--listen", help="host:port, or :port for this machine only")
+    parser.add_argument("--folder", type=Path, required=True, help="keeps the list and what was accepted")
+    options = parser.parse_args()
+    try:
+        asyncio.run(write_list(options.me, options.listen, options.folder, options.peers))
+    except KeyboardInterrupt:
+        print("left", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from antecede.errors import (
 if TYPE_CHECKING:
     from antecede.live.group import Group
     from antecede.live.joining import join
-    from antecede.live.messages import HeldMessage, Message, MessageId, Notice
+    from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
+    from antecede.live.problems import Problem
     from antecede.live.settings import FaultInjection, Member, Settings
     from antecede.protocols.base import LocalError, RemoteError
 
@@ -47,6 +48,8 @@ __all__ = [
     "MessageId",
     "MissingExtraError",
     "Notice",
+    "ParkedMessage",
+    "Problem",
     "ProtocolError",
     "RemoteError",
     "Settings",
@@ -64,6 +67,8 @@ _MODULES = {
     "Message": "antecede.live.messages",
     "MessageId": "antecede.live.messages",
     "Notice": "antecede.live.messages",
+    "ParkedMessage": "antecede.live.messages",
+    "Problem": "antecede.live.problems",
     "RemoteError": "antecede.protocols.base",
     "Settings": "antecede.live.settings",
     "join": "antecede.live.joining",

@@ -43,7 +43,7 @@ def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
     assert shown["ok"]
     assert shown["audit"] == {"clean": True, "engine": "local"}
     assert [each["accepted"] for each in shown["members"]] == [15] * 4
-    assert [each["delivered"] for each in shown["members"]] == [45] * 4
+    assert [each["delivered"] for each in shown["members"]] == [60] * 4
     assert shown["kills"] == sum(each["kills"] for each in shown["members"]) >= 1
     kinds = {each["kind"] for each in shown["members"]}
     assert ("internal" in kinds) == (protocol == "freescale")
@@ -160,14 +160,15 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return made[0], made[1]
 
 
-def message(origin: str, seq: int, body: Any, *causes: str) -> dict[str, Any]:
-    return {"origin": origin, "seq": seq, "body": body, "causes": list(causes), "redelivered": False}
+def message(origin: str, seq: int, body: Any, *causes: str, own: bool = False) -> dict[str, Any]:
+    named = {"origin": origin, "seq": seq, "body": body, "causes": list(causes)}
+    return {**named, "own": own, "redelivered": False}
 
 
 def test_a_redelivered_message_is_marked() -> None:
     delivery = Delivery(MessageId(0, 7), wrap("hello", False, {}))
-    assert _text_line(Message(delivery, ["ana"], redelivered=True)) == "ana:7  hello  (redelivered)"
-    assert _text_line(Message(delivery, ["ana"], redelivered=False)) == "ana:7  hello"
+    assert _text_line(Message(delivery, ["ana"], deliveries=2)) == "ana:7  hello  (redelivered)"
+    assert _text_line(Message(delivery, ["ana"], deliveries=1)) == "ana:7  hello"
 
 
 def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -189,14 +190,17 @@ def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
     with node(str(files[0])) as ana, node(str(files[1]), "--trace", str(tmp_path / "trace")) as bo:
         assert ana.err.get(timeout=30).startswith("ana of room at 127.0.0.1:")
         ana.write("shall we?")
+        assert ana.read_message() == message("ana", 1, "shall we?", own=True)
         assert bo.read_message() == message("ana", 1, "shall we?")
         bo.write("yes! — gladly")
         assert ana.read_message() == message("bo", 1, "yes! — gladly", "ana:1")
+        assert bo.read_message() == message("bo", 1, "yes! — gladly", "ana:1", own=True)
         # A line longer than any buffer, and another after it.
         ana.write("x" * 200_000)
         ana.write("")
         assert bo.read_message() == message("ana", 2, "x" * 200_000, "bo:1")
         assert bo.read_message() == message("ana", 3, "", "ana:2")
+        assert [ana.read_message()["seq"] for _ in range(2)] == [2, 3]
         for each in (ana, bo):
             each.process.send_signal(signal.SIGTERM)
             assert each.process.wait(30) == 0

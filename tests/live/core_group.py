@@ -23,8 +23,10 @@ from antecede.live.events import (
     DeliveryAcked,
     DeliveryRequested,
     PacketReceived,
+    Parked,
     ProgressReceived,
     RepairReceived,
+    Unparked,
 )
 from antecede.live.ready import Ready, send_and_advance
 from antecede.live.recovery import restore
@@ -73,6 +75,8 @@ class Action:
     position: int = 0
     """Among the deliveries."""
     causes: dict[int, int] = field(default_factory=dict)
+    own: bool = False
+    """A broadcast that its author is to receive too, or that delivery."""
 
 
 def delivery_action(delivery: Delivery, position: int, size: int) -> Action:
@@ -83,44 +87,74 @@ def delivery_action(delivery: Delivery, position: int, size: int) -> Action:
 class Peer:
     """One member through all its lives, and its application."""
 
-    def __init__(self, roster: Roster, rank: int, folder: Path) -> None:
+    def __init__(self, roster: Roster, rank: int, folder: Path, own: bool) -> None:
         self.roster, self.rank, self.folder = roster, rank, folder
         self.disk = MemoryDisk(folder / roster.names[rank])
+        self._sometimes_own, self._starts = own, 0
         self.actions: list[Action] = []
         self.durable_actions = 0
         """How many of them are durable, as far as they are broadcasts."""
         self.seen: list[MessageId] = []
         """What the application was given; what was in flight when it was killed, once."""
+        self.attempts: list[int] = []
+        """How many times it was given each of them."""
+        self.parks: list[Parked | Unparked] = []
+        """What it has put aside, and removed from there; a crash may undo it."""
+        self.durable_parks = 0
         self._start()
 
     def _start(self) -> None:
         name = self.roster.names[self.rank]
         self.journal = Journal(self.disk, {"group": "test", "me": name}, sync=False)
-        self.core = Core(self.roster.create_protocol(name), traced=True)
+        # The setting may change between two lives: each message comes to its author if it was on for it.
+        self.own = self._sometimes_own and (self.rank + self._starts) % 3 != 2
+        self._starts += 1
+        self.core = Core(self.roster.create_protocol(name), traced=True, own=self.own)
         restore(self.core, self.journal)
-        self.alive = True
+        self.alive, self.is_holding = True, False
         self.pending: Ready | None = None
         """Taken and not advanced."""
-        self.pending_actions = 0
+        self.pending_actions = self.pending_parks = 0
 
     # The application
 
     def broadcast(self, body: str, now: int) -> MessageId:
         message = self.core.broadcast(body, now)
-        self.actions.append(Action(Kind.SEND, message, body))
+        self.record_deliveries()  # what was broadcast before may have filled a packet
+        self.actions.append(Action(Kind.SEND, message, body, own=self.own))
         return message
 
     def ack(self) -> None:
         """The application has processed the message in flight."""
-        self.core.step(DeliveryAcked())
-        self.journal.cursor = self.core.cursor
+        if self.is_holding:
+            self.core.step(DeliveryAcked())
+            self.journal.cursor = self.core.cursor
+            self.is_holding = False
+
+    def nack(self) -> None:
+        """It has not: the message comes again."""
+        self.is_holding = False
+
+    def park(self, now: int) -> None:
+        """It never will: the message is put aside."""
+        if self.is_holding:
+            self.parks.append(Parked(self.core.acked + 1, self.core.attempts, "too hard", now))
+            self.core.step(self.parks[-1])
+            self.is_holding = False
+
+    def unpark(self, now: int) -> None:
+        """It has processed the message that was put aside first."""
+        for position in self.core.parked:
+            self.parks.append(Unparked(position, now))
+            self.core.step(self.parks[-1])
+            break
 
     def take(self, now: int) -> bool:
         """The application asks for the next message; False if there is none that is durable."""
         core = self.core
-        core.step(DeliveryRequested(now))
-        if core.unacked and not self.has_delivered(core.delivered):
-            self.actions.append(delivery_action(core.unacked[-1], core.delivered, core.size))
+        core.step(DeliveryRequested(now, acks=self.is_holding))
+        self.is_holding = False
+        self.record_deliveries()
         ready = core.ready(deliveries_only=True)
         assert (ready.records, ready.checkpoint, ready.packets) == ((), None, {})
         self.journal.cursor = ready.cursor
@@ -129,26 +163,38 @@ class Peer:
             return False
         (delivery,) = ready.deliveries
         acked = ready.cursor.acked
-        assert ready.cursor.attempts
         if len(self.seen) == acked:
             self.seen.append(delivery.message)
+            self.attempts.append(0)
+        self.attempts[acked] += 1
+        assert ready.cursor.attempts == core.attempts == self.attempts[acked]
         assert self.seen[acked:] == [delivery.message]
+        self.is_holding = True
         return True
 
-    def has_delivered(self, position: int) -> bool:
-        return any(action.position == position for action in self.actions)
+    def record_deliveries(self) -> None:
+        """Those that the core has made since the last time."""
+        core = self.core
+        known = max((action.position for action in self.actions), default=0)
+        for position in range(known + 1, core.delivered + 1):
+            delivery = core.unacked[position - core.acked - 1]
+            self.actions.append(delivery_action(delivery, position, core.size))
+            self.actions[-1].own = delivery.message.origin == self.rank
 
     # The driver
 
     def take_ready(self, checkpoint: bool) -> None:
         if self.pending is None:
-            self.pending, self.pending_actions = self.core.ready(checkpoint), len(self.actions)
+            self.pending, self.pending_parks = self.core.ready(checkpoint), len(self.parks)
+            self.record_deliveries()
+            self.pending_actions = len(self.actions)
             self.is_persisted = False
 
     def persist(self) -> None:
         if self.pending is not None and not self.is_persisted:
             self.journal.write(self.pending.records, self.pending.checkpoint)
             self.durable_actions, self.is_persisted = self.pending_actions, True
+            self.durable_parks = self.pending_parks
 
     def advance(self) -> None:
         if self.pending is not None and self.is_persisted:
@@ -176,8 +222,13 @@ class Peer:
 
     def revive(self) -> None:
         self._start()
-        acked, in_flight = self.journal.cursor.acked, self.journal.cursor.attempts > 0
         core, before = self.core, self.actions
+        del self.parks[self.durable_parks :]
+        positions = {each.position for each in self.parks if isinstance(each, Parked)}
+        removed = {each.position for each in self.parks if isinstance(each, Unparked)}
+        assert core.parked.keys() == positions - removed
+        acked, in_flight = core.acked, core.attempts > 0
+        assert acked == max(self.journal.cursor.acked, 0, *positions)
         assert core.delivered >= acked + in_flight
         self.actions = [
             action
@@ -199,9 +250,15 @@ class Peer:
             delivery_action(delivery, position, core.size)
             for position, delivery in enumerate(core.unacked, core.acked + 1)
         ]
+        for action in unacked:
+            action.own = action.message.origin == self.rank
         assert unacked == deliveries[acked:]
         assert len(self.seen) == acked + in_flight
         self.durable_actions = len(self.actions)
+
+    def history(self) -> list[Action]:
+        """Its broadcasts, and deliveries of others' messages: for the sender, sending is the delivery."""
+        return [a for a in self.actions if a.kind is Kind.SEND or not a.own]
 
     def trace(self) -> list[TraceRow]:
         """The trace, as far as it is in the journal."""
@@ -210,11 +267,12 @@ class Peer:
 
 
 class Group:
-    """All members, and the connections between them."""
+    """All members, and the connections between them. With `own`, in most of their lives members receive
+    their own messages too."""
 
-    def __init__(self, roster: Roster, folder: Path) -> None:
+    def __init__(self, roster: Roster, folder: Path, own: bool = False) -> None:
         self.roster = roster
-        self.peers = [Peer(roster, rank, folder) for rank in range(len(roster.members))]
+        self.peers = [Peer(roster, rank, folder, own) for rank in range(len(roster.members))]
         self.now = 0
         self.broadcasts = 0
         self.sent: dict[tuple[int, int], int] = {}
@@ -327,12 +385,17 @@ class Group:
 
     def judged(self) -> Judgement:
         """By the oracle; and whatever was delivered is what its sender broadcast, with the right causes."""
-        judgement = judge(Execution([[Step(a.kind, a.message) for a in peer.actions] for peer in self.peers]))
+        judgement = judge(
+            Execution([[Step(a.kind, a.message) for a in peer.history()] for peer in self.peers])
+        )
         verdict = judgement.verdict
         assert not verdict.causal_violations, [judgement.explain(each) for each in judgement.violations()]
         assert (verdict.duplicates, verdict.orphans, verdict.impossible) == (0, 0, 0)
         bodies = {a.message: a.body for peer in self.peers for a in peer.actions if a.kind is Kind.SEND}
         for peer in self.peers:
+            came_back = [a.message for a in peer.actions if a.kind is Kind.DELIVER and a.own]
+            sent = [a.message for a in peer.actions if a.kind is Kind.SEND and a.own]
+            assert came_back == sent[: len(came_back)]
             for action in peer.actions:
                 assert action.body == bodies[action.message]
                 if action.kind is Kind.DELIVER:

@@ -56,6 +56,8 @@ class Ear:
     def __init__(self, group: Group, listens: bool = True) -> None:
         self.group = group
         self.messages: list[Message] = []
+        """Those of others."""
+        self.own: list[Message] = []
         self.notices: list[Notice] = []
         self._tasks = [asyncio.create_task(self._watch(group.events()))]
         if listens:
@@ -63,7 +65,7 @@ class Ear:
 
     async def _listen(self) -> None:
         async for message in self.group:
-            self.messages.append(message)
+            (self.own if message.own else self.messages).append(message)
 
     async def _watch(self, events: Any) -> None:
         async for notice in events:

@@ -30,7 +30,7 @@ def rosters(draw: st.DrawFn, protocol: str) -> Roster:
 @contextmanager
 def group_of(members: Roster) -> Iterator[Group]:
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(members, Path(folder))
+        group = Group(members, Path(folder), own=True)
         try:
             yield group
         finally:
@@ -40,7 +40,8 @@ def group_of(members: Roster) -> Iterator[Group]:
 WHAT = (
     "nothing", "broadcast", "broadcast", "broadcast", "broadcast a lot", "carry", "carry", "carry",
     "carry one", "carry one",
-    "take", "take", "take", "take all", "ack delivery", "ready", "ready", "persist", "advance", "flush",
+    "take", "take", "take", "take all", "ack delivery", "nack", "park", "unpark", "ready", "ready",
+    "persist", "advance", "flush",
     "flush all", "spread", "spread", "ack", "gossip", "gossip", "report", "cut", "connect", "connect all",
     "kill", "revive", "repair", "repair",
 )  # fmt: skip
@@ -85,6 +86,12 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
                 pass
         elif kind == "ack delivery":
             peer.ack()
+        elif kind == "nack":
+            peer.nack()
+        elif kind == "park":
+            peer.park(group.now)
+        elif kind == "unpark":
+            peer.unpark(group.now)
         elif kind == "ready":
             peer.take_ready(checkpoint=how % 2 == 0)
         elif kind == "persist":
@@ -129,6 +136,8 @@ def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_w
             assert peer.core.protocol.waiting() == []
             assert peer.seen == [action.message for action in peer.actions if action.kind is Kind.DELIVER]
             assert not peer.core.unacked
+            came_back = [message for message in peer.seen if message.origin == peer.rank]
+            assert came_back == [a.message for a in peer.actions if a.kind is Kind.SEND and a.own]
         nothing_is_retained(group)
         check_trace(group)
 
@@ -158,7 +167,7 @@ def check_trace(group: Group) -> None:
         steps = [
             (kinds[row.kind], MessageId(row.origin, row.seq)) for row in peer.trace() if row.kind in kinds
         ]
-        assert steps == [(action.kind, action.message) for action in peer.actions]
+        assert steps == [(action.kind, action.message) for action in peer.history()]
 
 
 @pytest.mark.parametrize("protocol", WITH_REPAIR)

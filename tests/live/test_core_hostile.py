@@ -123,7 +123,7 @@ def logged(core: Core) -> int:
 def restarted(peer: Peer) -> None:
     """It comes back as it was; what is delivered and not yielded may be delivered again, so it is yielded."""
     peer.flush()
-    if peer.core.yielded == peer.core.acked and peer.core.unacked:
+    if peer.core.attempts == 0 and peer.core.unacked:
         peer.take(0)
     before = state(peer.core)
     peer.kill()

@@ -8,8 +8,10 @@ import importlib
 import random
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,15 @@ def shown(*words: str, given: str | None = None) -> list[str]:
 def test_chat() -> None:
     lines = shown("examples/chat.py")
     assert lines[-1] == "-- everybody has received everything"
-    at_cleo = [line for line in lines if line.startswith("cleo hears")]
-    assert at_cleo == [
-        "cleo hears ana:1: is anybody here?",
-        "cleo hears ana:2: shall we meet at eight?   (after cleo:1)",
-        "cleo hears bo:1: yes!   (after ana:2)",
+    at_cleo = [line.removeprefix("cleo reads ") for line in lines if line.startswith("cleo reads")]
+    assert at_cleo[:2] == ["ana:1: is anybody here?", "cleo:1: I am, but my train leaves   (after ana:1)"]
+    # What she asks when she comes back is concurrent with what she has missed.
+    assert [line for line in at_cleo[2:] if not line.startswith("cleo")] == [
+        "ana:2: shall we meet at eight?   (after cleo:1)",
+        "bo:1: yes!   (after ana:2)",
+    ]
+    assert [line.split("   ")[0] for line in at_cleo[2:] if line.startswith("cleo")] == [
+        "cleo:2: what did I miss?"
     ]
 
 
@@ -71,9 +77,10 @@ def test_chat_in_two_processes(tmp_path: Path) -> None:
             ana.stdin.write("hello\n")
             ana.stdin.flush()
             assert shown("examples/chat.py", "bo", f"ana@127.0.0.1:{port}", given="hi\n")[0].startswith(
-                "bo hears ana:1"
+                ("bo reads ana:1", "bo reads bo:1")
             )
-            assert ana.stdout.readline().startswith("ana hears bo:1: hi")
+            assert ana.stdout.readline().startswith("ana reads ana:1: hello")
+            assert ana.stdout.readline().startswith("ana reads bo:1: hi")
         finally:
             ana.kill()
 
@@ -94,6 +101,65 @@ def test_todo() -> None:
     assert [line.split(maxsplit=1)[1] for line in lines[-3:]] == [
         "[ ] oat milk; [ ] two loaves of rye bread"
     ] * 3
+
+
+def test_a_list_survives_kills_with_nothing_lost_or_applied_twice(tmp_path: Path) -> None:
+    """Ana's process is killed at any moment, also between the commit of her message and its application."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    chance = random.Random(19)
+    program = [sys.executable, "-u", "examples/todo.py"]
+    at_bo = subprocess.Popen(
+        [*program, "bo", "--listen", f":{port}", "--folder", str(tmp_path / "bo"), "ana"],
+        cwd=EXAMPLES.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    ana = [*program, "ana", "--folder", str(tmp_path / "ana"), f"bo@127.0.0.1:{port}"]
+    added: list[str] = []
+    with at_bo:
+        try:
+            for life in range(12):
+                entries = "".join(f"{life}.{number}\n" for number in range(1000))
+                added += _killed_while_adding(ana, entries, chance.random() * 0.2)
+            lines = shown(*ana[1:], given="the last\n")  # it leaves when bo has everything
+        finally:
+            at_bo.kill()
+    mine, theirs = (_list(tmp_path / who / "list.db") for who in ("ana", "bo"))
+    assert mine == theirs
+    numbers = [int(message.removeprefix("ana:")) for message in mine]
+    assert sorted(numbers) == list(range(1, len(mine) + 1))
+    assert mine.keys() >= set(added)
+    assert len(added) >= 12
+    assert len(set(mine.values())) == len(mine), "an entry is there twice"
+    assert lines[-1].startswith("[ ] ")
+
+
+def _killed_while_adding(program: list[str], entries: str, delay: float) -> list[str]:
+    """The messages that were accepted, as far as the process could tell."""
+    added = []
+    with subprocess.Popen(
+        program, cwd=EXAMPLES.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(entries)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.flush()
+        added.append(process.stdout.readline())
+        time.sleep(delay)
+        process.kill()
+        added += process.stdout.readlines()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    return [line.split()[1] for line in added if line.endswith("\n")]
+
+
+def _list(database: Path) -> dict[str, str]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return dict(connection.execute("SELECT message, text FROM versions"))
 
 
 @contextlib.asynccontextmanager
@@ -179,6 +245,7 @@ def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
                 assert (await anext(cleo)).body == {"text": "shall we?"}
                 await cleo.broadcast("yes!")
                 assert ana.stdout is not None
+                assert await ana.stdout.readline() == b"ana:1 {'text': 'shall we?'} after\n"
                 assert await ana.stdout.readline() == b"cleo:1 yes! after ana:1\n"
             finally:
                 ana.kill()

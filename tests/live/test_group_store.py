@@ -59,7 +59,7 @@ def test_accepted_messages_survive_their_sender(tmp_path: Path) -> None:
 @pytest.mark.parametrize("does", [("take", "3"), ("take", "3", "ack")])
 def test_only_the_message_in_flight_is_redelivered(tmp_path: Path, does: tuple[str, ...]) -> None:
     async def test() -> None:
-        async with antecede.join(**ana(tmp_path, listen=":0")) as first:
+        async with antecede.join(**ana(tmp_path, listen=":0", own=False)) as first:
             for number in range(1, 6):
                 await first.broadcast(number)
             async with process(bo(tmp_path, first), *does) as made:
@@ -107,7 +107,7 @@ def test_an_exception_leaves_the_message_in_flight(tmp_path: Path) -> None:
                 assert (message.body, message.redelivered) == ("poison", True)
                 message = await anext(second)
                 assert (message.body, message.redelivered) == ("wholesome", False)
-            # To leave in peace is to be done with it.
+                second.ack(message)
             await first.broadcast("dessert")
             async with antecede.join(**bo(tmp_path, first)) as second:
                 assert (await anext(second)).body == "dessert"
@@ -428,7 +428,7 @@ def test_the_trace_of_a_member_that_was_killed_is_complete(tmp_path: Path) -> No
                     await first.broadcast("hello")
                 words = ["yes"] * 5
                 async with process(
-                    bo(tmp_path, first, trace=str(trace)), "take", "9", broadcast=words
+                    bo(tmp_path, first, trace=str(trace), own=False), "take", "9", broadcast=words
                 ) as made:
                     await lines(made, 5 + 9)
                     made.kill()

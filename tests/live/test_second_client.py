@@ -114,7 +114,7 @@ class Talker:
 
 
 def join(**options: Any) -> Joining:
-    return antecede.join("room", protocol="freescale", **options)
+    return antecede.join("room", protocol="freescale", own=False, **options)
 
 
 @contextlib.asynccontextmanager

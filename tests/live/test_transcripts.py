@@ -149,7 +149,7 @@ class Transcript:
             self._print("nothing that is durable")
             return
         core = peer.core
-        again = ", redelivered" if core.yielded == core.redelivered else ""
+        again = ", redelivered" if core.attempts > 1 else ""
         self._print(f"delivers {self._delivery(core.unacked[0])}{again}")
 
     def _done(self, name: str) -> None:

@@ -19,8 +19,10 @@ from antecede.live.group import Group
 from antecede.live.joining import Joining
 from antecede.live.messages import Message, Notice
 from antecede.live.settings import Settings
+from antecede.terminal import printable
 
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
+_LEAVING_SECONDS = 1.0
 _HELP = "/who: connected members; /held: held messages; /cut 5: offline for 5 seconds; /quit: leave"
 
 
@@ -29,11 +31,16 @@ async def run(settings: Settings) -> None:
     async with Joining(settings) as group:
         with patch_stdout(raw=True) if sys.stdin.isatty() else contextlib.nullcontext():
             _print_note(f"{group.me} in {settings.group}, by {settings.protocol}; {_HELP}")
-            tasks = [asyncio.create_task(_print_messages(group)), asyncio.create_task(_print_notices(group))]
+            printed: list[Message] = []
+            tasks = [
+                asyncio.create_task(_print_messages(group, printed)),
+                asyncio.create_task(_print_notices(group)),
+            ]
             try:
                 async for line in _lines(group):
                     if not await _handle(group, line.strip()):
                         break
+                await _wait_until_printed(group, printed)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -88,14 +95,24 @@ async def _handle(group: Group, line: str) -> bool:
     elif word.startswith("/"):
         _print_note(_HELP)
     elif line:
-        message = await group.broadcast(line)
-        _print_message(group, message.origin, line, "")
+        await group.broadcast(line)
     return True
 
 
-async def _print_messages(group: Group) -> None:
+async def _wait_until_printed(group: Group, printed: list[Message]) -> None:
+    """Messages of this member that were just broadcast come back at once; wait for them, but not for long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVING_SECONDS):
+            while group.delivered()[group.me] > (printed[-1].seq if printed else 0):
+                await asyncio.sleep(0.01)
+
+
+async def _print_messages(group: Group, printed: list[Message]) -> None:
+    """Print what is delivered; `printed` has the last message of this member itself."""
     async for message in group:
+        printed[:] = [message] if message.own else printed
         _print_message(group, message.origin, _text(message), " (redelivered)" if message.redelivered else "")
+        group.ack(message)
 
 
 async def _print_notices(group: Group) -> None:
@@ -132,5 +149,5 @@ def _print_html(html: str) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escape markup and drop control characters: the text comes from other members."""
-    return escape("".join(character for character in text if character.isprintable()), quote=False)
+    """Show markup and control characters as escapes: the text comes from other members."""
+    return escape(printable(text), quote=False)

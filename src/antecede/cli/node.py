@@ -12,6 +12,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.live_options import MemberOptions
+from antecede.terminal import printable, printable_json
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
@@ -32,7 +33,7 @@ def node(
     ] = False,
     log: Annotated[bool, typer.Option("--log/--no-log", help="Log link events to standard error.")] = True,
 ) -> None:
-    """Run a member of a live group and print what is delivered, until Ctrl-C.
+    """Run a member of a live group and print what is delivered, its own messages included, until Ctrl-C.
 
     A super peer that serves phones and sends nothing itself is such a node.
     """
@@ -58,7 +59,7 @@ class LogFormatter(logging.Formatter):
         if record.exc_info:
             text += f": {record.exc_info[1]!r}"
         if not self._as_json:
-            return f"{self.formatTime(record)} {record.levelname} {self._group}/{self._me} {text}"
+            return printable(f"{self.formatTime(record)} {record.levelname} {self._group}/{self._me} {text}")
         document = {
             "time": record.created,
             "level": record.levelname.lower(),
@@ -68,7 +69,7 @@ class LogFormatter(logging.Formatter):
             "message_id": getattr(record, "message_id", None),
             "text": text,
         }
-        return msgspec.json.encode(document).decode()
+        return printable_json(msgspec.json.encode(document).decode())
 
 
 async def _run(settings: Settings, broadcast_input: bool, as_json: bool) -> None:
@@ -95,30 +96,34 @@ async def _run(settings: Settings, broadcast_input: bool, as_json: bool) -> None
 def _print_introduction(group: Group) -> None:
     addresses = [address for address in (group.address, group.web_address) if address]
     at = f" at {' and '.join(addresses)}" if addresses else ""
-    show.err.print(f"{group.me} of {group.settings.group}{at}; {len(group.members)} members")
+    name = printable(f"{group.me} of {group.settings.group}")
+    show.err.print(f"{name}{at}; {len(group.members)} members", markup=False)
 
 
 async def _print_messages(group: Group, as_json: bool) -> None:
     async for message in group:
         print(_json_line(message) if as_json else _text_line(message), flush=True)
+        group.ack(message)
 
 
 def _text_line(message: Message) -> str:
     body = message.body
     text = body if isinstance(body, str) else repr(body) if isinstance(body, bytes) else str(body)
-    return f"{message.id}  {text}" + ("  (redelivered)" if message.redelivered else "")
+    return printable(f"{message.id}  {text}" + ("  (redelivered)" if message.redelivered else ""))
 
 
 def _json_line(message: Message) -> str:
-    return msgspec.json.encode(
+    line = msgspec.json.encode(
         {
             "origin": message.origin,
             "seq": message.seq,
             "body": message.body,
             "causes": [str(cause) for cause in message.causes],
+            "own": message.own,
             "redelivered": message.redelivered,
         }
-    ).decode()
+    )
+    return printable_json(line.decode())
 
 
 async def _broadcast_lines(group: Group) -> None:

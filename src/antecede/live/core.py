@@ -11,7 +11,7 @@ It has the shape of etcd's raft. A driver feeds it events (`step`), takes what f
 
 Deliveries are pulled, so they do not wait for that loop:
 
-    core.step(DeliveryRequested(now))
+    core.step(DeliveryRequested(now, acks))    # whether the message in flight was processed
     ready = core.ready(deliveries_only=True)   # at most one message, which is durable already
     persist(ready.cursor)
     core.advance(ready)
@@ -40,14 +40,16 @@ from antecede.live.events import (
     Event,
     LogRecord,
     PacketReceived,
+    Parked,
     ProgressReceived,
     RepairReceived,
     TimerFired,
+    Unparked,
 )
 from antecede.live.ready import Ready
-from antecede.live.recovery import take_checkpoint
+from antecede.live.recovery import ParkedDelivery, take_checkpoint
 from antecede.live.repair import Repair
-from antecede.live.stability import Stability, UnstableMessage, message_bytes
+from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import MAX_BYTES, Packets
 from antecede.live.transport.outbox import Outbox
@@ -71,11 +73,13 @@ _MAX_BATCH_BYTES = 1 << 15
 
 
 class Core:
-    """`durable` says whether there is a journal. Without one nothing is recorded, and nothing waits for
-    it."""
+    """`durable` says whether there is a journal. Without one nothing is recorded, and nothing waits for it.
+    `own` says whether what this member broadcasts is delivered to its own application too."""
 
-    def __init__(self, protocol: Protocol, traced: bool = False, durable: bool = True) -> None:
-        self.is_durable, self.is_traced = durable, traced
+    def __init__(
+        self, protocol: Protocol, traced: bool = False, durable: bool = True, own: bool = False
+    ) -> None:
+        self.is_durable, self.is_traced, self.delivers_own = durable, traced, own
         self.protocol = protocol
         self.me, self.size, self.partners = protocol.me, protocol.size, protocol.partners()
         self.stability = Stability(protocol)
@@ -105,15 +109,21 @@ class Core:
         self._staged_causes: dict[int, int] = {}
         """Of the first; each later one depends on the one before it."""
         self.delivered = 0
-        """How many messages the protocol has delivered."""
+        """How many messages are delivered: by the protocol, or broadcast here with `own`."""
         self.unacked: deque[Delivery] = deque()
         """Those of them that the application has not acknowledged."""
-        self.yielded = 0
-        """How many of them the application has been given; one more than `acked` if one is in flight."""
-        self.redelivered = 0
-        """The position of the message that was in flight when the last process ended."""
+        self.attempts = 0
+        """How many times the application was given the first of them, by this process and those before."""
         self.uncertain_until = 0
         """Messages up to this position may have been yielded before a power failure."""
+        self.own_delivered = 0
+        """How many of the delivered messages are this member's own."""
+        self.untaken_own_bytes = 0
+        """Bytes of this member's own messages that its application has not been given."""
+        self.parked: dict[int, ParkedDelivery] = {}
+        """Messages that the application has put aside, by position."""
+        self.parking = 0
+        """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
         self._is_requested = False
 
         # What the next `Ready` brings
@@ -124,7 +134,10 @@ class Core:
         self.logged_deliveries = 0
         self._next_number = int(durable)
         self._persisted = 0
-        self._handlers: dict[type, Any] = {
+        self._handlers = self._create_handlers()
+
+    def _create_handlers(self) -> dict[type, Any]:
+        return {
             Broadcast: self._on_broadcast,
             PacketReceived: self._on_packet,
             RepairReceived: self._on_repair,
@@ -133,6 +146,8 @@ class Core:
             ProgressReceived: self._on_progress,
             DeliveryRequested: self._on_request,
             DeliveryAcked: self._on_delivery_acked,
+            Parked: self._on_parked,
+            Unparked: self._on_unparked,
         }
 
     # What a driver calls
@@ -172,7 +187,7 @@ class Core:
         """
         if deliveries_only:
             deliveries = self._take_deliverable() if self._is_requested else ()
-            return Ready(0, deliveries, Cursor(self.yielded, 1) if deliveries else self.cursor)
+            return Ready(0, deliveries, Cursor(self.acked, self.attempts + bool(deliveries)))
         self._flush()
         ready = Ready(
             number=self._next_number,
@@ -184,6 +199,7 @@ class Core:
             },
             received=dict(self.received),
             broadcasts=self.stability.received[self.me].base,
+            parked=self.parking,
             repaired=self._repaired,
             trace_length=self.trace.length - (0 if checkpoint else self._unlogged_deliveries),
         )
@@ -196,9 +212,13 @@ class Core:
     def advance(self, ready: Ready) -> None:
         """A `Ready` has been carried out."""
         for delivery in ready.deliveries:
-            self.yielded += 1
-            origin, seq = delivery.message
-            self.stability.record_delivered(self.me, origin, seq)
+            self.attempts += 1
+            if self.attempts == 1:
+                origin, seq = delivery.message
+                if origin == self.me:
+                    self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
+                else:
+                    self.stability.record_delivered(self.me, origin, seq)
         self.trace.durable = max(self.trace.durable, ready.trace_length)
         if ready.number:
             self.durably_received = ready.received
@@ -206,6 +226,9 @@ class Core:
         if ready.broadcasts:
             # Not before: after a crash the next message under this number would be taken for this one.
             self.stability.record_delivered(self.me, self.me, ready.broadcasts)
+        if ready.parked and ready.parked == self.parking:
+            self.parking = 0
+            self._ack()
 
     @property
     def acked(self) -> int:
@@ -215,8 +238,7 @@ class Core:
     @property
     def cursor(self) -> Cursor:
         """What the journal must say of the application, so that a restart delivers the right message next."""
-        acked = self.acked
-        return Cursor(acked, int(max(self.yielded, self.redelivered) > acked))
+        return Cursor(self.acked, self.attempts)
 
     @property
     def pending_bytes(self) -> int:
@@ -228,7 +250,7 @@ class Core:
     def _flush(self) -> None:
         """Give the protocol what was staged."""
         if self._staged:
-            causes, event = self._staged_causes, Broadcast(self._staged, self._staged_at)
+            causes, event = self._staged_causes, Broadcast(self._staged, self._staged_at, self.delivers_own)
             self._staged, self._staged_bytes = [], 0
             self._log(event)
             self._broadcast_batch(event, causes)
@@ -241,7 +263,7 @@ class Core:
         self.causes = {self.me: self.broadcasts}
 
     def _broadcast_batch(self, event: Broadcast, causes: dict[int, int]) -> None:
-        payloads, now = event.payloads, event.time
+        payloads, now, before = event.payloads, event.time, causes
         effects = self.protocol.broadcast_all(payloads, now)
         if effects.message is None:
             raise LocalError(f"{self.protocol.name} gave a message no identity")
@@ -263,6 +285,25 @@ class Core:
         if not self.is_durable:
             # Nothing waits for `advance`, and `limit` counts messages that were broadcast in this round.
             self.stability.record_delivered(self.me, self.me, own.base)
+        if event.own:
+            self._deliver_own(first, payloads, before)
+
+    def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
+        """Deliver messages to their author, after everything that was delivered to it before.
+
+        Replaying their `Broadcast` does the same, so no `Delivered` is logged for them. They are not rows of
+        the trace: there, for the sender, sending is the delivery.
+        """
+        named: dict[int, int] | None = None
+        if self.protocol.carries_immediate_dependencies:
+            named = {peer: seq for peer, seq in causes.items() if peer != self.me}
+        for seq, payload in enumerate(payloads, first):
+            self.unacked.append(Delivery(MessageId(self.me, seq), payload, named))
+            self.untaken_own_bytes += len(payload) + ENTRY_BYTES
+            named = {} if named is not None else None
+        self.delivered += len(payloads)
+        self.own_delivered += len(payloads)
+        self.logged_deliveries += len(payloads)
 
     # Receiving
 
@@ -343,16 +384,41 @@ class Core:
     # Delivering
 
     def _on_request(self, event: DeliveryRequested) -> None:
-        unacked, yielded = self.unacked, self.yielded
-        if yielded > self.delivered - len(unacked):
-            unacked.popleft()
-        if yielded == self.delivered:
+        if event.acks:
+            self._ack()
+        if not self.unacked:
+            self._flush()  # which may deliver messages of this member itself
+        if not self.unacked:
             self.deliver_next(event.time)
         self._is_requested = True
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
-        if self.yielded > self.acked:
+        self._ack()
+
+    def _ack(self) -> None:
+        if self.attempts and not self.parking:
             self.unacked.popleft()
+            self.attempts = 0
+
+    def _on_parked(self, event: Parked) -> None:
+        self._log(event)
+        delivery = self.unacked[event.position - self.acked - 1]
+        self.parked[event.position] = ParkedDelivery(delivery, event.attempts, event.reason, event.time)
+        if self.is_durable:
+            self.parking = event.position
+        else:
+            self._ack()
+
+    def _on_unparked(self, event: Unparked) -> None:
+        self._log(event)
+        self.parked.pop(event.position, None)
+
+    def count_untaken(self) -> None:
+        """After a restart: how many bytes of this member's own messages its application was never given."""
+        untaken = list(self.unacked)[self.attempts > 0 :]
+        self.untaken_own_bytes = sum(
+            len(each.payload) + ENTRY_BYTES for each in untaken if each.message.origin == self.me
+        )
 
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
@@ -377,7 +443,7 @@ class Core:
     def _take_deliverable(self) -> tuple[Delivery, ...]:
         """The message that was asked for, if it is here and would be delivered again after a crash."""
         self._is_requested = False
-        if self.unacked and self.is_persisted(self.unacked[0].message):
+        if self.unacked and not self.parking and self.is_persisted(self.unacked[0].message):
             return (self.unacked[0],)
         return ()
 

@@ -122,10 +122,11 @@ class Driver:
 
     # Deliveries, on request
 
-    def next_delivery(self, now: int) -> Delivery | None:
-        """The next message for the application, if there is one that is durable; the one before is acked."""
+    def next_delivery(self, now: int, acks: bool) -> Delivery | None:
+        """A message for the application, if there is one that is durable: the one in flight again, unless
+        this `acks` it."""
         core = self._core
-        core.step(DeliveryRequested(now))
+        core.step(DeliveryRequested(now, acks))
         ready = core.ready(deliveries_only=True)
         if self._journal is not None:
             self._journal.cursor = ready.cursor
@@ -135,6 +136,9 @@ class Driver:
     def ack(self) -> None:
         """The application has processed the message in flight."""
         self._core.step(DeliveryAcked())
+        self.save_cursor()
+
+    def save_cursor(self) -> None:
         if self._journal is not None:
             self._journal.cursor = self._core.cursor
 
@@ -157,13 +161,16 @@ class Driver:
 
     async def durable(self) -> None:
         """Wait until everything that has happened so far is durable."""
-        if self.failure is not None:
-            raise self.failure
+        self.check_failed()
         # A future for each caller: one may be cancelled, and the write goes on.
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._has_work.set()
         await waiter
+
+    def check_failed(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     def tick(self) -> None:
         """Now and then: a checkpoint if one is due, and rows of the trace that have waited for long."""

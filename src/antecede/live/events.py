@@ -15,6 +15,8 @@ class Broadcast(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
 
     payloads: list[bytes]
     time: int
+    own: bool = False
+    """Whether they are delivered to their author's application too."""
 
 
 class PacketReceived(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
@@ -52,7 +54,25 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     time: int
 
 
-LogRecord = Broadcast | PacketReceived | RepairReceived | TimerFired | Delivered
+class Parked(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """The application put the message in flight aside, so that those after it can be delivered."""
+
+    position: int
+    """Among the messages delivered to the application, from 1."""
+    attempts: int
+    """How many times it was delivered."""
+    reason: str
+    time: int
+
+
+class Unparked(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """The application has dealt with a message that it had put aside."""
+
+    position: int
+    time: int
+
+
+LogRecord = Broadcast | PacketReceived | RepairReceived | TimerFired | Delivered | Parked | Unparked
 
 
 class AckReceived(msgspec.Struct, frozen=True, gc=False):
@@ -70,13 +90,15 @@ class ProgressReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeliveryRequested(msgspec.Struct, frozen=True, gc=False):
-    """The application has processed the message before, and asks for the next.
+    """The application asks for a message: the one in flight again, unless it has processed that one.
 
     This is a poll: if none can be delivered now, `ready(deliveries_only=True)` has none, and the driver asks
     again later.
     """
 
     time: int
+    acks: bool
+    """Whether it has processed the message in flight."""
 
 
 class DeliveryAcked(msgspec.Struct, frozen=True, gc=False):

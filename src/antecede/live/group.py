@@ -6,9 +6,9 @@
             print(message.origin, message.body, message.causes)
 
 Once `broadcast` returns, the message is in the store: it will be delivered everywhere, whatever happens to
-this process. A delivered message is acked when the next one is asked for, or by `ack`; the one in flight
-when the process dies, or when an exception ends `async with`, is delivered again, marked `redelivered`. A
-member's own messages are not delivered to it: for the sender, sending is the delivery.
+this process. A member's own messages are delivered to it too (unless `own=False`), so applying what is
+delivered is all that an application has to do. A delivered message is acked when the next one is asked for in
+the same iteration, or by `ack`; one that was not acked is delivered again, marked `redelivered`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -25,13 +26,15 @@ from typing import Any, Literal, Self
 from antecede import causality
 from antecede.errors import StoreError
 from antecede.live.core import Core
+from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
 from antecede.live.events import TimerFired
-from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Notices
+from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Notices, ParkedMessage
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
+from antecede.live.problems import Problem, Problems
 from antecede.live.ready import Ready
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
@@ -41,7 +44,7 @@ from antecede.live.store.journal import Journal
 from antecede.live.transport.connections import Connections
 from antecede.live.transport.handshake import KnownStores
 from antecede.live.transport.listener import Listener
-from antecede.protocols.base import Delivery, LocalError
+from antecede.protocols.base import LocalError
 
 _TICK_SECONDS = 0.2
 _REPAIR_PATIENCE = 1_000_000_000
@@ -62,6 +65,7 @@ class Group:
             self._roster.create_protocol(settings.me),
             traced=settings.trace is not None,
             durable=settings.store is not None,
+            own=settings.own,
         )
         # Each member has about its limit under way; twice that is not a delay but an attack.
         self._core.max_undelivered = 2 * len(self._names) * max(settings.limit, 1 << 20)
@@ -69,13 +73,14 @@ class Group:
         self._driver: Driver
         self._connections: Connections
         self._ticking: asyncio.Task[None] | None = None
-        self._deliverable = asyncio.Event()
+        self._deliveries: Deliveries
         self._room = asyncio.Event()
-        self._is_iterating = False
         self._state: Literal["new", "open", "draining", "closed"] = "new"
         self._has_left = False
         self._failure: StoreError | None = None
-        self._listeners: list[Notices] = []
+        self._listeners: weakref.WeakSet[Notices] = weakref.WeakSet()
+        self._problems = Problems(settings.group, settings.me)
+        self._joined: set[str] = set()
         self._metrics: Listener | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
@@ -133,6 +138,15 @@ class Group:
                 self._on_failure,
                 self._on_trace,
             )
+            self._deliveries = Deliveries(
+                self._core,
+                self._driver,
+                self._names,
+                time.time_ns,
+                self._check_not_closed,
+                lambda: self._state == "closed",
+                self._room.set,
+            )
             try:
                 await self._connections.start()
                 if settings.metrics is not None:
@@ -146,6 +160,7 @@ class Group:
                 self._journal.close()
             raise
         self._state = "open"
+        self._report_parked()
         self._ticking = asyncio.create_task(self._tick())
         self._ticking.add_done_callback(self._on_tick_end)
 
@@ -191,28 +206,38 @@ class Group:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._leave(ack=error is None)
+        await self.aclose()
 
-    async def drain(self) -> None:
-        """Accept nothing more, and wait until every member has delivered all that was broadcast here."""
+    async def drain(self, timeout: float | None = None) -> None:
+        """Accept nothing more, and wait until every member has delivered all that was broadcast here.
+
+        If that takes longer than `timeout` seconds, it raises `TimeoutError`. Then, or if it is cancelled,
+        the group is open again, as if it had not been called.
+        """
         self._check_open()
         self._state = "draining"
         if self._journal is None:
             self._driver.flush()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wait_until_stable()
+        except BaseException:
+            if self.state == "draining":
+                self._state = "open"
+            raise
+
+    async def _wait_until_stable(self) -> None:
         me, matrix_clock = self._core.me, self._core.stability.matrix_clock
         while any(row[me] < matrix_clock[me][me] for row in matrix_clock):
             self._room.clear()
             await self._room.wait()
-            self._check_failed()
+            self._check_not_closed()
 
     async def aclose(self) -> None:
         """Leave. What was accepted is in the store; without one, what has not reached others is lost.
 
-        The message in flight is acked. If an exception ends `async with` it is not, and is delivered again.
+        The message in flight is not acked: if it was processed, call `ack` before, or it is delivered again.
         """
-        await self._leave(ack=True)
-
-    async def _leave(self, ack: bool) -> None:
         if self._state == "new" or self._has_left:
             return
         self._state, self._has_left = "closed", True
@@ -220,8 +245,6 @@ class Group:
             self._ticking.cancel()
         if self._metrics is not None:
             self._metrics.close()
-        if ack:
-            self._driver.ack()
         if self._journal is None and self._failure is None:
             self._driver.flush()
         try:
@@ -242,13 +265,14 @@ class Group:
     async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
         """Broadcast a message to the group; returns once it cannot be lost any more.
 
-        Waits while too much is under way to members that are slow or away (`limit`); if that takes longer
-        than `timeout` seconds, it raises `TimeoutError` and nothing was broadcast. If it is cancelled, the
-        message may or may not have been accepted.
+        Waits while too much is under way to members that are slow or away, or waits for this member's own
+        application (`limit`). If that takes longer than `timeout` seconds, it raises `TimeoutError` and
+        nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
+        written, the message may have been accepted; then it is delivered here too, as any other.
         """
         self._check_open()
         core = self._core
-        if core.pending_bytes > self.settings.limit:
+        if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         message = core.broadcast(body, time.time_ns())
@@ -262,61 +286,90 @@ class Group:
         return self._id(message)
 
     async def _wait_for_room(self) -> None:
-        core, began, is_full = self._core, time.monotonic(), False
-        while core.pending_bytes > self.settings.limit:
-            if not is_full and time.monotonic() - began >= _FULL_SECONDS:
-                is_full = True
-                lagging = ", ".join(self._names[member] for member in core.stability.lagging())
-                text = f"{core.stability.unstable_bytes:,} bytes are not stable; {lagging} lags"
-                self._notify("full", lagging, text)
+        began, is_reported = time.monotonic(), False
+        while self._is_full():
+            if not is_reported and time.monotonic() - began >= _FULL_SECONDS:
+                is_reported = True
+                self._report_full()
             self._room.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if is_full else _FULL_SECONDS):
+                async with asyncio.timeout(None if is_reported else _FULL_SECONDS):
                     await self._room.wait()
             self._check_open()
-        if is_full:
+        self._report_room()
+
+    def _is_full(self) -> bool:
+        limit = self.settings.limit
+        return self._core.pending_bytes > limit or self._core.untaken_own_bytes > limit
+
+    def _report_full(self) -> None:
+        core = self._core
+        if core.untaken_own_bytes > self.settings.limit:
+            who = self.me
+            text = (
+                f"{core.untaken_own_bytes:,} bytes of {who}'s own messages wait for its own application: "
+                "iterate over the group, or join with own=False"
+            )
+        else:
+            who = ", ".join(self._names[member] for member in core.stability.lagging())
+            text = f"{core.stability.unstable_bytes:,} bytes are not stable; {who} lags"
+        if self._problems.begin("full", "full", who, text):
+            self._notify("full", who, text)
+
+    def _report_room(self) -> None:
+        if self._problems.end("full"):
             self._notify("room", self.me, "there is room again")
 
     # Delivering
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        return self
+        """A new iteration. Its first message is the one in flight, if there is one: nobody has acked it."""
+        return MessageIterator(self._deliveries)
 
     async def __anext__(self) -> Message:
-        """The next message. The one before it is acked."""
-        if self._is_iterating:
-            raise LocalError(
-                "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
-            )
-        delivery = self._next_delivery()
-        if delivery is None:
-            self._is_iterating = True
-            try:
-                delivery = await self._wait_for_delivery()
-            finally:
-                self._is_iterating = False
-        core = self._core
-        redelivered = core.yielded == core.redelivered or core.yielded <= core.uncertain_until
-        return Message(delivery, self._names, redelivered)
-
-    def _next_delivery(self) -> Delivery | None:
-        return None if self._state == "closed" else self._driver.next_delivery(time.time_ns())
-
-    async def _wait_for_delivery(self) -> Delivery:
-        while True:
-            if self._state == "closed":
-                self._check_failed()
-                raise StopAsyncIteration
-            self._deliverable.clear()
-            await self._deliverable.wait()
-            if (delivery := self._next_delivery()) is not None:
-                return delivery
+        """The next message, outside of a loop. Consecutive calls are one iteration: each acks the message
+        that the one before returned. After an `async for`, it begins a new iteration."""
+        return await self._deliveries.next_alone()
 
     def ack(self, message: Message) -> None:
         """`message`, which is in flight, has been processed: it will not be delivered again."""
-        core = self._core
-        if core.yielded > core.acked and self._id(core.unacked[0].message) == message.id:
-            self._driver.ack()
+        self._deliveries.ack(message)
+
+    def nack(self, message: Message, delay: float = 0.0) -> None:
+        """`message`, which is in flight, could not be processed: it is delivered again after `delay` seconds.
+
+        Nothing is delivered before it meanwhile. `message.deliveries` counts; `park` ends this.
+        """
+        self._deliveries.nack(message, delay)
+
+    async def park(self, message: Message, reason: str = "") -> None:
+        """Put `message`, which is in flight, aside durably, and go on with the messages after it.
+
+        For a message that can never be processed. What depends on it is delivered without it, so an
+        application must expect that. It stays in the store until `unpark`; `problems` counts such messages.
+        """
+        await self._deliveries.park(message, reason)
+        self._report_parked()
+
+    def parked(self) -> list[ParkedMessage]:
+        """The messages that were put aside, the oldest first."""
+        return self._deliveries.parked()
+
+    async def unpark(self, message: MessageId) -> Message:
+        """Remove a message that was put aside and return it. Process it before: nobody has it afterwards."""
+        removed = await self._deliveries.unpark(message)
+        self._report_parked()
+        return removed
+
+    def _report_parked(self) -> None:
+        parked = self._deliveries.parked()
+        if not parked:
+            self._problems.end("parked")
+            return
+        last = parked[-1]
+        text = f"{len(parked):,} messages are parked, the last is {last.message.id}: {last.reason}"
+        if self._problems.begin("parked", "parked", self.me, text):
+            self._notify("parked", last.message.origin, text)
 
     # Looking
 
@@ -360,13 +413,26 @@ class Group:
 
     def events(self) -> AsyncIterator[Notice]:
         """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
-        listener = Notices(self._listeners.remove)
-        self._listeners.append(listener)
+        listener = Notices()
+        self._listeners.add(listener)
         if self._has_left:
             listener.end()
         return listener
 
+    def problems(self) -> list[Problem]:
+        """The conditions that a person must act on, as long as they last; the logger has them as warnings."""
+        return self._problems.list()
+
     def _notify(self, kind: Any, member: str, text: str) -> None:
+        if kind == "joined":
+            self._problems.end(("refused", member))
+            if member in self._joined:
+                return  # another connection to it replaces the first
+            self._joined.add(member)
+        elif kind == "lost":
+            self._joined.discard(member)
+        elif kind == "refused" and member in self._names:
+            self._problems.begin(("refused", member), "refused", member, text, log=False)
         notice = Notice(kind, member, text, time.time())
         for listener in self._listeners:
             listener.put(notice)
@@ -383,7 +449,7 @@ class Group:
         if self._journal is None:
             # With a journal nothing is deliverable before it is durable: `_on_advance` says when.
             self._connections.wake()
-            self._deliverable.set()
+            self._deliveries.wake()
 
     def _on_advance(self, ready: Ready) -> None:
         """A `Ready` was carried out."""
@@ -395,6 +461,7 @@ class Group:
     def _on_failure(self, error: StoreError) -> None:
         self._failure = error
         Log(self.settings.group, self.me).error("%s", error)
+        self._problems.begin("store", "store", self.me, str(error), log=False)
         self._notify("store", self.me, str(error))
         self._state = "closed"
         self._wake_waiters()
@@ -406,7 +473,7 @@ class Group:
         self._notify("trace", self.me, text)
 
     def _wake_waiters(self) -> None:
-        self._deliverable.set()
+        self._deliveries.wake()
         self._room.set()
 
     async def _tick(self) -> None:
@@ -418,6 +485,8 @@ class Group:
                 self._on_step()
             self._connections.gossip(now, _REPAIR_PATIENCE)
             self._driver.tick()
+            if self._problems.is_current("full") and not self._is_full():
+                self._report_room()
 
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
         """A member that no longer reports its progress would hold up everybody in silence."""
@@ -428,6 +497,11 @@ class Group:
         self._check_failed()
         if self._state != "open":
             raise LocalError(f"the group is {self._state}")
+
+    def _check_not_closed(self) -> None:
+        self._check_failed()
+        if self._state == "closed":
+            raise LocalError("the group is closed")
 
     def _check_failed(self) -> None:
         if self._failure is not None:

@@ -25,6 +25,7 @@ class JoinOptions(TypedDict, total=False):
     store: str | Path | None
     sync: bool
     trace: str | Path | None
+    own: bool
     limit: int
     metrics: str | None
     keys: str | Path | None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -33,8 +31,15 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     # Most applications look at a part of it, so nothing is decoded before it is asked for.
     _delivery: Delivery
     _names: list[str]
-    redelivered: bool
-    """It was in flight when this member's process ended, so it may have been processed before."""
+    own: bool = False
+    """Whether this member has broadcast it itself."""
+    deliveries: int = 1
+    """How many times it has been delivered to this member's application, with this time."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was delivered before and not acked, so it may have been processed, in part or fully."""
+        return self.deliveries > 1
 
     @property
     def id(self) -> MessageId:
@@ -79,25 +84,50 @@ class HeldMessage(msgspec.Struct, frozen=True):
     """The members that may have the cause."""
 
 
+class ParkedMessage(msgspec.Struct, frozen=True):
+    """A message that the application has put aside with `park`."""
+
+    message: Message
+    reason: str
+    time: float
+    """When, in seconds since 1970."""
+
+
 class Notice(msgspec.Struct, frozen=True):
     """Something that happened to the group."""
 
-    kind: Literal["joined", "lost", "refused", "gap", "recovered", "full", "room", "store", "trace"]
+    kind: Literal[
+        "joined",
+        "lost",
+        "refused",
+        "gap",
+        "recovered",
+        "full",
+        "room",
+        "store",
+        "trace",
+        "parked",
+        "unreachable",
+    ]
     member: str
     text: str
     time: float
 
 
 class Notices:
-    """One listener's queue. Nobody may be listening, so the oldest of many are dropped."""
+    """One listener's queue. Nobody may be listening, so the oldest of many are dropped.
 
-    def __init__(self, on_close: Callable[[Any], None]) -> None:
+    A group refers to its listeners weakly: one that is abandoned is forgotten.
+    """
+
+    def __init__(self) -> None:
         self._queue: deque[Notice] = deque(maxlen=_MAX_NOTICES)
         self._more = asyncio.Event()
         self._ended = False
-        self._on_close = on_close
 
     def put(self, notice: Notice) -> None:
+        if self._ended:
+            return
         self._queue.append(notice)
         self._more.set()
 
@@ -117,6 +147,6 @@ class Notices:
         return self._queue.popleft()
 
     async def aclose(self) -> None:
-        self._ended = True
-        with contextlib.suppress(ValueError):
-            self._on_close(self)
+        """Listen no longer."""
+        self._queue.clear()
+        self.end()

@@ -40,6 +40,8 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """The last packet of each partner that is durable with the records: it may be acknowledged."""
     broadcasts: int = 0
     """How many messages of this member are durable with the records."""
+    parked: int = 0
+    """The position of a message that is put aside durably with the records."""
     repaired: Sequence[tuple[MessageId, int]] = ()
     """Messages that were missing, and the partner that supplied them."""
     trace_length: int = 0

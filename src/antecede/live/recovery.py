@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from antecede.live.core import Core
 
 
+class ParkedDelivery(msgspec.Struct, frozen=True):
+    """A message that the application has put aside."""
+
+    delivery: Delivery
+    attempts: int
+    """How many times it was delivered."""
+    reason: str
+    time: int
+
+
 class CoreState(msgspec.Struct):
     """A core at one moment, without its packets."""
 
@@ -35,6 +45,9 @@ class CoreState(msgspec.Struct):
     stable: list[int]
     delivered: int
     unacked: list[Delivery]
+    own_delivered: int
+    parked: dict[int, ParkedDelivery]
+    parking: int
     wake_at: int | None
 
 
@@ -52,6 +65,9 @@ def take_checkpoint(core: Core) -> Checkpoint:
         stable=stability.stable,
         delivered=core.delivered,
         unacked=list(core.unacked),
+        own_delivered=core.own_delivered,
+        parked=core.parked,
+        parking=core.parking,
         wake_at=core.wake_at,
     )
     trace = core.trace
@@ -109,9 +125,11 @@ def _restore(core: Core, journal: Journal) -> None:
     for record in journal.records():
         _replay(core, record, journal)
         last = record.time
-    # After a power failure the cursor may be older than the checkpoint.
-    acked = max(cursor.acked, checkpoint_acked)
-    yielded = acked + (cursor.attempts > 0)
+    # After a power failure the cursor may be older than the checkpoint; a message that was being put aside
+    # when the process ended is not in flight any more.
+    acked = max(cursor.acked, checkpoint_acked, core.parking)
+    attempts = cursor.attempts if cursor.acked == acked else 0
+    yielded = acked + (attempts > 0)
     _deliver_until(core, yielded, last, journal)
     for position, delivery in enumerate(core.unacked, core.acked + 1):
         if position <= yielded:
@@ -119,8 +137,8 @@ def _restore(core: Core, journal: Journal) -> None:
             core.stability.record_delivered(core.me, origin, seq)
     while core.acked < acked:
         core.unacked.popleft()
-    core.yielded = acked
-    core.redelivered = cursor.acked + 1 if cursor.attempts else 0
+    core.attempts, core.parking = attempts, 0
+    core.count_untaken()
     if not journal.cursor_is_exact:
         # Whatever is deliverable may have been yielded before the power failed.
         journal.uncertain_until = _deliverable(core)
@@ -134,7 +152,7 @@ def _deliverable(core: Core) -> int:
     """How many messages could have been delivered to the application in all."""
     windows = core.stability.received
     received = sum(window.base + window.bits.bit_count() for window in windows) - windows[core.me].base
-    return received - len(core.protocol.waiting())
+    return received - len(core.protocol.waiting()) + core.own_delivered
 
 
 def _load_state(core: Core, state: CoreState) -> None:
@@ -142,7 +160,8 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.protocol = type(core.protocol).restore(state.protocol)
     core.causes, core.sent, core.received = state.causes, state.sent, state.received
     core.delivered = core.logged_deliveries = state.delivered
-    core.unacked = deque(state.unacked)
+    core.own_delivered = state.own_delivered
+    core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
     core.wake_at = state.wake_at
     for link, box in core.outboxes.items():
         box.last = state.sent[link]

@@ -84,8 +84,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether to wait for the disk, so that accepted messages survive a power failure too."""
     trace: str | None = None
     """A folder for this member's trace."""
+    own: bool = True
+    """Whether this member's own messages are delivered to it too, in causal order with the others."""
     limit: int = 32 * 1024 * 1024
-    """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits."""
+    """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same of
+    own messages that this member's application has not taken."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None

@@ -16,7 +16,7 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.protocols.base import Protocol, RemoteError, Span
 
-_ENTRY_BYTES = 100
+ENTRY_BYTES = 100
 """What an unstable message costs besides its own bytes, roughly."""
 
 
@@ -36,7 +36,7 @@ class UnstableMessage(msgspec.Struct, gc=False):
 def message_bytes(data: bytes, span: Span) -> int:
     """What each of the messages in a packet is taken to cost."""
     _, first, last = span
-    return len(data) // (last - first + 1) + _ENTRY_BYTES
+    return len(data) // (last - first + 1) + ENTRY_BYTES
 
 
 class Stability:

@@ -1,6 +1,7 @@
 """The logger of live groups, `antecede.live`: every record names its group and member.
 
-Records have the attributes `group`, `member` and, where there is one, `peer` and `message_id`.
+Records have the attributes `group`, `member` and, where there is one, `peer` and `message_id`. Names and
+reasons come from other members, so control characters in them are shown as escapes: no text can forge a line.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import MutableMapping
 from typing import Any
+
+from antecede.terminal import printable
 
 LOG = logging.getLogger("antecede.live")
 
@@ -19,5 +22,13 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         super().__init__(LOG, {"group": group, "member": member})
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        extra = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        kwargs["extra"] = {name: _printable(value) for name, value in extra.items()}
         return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        super().log(level, msg, *map(_printable, args), **kwargs)
+
+
+def _printable(value: object) -> object:
+    return value if isinstance(value, int | float) else printable(str(value))

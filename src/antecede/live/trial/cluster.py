@@ -1,8 +1,8 @@
 """A trial: a group of real processes on this machine, with fault injection and SIGKILLs.
 
 The application in every process logs what was delivered to it (`worker`). In the end all these logs are
-compared: each message that was accepted was delivered at every other member exactly once, or twice if the
-second time it was marked `redelivered` and the process had been killed with it in flight.
+compared: each message that was accepted was delivered at every member, its author included, exactly once, or
+again if that was marked `redelivered` and the process had been killed with it in flight.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ async def _supervise(
 ) -> list[str]:
     """Kill now and then, until everything is delivered everywhere or nothing moves any more."""
     rng = random.Random(plan.seed)
-    due = sum(quota) * (plan.size - 1)
+    due = sum(quota) * plan.size
     moved_at, before = time.monotonic(), -1
     kill_at = time.monotonic() + (plan.kill_every or 0)
     while True:
@@ -282,12 +282,11 @@ def _compare(
     kind = settings.roster().create_protocol(process.name).role()
     faults += process.faults
     for other in processes:
-        if other is not process:
-            seen = process.seen.get(other.name, BitWindow())
-            missing = [seq for seq in range(seen.base + 1, other.accepted + 1) if seq not in seen]
-            if missing:
-                more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-                faults.append(f"{process.name} never delivered {other.name}:{missing[0]}{more}")
+        seen = process.seen.get(other.name, BitWindow())
+        missing = [seq for seq in range(seen.base + 1, other.accepted + 1) if seq not in seen]
+        if missing:
+            more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+            faults.append(f"{process.name} never delivered {other.name}:{missing[0]}{more}")
     return TrialMember(
         process.name, kind, process.accepted, process.delivered, process.redelivered, process.kills
     )

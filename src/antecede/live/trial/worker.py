@@ -1,4 +1,4 @@
-"""One process of a trial: broadcasts its share of messages, receives the others', and logs both.
+"""One process of a trial: broadcasts its share of messages, receives everybody's, and logs both.
 
     python -m antecede.live.trial.worker CONFIG LOG MESSAGES PAUSE BYTES
 

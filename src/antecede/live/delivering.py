@@ -1,0 +1,187 @@
+"""The application's side of delivery: iterating, acknowledging, refusing and putting aside.
+
+One message is in flight at a time. It is acked by asking for the next one in the same iteration, or by `ack`.
+Whatever else ends its processing does not ack it: an exception, a break, a cancellation, leaving the group,
+the end of the process. The next iteration, in this process or a later one, is given it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
+
+from antecede.live.core import Core
+from antecede.live.driver import Driver
+from antecede.live.events import Parked, Unparked
+from antecede.live.messages import Message, MessageId, ParkedMessage
+from antecede.protocols.base import Delivery, LocalError
+
+_MAX_REASON = 1_000
+
+
+class MessageIterator:
+    """One `async for` over a group: asking for the next message acks the one before."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
+        self.has_begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
+        return self._deliveries.next(self)
+
+
+class Deliveries:
+    """What is delivered to one member's application. `check_open` raises if the group is closed; `own_taken`
+    is called when the application was given one of this member's own messages."""
+
+    def __init__(
+        self,
+        core: Core,
+        driver: Driver,
+        names: list[str],
+        now: Callable[[], int],
+        check_open: Callable[[], None],
+        is_closed: Callable[[], bool],
+        own_taken: Callable[[], None],
+    ) -> None:
+        self._core, self._driver, self._names = core, driver, names
+        self._now, self._check_open, self._is_closed = now, check_open, is_closed
+        self._own_taken = own_taken
+        self._deliverable = asyncio.Event()
+        self._is_awaited = False
+        self._iterator: MessageIterator | None = None
+        """The iteration that asked last."""
+        self._holder: MessageIterator | None = None
+        """The iteration that was given the message in flight, and acks it by asking for the next."""
+        self._delay: asyncio.TimerHandle | None = None
+        """Until it fires, the message in flight is not delivered again."""
+
+    def wake(self) -> None:
+        """There may be something to deliver, or the group was closed."""
+        self._deliverable.set()
+
+    # Iterating
+
+    async def next(self, iterator: MessageIterator) -> Message:
+        """The next message for an iteration."""
+        if self._is_awaited or (iterator.has_begun and iterator is not self._iterator):
+            raise LocalError(
+                "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
+            )
+        self._iterator, iterator.has_begun = iterator, True
+        delivery = self._poll(iterator)
+        if delivery is None:
+            self._is_awaited = True
+            try:
+                delivery = await self._wait(iterator)
+            finally:
+                self._is_awaited = False
+        own = delivery.message.origin == self._core.me
+        if own:
+            self._own_taken()
+        return Message(delivery, self._names, own, self._core.attempts)
+
+    async def next_alone(self) -> Message:
+        """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
+        if self._iterator is None or not isinstance(self._iterator, _SingleCalls):
+            self._iterator = _SingleCalls(self)
+        return await self.next(self._iterator)
+
+    def _poll(self, iterator: MessageIterator) -> Delivery | None:
+        if self._is_closed():
+            return None
+        if self._delay is not None:
+            return None
+        acks, self._holder = self._holder is iterator, None
+        delivery = self._driver.next_delivery(self._now(), acks)
+        if delivery is not None:
+            self._holder = iterator
+        return delivery
+
+    async def _wait(self, iterator: MessageIterator) -> Delivery:
+        while True:
+            if self._is_closed():
+                self._driver.check_failed()
+                raise StopAsyncIteration
+            self._deliverable.clear()
+            await self._deliverable.wait()
+            if (delivery := self._poll(iterator)) is not None:
+                return delivery
+
+    # Acknowledging, refusing, putting aside
+
+    def ack(self, message: Message) -> None:
+        self._check_open()
+        if self._is_in_flight(message.id):
+            self._release()
+            self._driver.ack()
+            self.wake()
+
+    def nack(self, message: Message, delay: float) -> None:
+        self._require_in_flight(message.id)
+        self._release()
+        if delay > 0:
+            self._delay = asyncio.get_running_loop().call_later(delay, self._end_delay)
+        self.wake()
+
+    def _end_delay(self) -> None:
+        self._delay = None
+        self.wake()
+
+    async def park(self, message: Message, reason: str) -> None:
+        self._require_in_flight(message.id)
+        self._release()
+        core = self._core
+        text = reason[:_MAX_REASON].encode(errors="replace").decode()
+        core.step(Parked(core.acked + 1, core.attempts, text, self._now()))
+        await self._persist()
+
+    async def unpark(self, message: MessageId) -> Message:
+        self._check_open()
+        for position, parked in self._core.parked.items():
+            if self._id(parked.delivery) == message:
+                self._core.step(Unparked(position, self._now()))
+                await self._persist()
+                return self._message(parked.delivery, parked.attempts + 1)
+        raise LocalError(f"{message} is not parked")
+
+    async def _persist(self) -> None:
+        if self._core.is_durable:
+            await self._driver.durable()
+            self._driver.save_cursor()
+        self.wake()
+
+    def parked(self) -> list[ParkedMessage]:
+        return [
+            ParkedMessage(self._message(each.delivery, each.attempts), each.reason, each.time / 1e9)
+            for each in self._core.parked.values()
+        ]
+
+    def _release(self) -> None:
+        self._holder = None
+        if self._delay is not None:
+            self._delay.cancel()
+            self._delay = None
+
+    def _require_in_flight(self, message: MessageId) -> None:
+        self._check_open()
+        if not self._is_in_flight(message):
+            raise LocalError(f"{message} is not in flight: it was acked, or another message is")
+
+    def _is_in_flight(self, message: MessageId) -> bool:
+        core = self._core
+        return core.attempts > 0 and not core.parking and self._id(core.unacked[0]) == message
+
+    def _id(self, delivery: Delivery) -> MessageId:
+        return MessageId(self._names[delivery.message.origin], delivery.message.seq)
+
+    def _message(self, delivery: Delivery, deliveries: int) -> Message:
+        return Message(delivery, self._names, delivery.message.origin == self._core.me, deliveries)
+
+
+class _SingleCalls(MessageIterator):
+    """Consecutive calls of `anext(group)`."""
