@@ -241,6 +241,11 @@ class Core:
         return Cursor(self.acked, self.attempts)
 
     @property
+    def deliveries(self) -> int:
+        """How many times the message in flight was delivered, as far as that is known."""
+        return max(self.attempts, 2) if self.acked < self.uncertain_until else self.attempts
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes of messages that this member's application is done with, and others may lack."""
         return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged_bytes

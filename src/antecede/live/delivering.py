@@ -83,7 +83,7 @@ class Deliveries:
         own = delivery.message.origin == self._core.me
         if own:
             self._own_taken()
-        return Message(delivery, self._names, own, self._core.attempts)
+        return Message(delivery, self._names, own, self._core.deliveries)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
@@ -137,7 +137,7 @@ class Deliveries:
         self._release()
         core = self._core
         text = reason[:_MAX_REASON].encode(errors="replace").decode()
-        core.step(Parked(core.acked + 1, core.attempts, text, self._now()))
+        core.step(Parked(core.acked + 1, core.deliveries, text, self._now()))
         await self._persist()
 
     async def unpark(self, message: MessageId) -> Message:

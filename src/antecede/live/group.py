@@ -468,9 +468,11 @@ class Group:
 
     def _on_trace(self, problem: str) -> None:
         """The trace cannot be written, or can be again (an empty text): the group goes on in any case."""
-        text = problem or "the trace is written again"
-        Log(self.settings.group, self.me).warning("%s", text)
-        self._notify("trace", self.me, text)
+        if problem:
+            self._problems.begin("trace", "trace", self.me, problem)
+        else:
+            self._problems.end("trace")
+        self._notify("trace", self.me, problem or "the trace is written again")
 
     def _wake_waiters(self) -> None:
         self._deliveries.wake()

@@ -87,7 +87,7 @@ class Handshake:
             self._roster.names[peer],
             self._stores.own,
             self._stores.remembered(peer),
-            self._core.durably_received[peer],
+            self._core.durably_received.get(peer, 0),
             self._security.token,
         )
 
