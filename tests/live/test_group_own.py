@@ -157,8 +157,9 @@ def test_a_member_that_only_sends_is_told_that_it_does_not_consume(
             await until(lambda: ear.texts("room"))
             assert ana.problems() == []
             assert "never" not in [each.body for each in listening.own]
-        warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
-        assert len(warnings) == len(ear.texts("full")) == 1
+        warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert [text.split(":")[0] for text in warnings] == ["full", "no longer full"]
+        assert len(ear.texts("full")) == len(ear.texts("room")) == 1
 
     run(test())
 
