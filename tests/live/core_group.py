@@ -87,8 +87,8 @@ def delivery_action(delivery: Delivery, position: int, size: int) -> Action:
 class Peer:
     """One member through all its lives, and its application."""
 
-    def __init__(self, roster: Roster, rank: int, folder: Path, own: bool) -> None:
-        self.roster, self.rank, self.folder = roster, rank, folder
+    def __init__(self, roster: Roster, rank: int, folder: Path, own: bool, sync: bool) -> None:
+        self.roster, self.rank, self.sync = roster, rank, sync
         self.disk = MemoryDisk(folder / roster.names[rank])
         self._sometimes_own, self._starts = own, 0
         self.actions: list[Action] = []
@@ -101,11 +101,11 @@ class Peer:
         self.parks: list[Parked | Unparked] = []
         """What it has put aside, and removed from there; a crash may undo it."""
         self.durable_parks = 0
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         name = self.roster.names[self.rank]
-        self.journal = Journal(self.disk, {"group": "test", "me": name}, sync=False)
+        self.journal = Journal(self.disk, {"group": "test", "me": name}, self.sync)
         # The setting may change between two lives: each message comes to its author if it was on for it.
         self.own = self._sometimes_own and (self.rank + self._starts) % 3 != 2
         self._starts += 1
@@ -212,6 +212,11 @@ class Peer:
 
     # Its deaths
 
+    def lose_power(self) -> None:
+        """What was not synced is gone; the cursor of the last group commit is what is left of it."""
+        self.alive = False
+        self.disk = self.disk.after_power_failure(names_kept=True, unsynced=None)
+
     def kill(self, sudden: bool = True) -> None:
         """`sudden` leaves the files as they are at this moment; otherwise the journal is closed."""
         self.alive = False
@@ -221,7 +226,7 @@ class Peer:
             self.journal.close()
 
     def revive(self) -> None:
-        self._start()
+        self.start()
         core, before = self.core, self.actions
         del self.parks[self.durable_parks :]
         positions = {each.position for each in self.parks if isinstance(each, Parked)}
@@ -270,9 +275,9 @@ class Group:
     """All members, and the connections between them. With `own`, in most of their lives members receive
     their own messages too."""
 
-    def __init__(self, roster: Roster, folder: Path, own: bool = False) -> None:
+    def __init__(self, roster: Roster, folder: Path, own: bool = False, sync: bool = False) -> None:
         self.roster = roster
-        self.peers = [Peer(roster, rank, folder, own) for rank in range(len(roster.members))]
+        self.peers = [Peer(roster, rank, folder, own, sync) for rank in range(len(roster.members))]
         self.now = 0
         self.broadcasts = 0
         self.sent: dict[tuple[int, int], int] = {}

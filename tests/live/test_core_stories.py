@@ -146,6 +146,36 @@ def test_what_is_in_flight_is_redelivered_after_a_crash_and_what_is_acked_is_not
     assert bo.seen == [(0, 1), (0, 2), (0, 3)]
 
 
+def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: Path) -> None:
+    """The cursor is as old as the last group commit, so the application may have seen any of the rest."""
+    group = Group(roster("mbcp", 2), tmp_path, sync=True)
+    ana, bo = group.peers
+    for _ in range(5):
+        group.broadcast(0)
+        ana.flush()
+    group.carry(0, 1, most=4)
+    bo.flush()
+    for now in range(3):
+        assert bo.take(now)
+    bo.lose_power()
+    bo.seen, bo.attempts = [], []
+    bo.start()
+    assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (False, 0, 4)
+    # Which is still so if the process is killed before it has delivered them.
+    bo.kill()
+    bo.start()
+    assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (True, 0, 4)
+    group.sent.clear()
+    group.connect_all()
+    group.carry(0, 1)
+    bo.flush()
+    marks = []
+    while bo.take(9):
+        marks.append(bo.core.deliveries > 1)
+    assert marks == [True, True, True, True, False]
+    group.close()
+
+
 def test_a_member_that_leaves_before_it_asks_still_marks_the_message_as_redelivered(group_of: Groups) -> None:
     group = group_of(roster("mbcp", 2))
     bo = group.peers[1]

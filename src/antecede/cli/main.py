@@ -33,13 +33,21 @@ from antecede.cli.order import held, order
 from antecede.cli.protocols import protocols
 from antecede.cli.reproduce import demo, reproduce
 from antecede.cli.simulate import simulate
+from antecede.cli.store import store
 from antecede.cli.sweep import report, sweep
 from antecede.cli.verify import verify
 from antecede.errors import AntecedeError
 from antecede.terminal import printable
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Live groups": {"node": node, "chat": chat, "keys": keys, "cluster": cluster, "load": load},
+    "Live groups": {
+        "node": node,
+        "chat": chat,
+        "keys": keys,
+        "store": store,
+        "cluster": cluster,
+        "load": load,
+    },
     "Logs and streams": {
         "audit": audit,
         "explain": explain,

@@ -116,8 +116,6 @@ class Core:
         """How many times the application was given the first of them, by this process and those before."""
         self.uncertain_until = 0
         """Messages up to this position may have been yielded before a power failure."""
-        self.own_delivered = 0
-        """How many of the delivered messages are this member's own."""
         self.untaken_own_bytes = 0
         """Bytes of this member's own messages that its application has not been given."""
         self.parked: dict[int, ParkedDelivery] = {}
@@ -307,7 +305,6 @@ class Core:
             self.untaken_own_bytes += len(payload) + ENTRY_BYTES
             named = {} if named is not None else None
         self.delivered += len(payloads)
-        self.own_delivered += len(payloads)
         self.logged_deliveries += len(payloads)
 
     # Receiving

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
-from antecede.live.events import Delivered, LogRecord, RepairReceived
+from antecede.live.events import Cursor, Delivered, LogRecord, RepairReceived
 from antecede.live.ready import send_and_advance
-from antecede.live.store.journal import Journal
+from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
 
@@ -45,7 +46,6 @@ class CoreState(msgspec.Struct):
     stable: list[int]
     delivered: int
     unacked: list[Delivery]
-    own_delivered: int
     parked: dict[int, ParkedDelivery]
     parking: int
     wake_at: int | None
@@ -65,7 +65,6 @@ def take_checkpoint(core: Core) -> Checkpoint:
         stable=stability.stable,
         delivered=core.delivered,
         unacked=list(core.unacked),
-        own_delivered=core.own_delivered,
         parked=core.parked,
         parking=core.parking,
         wake_at=core.wake_at,
@@ -100,18 +99,36 @@ def _needed_packets(core: Core) -> list[StoredPacket]:
     return list(stored.values())
 
 
-def restore(core: Core, journal: Journal) -> None:
+class SavedStore(Protocol):
+    """A store as a member is restored from it: a journal, or one that is only looked at."""
+
+    path: Path
+    uncertain_until: int
+
+    @property
+    def cursor(self) -> Cursor: ...
+
+    @property
+    def cursor_is_exact(self) -> bool: ...
+
+    def contents(self) -> StoreContents: ...
+
+    def release(self) -> None: ...
+
+
+def restore(core: Core, store: SavedStore) -> None:
     """Make a new core what the journal says that this member was."""
     try:
-        _restore(core, journal)
+        _restore(core, store)
     except InputError:
         raise
     except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{journal.path} is a damaged store: {error}") from error
+        raise InputError(f"{store.path} is a damaged store: {error}") from error
 
 
-def _restore(core: Core, journal: Journal) -> None:
-    cursor, checkpoint = journal.cursor, journal.contents().checkpoint.checkpoint
+def _restore(core: Core, store: SavedStore) -> None:
+    cursor, contents = store.cursor, store.contents()
+    checkpoint = contents.checkpoint.checkpoint
     if checkpoint.state:
         _load_state(core, msgspec.msgpack.decode(checkpoint.state, type=CoreState))
     core.trace.first, core.trace.rows = checkpoint.trace_first, list(checkpoint.trace)
@@ -122,15 +139,15 @@ def _restore(core: Core, journal: Journal) -> None:
         for span in stored.spans:
             core.stability.restore(span, stored.data)
     last = 0
-    for record in journal.records():
-        _replay(core, record, journal)
+    for record in contents.records():
+        _replay(core, record, store)
         last = record.time
     # After a power failure the cursor may be older than the checkpoint; a message that was being put aside
     # when the process ended is not in flight any more.
     acked = max(cursor.acked, checkpoint_acked, core.parking)
     attempts = cursor.attempts if cursor.acked == acked else 0
     yielded = acked + (attempts > 0)
-    _deliver_until(core, yielded, last, journal)
+    _deliver_until(core, yielded, last, store)
     for position, delivery in enumerate(core.unacked, core.acked + 1):
         if position <= yielded:
             origin, seq = delivery.message
@@ -139,20 +156,21 @@ def _restore(core: Core, journal: Journal) -> None:
         core.unacked.popleft()
     core.attempts, core.parking = attempts, 0
     core.count_untaken()
-    if not journal.cursor_is_exact:
+    if not store.cursor_is_exact:
         # Whatever is deliverable may have been yielded before the power failed.
-        journal.uncertain_until = _deliverable(core)
-    core.uncertain_until = journal.uncertain_until
+        store.uncertain_until = _deliverable(core)
+    core.uncertain_until = store.uncertain_until
     # What the replay asks for was persisted before.
     send_and_advance(core, core.ready())
-    journal.release()
+    store.release()
 
 
 def _deliverable(core: Core) -> int:
-    """How many messages could have been delivered to the application in all."""
-    windows = core.stability.received
-    received = sum(window.base + window.bits.bit_count() for window in windows) - windows[core.me].base
-    return received - len(core.protocol.waiting()) + core.own_delivered
+    """How many messages could have been delivered to the application in all; tried on a copy."""
+    count, protocol = core.delivered, type(core.protocol).restore(core.protocol.save())
+    while protocol.deliver(0) is not None:
+        count += 1
+    return count
 
 
 def _load_state(core: Core, state: CoreState) -> None:
@@ -160,7 +178,6 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.protocol = type(core.protocol).restore(state.protocol)
     core.causes, core.sent, core.received = state.causes, state.sent, state.received
     core.delivered = core.logged_deliveries = state.delivered
-    core.own_delivered = state.own_delivered
     core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
     core.wake_at = state.wake_at
     for link, box in core.outboxes.items():
@@ -173,9 +190,9 @@ def _load_state(core: Core, state: CoreState) -> None:
         stability.record_delivered(core.me, origin, count)
 
 
-def _replay(core: Core, record: LogRecord, journal: Journal) -> None:
+def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
     if isinstance(record, Delivered):
-        _deliver_until(core, record.count, record.time, journal)
+        _deliver_until(core, record.count, record.time, store)
         core.logged_deliveries = core.delivered
     elif isinstance(record, RepairReceived):
         with contextlib.suppress(RemoteError):  # raised by a later part, as it was then
@@ -184,10 +201,10 @@ def _replay(core: Core, record: LogRecord, journal: Journal) -> None:
         core.step(record)
 
 
-def _deliver_until(core: Core, count: int, now: int, journal: Journal) -> None:
+def _deliver_until(core: Core, count: int, now: int, store: SavedStore) -> None:
     while core.delivered < count:
         if not core.deliver_next(now):
             raise InputError(
-                f"{journal.path}: {count} messages were delivered and only {core.delivered} are in it: "
+                f"{store.path}: {count} messages were delivered and only {core.delivered} are in it: "
                 "the store is damaged, or its files are from different times"
             )

@@ -87,10 +87,7 @@ class Journal:
         left = read_cursor_file(self._disk, names)
         logs = [self._disk.read(f"log-{number}") for number in generations(names, "log")]
         if any(logs) or (left and left.durable.number):
-            raise InputError(
-                f"{self.path} is a damaged store: its checkpoint is missing; restore the latest copy of the "
-                f"store, or see what can be saved: antecede store check {self.path}"
-            )
+            read_store(self._disk, names, None)  # which says that the checkpoint is missing
         body = StoredCheckpoint(
             identity, random_bytes(8).hex(), random_bytes(16), {}, 0, 0, Checkpoint(b"", [])
         )
@@ -155,8 +152,7 @@ class Journal:
         cursor, is_latest = file.read_cursor()
         session, boot_id = file.session, self._disk.boot_id().ljust(16, b"\0")
         same_boot = any(boot_id) and session.boot_id == boot_id
-        self.cursor_is_exact = session.closed or (same_boot and is_latest)
-        """Whether the cursor is the last that was written: else the power may have failed since."""
+        self._cursor_is_exact = session.closed or (same_boot and is_latest)
         self._cursor = max(cursor, contents.cursor, key=lambda one: (one.acked, one.attempts))
         self._cursor_file = file
         self._session = Session(False, boot_id, session.uncertain_until)
@@ -260,6 +256,12 @@ class Journal:
     def cursor(self, cursor: Cursor) -> None:
         self._cursor = cursor
         self._cursor_file.write_cursor(cursor)
+
+    @property
+    def cursor_is_exact(self) -> bool:
+        """Whether the cursor was the last that was written when this was opened: else the power may have
+        failed since."""
+        return self._cursor_is_exact
 
     @property
     def uncertain_until(self) -> int:

@@ -42,6 +42,14 @@ class Damage(msgspec.Struct, frozen=True):
     text: str
 
 
+class DamageError(InputError):
+    """A store whose checkpoint cannot be read."""
+
+    def __init__(self, damage: Damage, message: str) -> None:
+        super().__init__(message)
+        self.damage = damage
+
+
 class StoreContents(msgspec.Struct, kw_only=True):
     """What a store contains, as far as it can be read."""
 
@@ -94,7 +102,7 @@ def read_store(disk: Disk, names: list[str], durable: Link | None) -> StoreConte
     read. Raises an `InputError` if there is no checkpoint that can be read."""
     found = generations(names, "checkpoint")
     if not found:
-        raise InputError(f"{disk.path} is a damaged store: its checkpoint is missing")
+        raise _unreadable(disk, "checkpoint", "it is missing")
     generation = found[-1]
     data = disk.read(f"checkpoint-{generation}")
     checkpoint, link = _read_checkpoint(disk, f"checkpoint-{generation}", data)
@@ -121,15 +129,19 @@ def _read_checkpoint(disk: Disk, name: str, data: bytes) -> tuple[StoredCheckpoi
         )
     record = read_record(memoryview(data), begin.end(), b"") if begin else None
     if record is None or record.end != len(data):
-        raise InputError(
-            f"{disk.path} is a damaged store: {name} does not match its checksum, so the state that the log "
-            f"follows is lost; restore the latest copy of the store, or see what can be saved: "
-            f"antecede store check {disk.path}"
-        )
+        raise _unreadable(disk, name, "it does not match its checksum")
     try:
         return decode_checkpoint(record.body), record.link
     except msgspec.DecodeError as error:
-        raise InputError(f"{disk.path} is a damaged store: {name}: {error}") from error
+        raise _unreadable(disk, name, str(error)) from error
+
+
+def _unreadable(disk: Disk, name: str, reason: str) -> DamageError:
+    message = (
+        f"{disk.path} is a damaged store: {name}: {reason}, so the state that the log follows is lost; "
+        f"restore the latest copy of the store, or see what can be saved: antecede store check {disk.path}"
+    )
+    return DamageError(Damage(name, 0, reason), message)
 
 
 def _read_log(contents: StoreContents, name: str, log: bytes, durable: Link | None) -> None:

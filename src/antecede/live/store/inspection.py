@@ -1,0 +1,213 @@
+"""Looking at a store without changing it: whether it is intact, whose it is, and the messages in it.
+
+It takes no lock and writes nothing, so it can be done beside a running member, or on a read-only copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.causality import BitWindow, MessageId
+from antecede.errors import AntecedeError, InputError
+from antecede.live.core import Core
+from antecede.live.envelope import decode_body, unwrap
+from antecede.live.events import Broadcast, Cursor
+from antecede.live.recovery import CoreState, restore
+from antecede.live.settings import Member, Roster
+from antecede.live.store.disk import Disk
+from antecede.live.store.reader import (
+    CURSOR,
+    Damage,
+    DamageError,
+    StoreContents,
+    generations,
+    read_cursor_file,
+    read_store,
+)
+from antecede.live.store.records import Commit, decode_commit, find_records
+from antecede.protocols.base import Packet
+from antecede.protocols.flat import MessageBatch, MessagePacket
+from antecede.protocols.vcube import Bundle
+
+_TRIES = 20
+"""A running member may replace its files while they are read."""
+
+
+class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message in a store."""
+
+    origin: str
+    seq: int | None
+    """None if the number cannot be known, because a record before it is damaged."""
+    body: Any
+    """As it was broadcast; bytes are encoded as base64."""
+    is_bytes: bool = False
+    accepted: bool = False
+    """It was accepted here for broadcast, and is not known to be delivered everywhere."""
+    unacked: bool = False
+    """It was received, and the application has not acknowledged it."""
+    verified: bool = True
+    """Whether the checksums of the record that it is in, and of all before, are right."""
+
+
+class StoreInspection:
+    """What is in a store; `damages` is empty if it is intact."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.path = disk.path
+        self.damages: list[Damage] = []
+        self.contents: StoreContents | None = None
+        """None if the checkpoint cannot be read."""
+        self.unverified: list[Commit] = []
+        """Then, what seems to be in the log."""
+        for attempt in range(_TRIES):
+            try:
+                self._read(disk)
+                return
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if not self.path.is_dir() or attempt == _TRIES - 1:
+                    raise InputError(f"{self.path} is not a store: {error.strerror}") from error
+
+    def _read(self, disk: Disk) -> None:
+        names = disk.names()
+        if not (generations(names, "checkpoint") or generations(names, "log")):
+            raise InputError(f"{self.path} is not a store: it has no checkpoint and no log")
+        # Before the log: what it says of the log was true then, and stays true.
+        cursor_file = read_cursor_file(disk, names)
+        names = disk.names()
+        try:
+            self.contents = read_store(disk, names, cursor_file.durable if cursor_file else None)
+            if self.contents.damage is not None:
+                self.damages.append(self.contents.damage)
+        except DamageError as error:
+            self.damages.append(error.damage)
+            for generation in generations(names, "log")[-1:]:
+                self.unverified = _read_unverified(disk.read(f"log-{generation}"))
+        if cursor_file is None:
+            self.damages.append(Damage(CURSOR, 0, "it is missing or does not match its checksums"))
+            self.cursor = self.contents.cursor if self.contents else Cursor(0, 0)
+        else:
+            self.cursor = cursor_file.read_cursor()[0]
+
+    @property
+    def size(self) -> int:
+        return self.contents.checkpoint_bytes + self.contents.log_bytes if self.contents else 0
+
+    def core(self) -> Core | None:
+        """The member as it was after the last record that can be read; None if that is not possible."""
+        if self.contents is None:
+            return None
+        try:
+            identity = self.contents.checkpoint.identity
+            roster = self._roster(identity)
+            core = Core(roster.create_protocol(identity["member"]))
+            restore(core, _SavedContents(self.path, self.contents, self._readable_cursor()))
+        except (AntecedeError, LookupError, TypeError) as error:
+            self.damages.append(Damage("checkpoint", 0, f"the member cannot be restored from it: {error}"))
+            return None
+        return core
+
+    def _readable_cursor(self) -> Cursor:
+        """Of a damaged store, what the last record that can be read says."""
+        contents = self.contents
+        return contents.cursor if contents is not None and contents.damage is not None else self.cursor
+
+    @staticmethod
+    def _roster(identity: dict[str, Any]) -> Roster:
+        return Roster.create(identity["protocol"], [Member.parse(line) for line in identity["members"]])
+
+    def accepted(self) -> Iterator[StoredMessage]:
+        """This member's own messages that may not be delivered everywhere, in order, as far as they can be
+        read."""
+        if self.contents is None:
+            yield from _broadcasts("", None, self.unverified, False)
+            return
+        stored, member = self.contents.checkpoint.checkpoint, self.contents.checkpoint.identity["member"]
+        count, found = 0, dict[int, bytes]()
+        if stored.state:
+            roster = self._roster(self.contents.checkpoint.identity)
+            me = roster.names.index(member)
+            state = msgspec.msgpack.decode(stored.state, type=CoreState)
+            count = BitWindow.from_bytes(state.windows[me]).base
+            for packet in stored.packets:
+                if packet.data:
+                    decoded = _payloads(roster.protocol.decode(packet.data))
+                    found |= {message.seq: payload for message, payload in decoded if message.origin == me}
+        for seq, payload in sorted(found.items()):
+            yield _stored_message(member, seq, payload, accepted=True)
+        yield from _broadcasts(member, count, self.contents.commits, True)
+        yield from _broadcasts(member, None, self.contents.beyond, False)
+
+    def unacked(self, core: Core) -> Iterator[StoredMessage]:
+        """Messages that could be delivered to the application, or are in flight to it."""
+        names = self._roster(self.contents.checkpoint.identity).names if self.contents else []
+        while core.deliver_next(0):
+            pass
+        for delivery in core.unacked:
+            origin, seq = delivery.message
+            yield _stored_message(names[origin], seq, delivery.payload, unacked=True)
+
+
+class _SavedContents:
+    """A store that is only looked at, for `restore`."""
+
+    def __init__(self, path: Path, contents: StoreContents, cursor: Cursor) -> None:
+        self.path, self._contents, self.cursor = path, contents, cursor
+        self.uncertain_until, self.cursor_is_exact = 0, True
+
+    def contents(self) -> StoreContents:
+        return self._contents
+
+    def release(self) -> None:
+        pass
+
+
+def _read_unverified(log: bytes) -> list[Commit]:
+    """Without the checkpoint there is no key to verify records with; what can be decoded is shown as such."""
+    commits = []
+    for record in find_records(log, 0, None):
+        try:
+            commits.append(decode_commit(record.body))
+        except msgspec.DecodeError:
+            continue
+    return commits
+
+
+def _broadcasts(
+    member: str, count: int | None, commits: list[Commit], verified: bool
+) -> Iterator[StoredMessage]:
+    """Messages that were broadcast after `count` others."""
+    for commit in commits:
+        for record in commit.records:
+            if isinstance(record, Broadcast):
+                for payload in record.payloads:
+                    count = None if count is None else count + 1
+                    yield _stored_message(member, count, payload, accepted=True, verified=verified)
+
+
+def _stored_message(
+    origin: str,
+    seq: int | None,
+    payload: bytes,
+    accepted: bool = False,
+    unacked: bool = False,
+    verified: bool = True,
+) -> StoredMessage:
+    body = decode_body(unwrap(payload))
+    return StoredMessage(origin, seq, body, isinstance(body, bytes), accepted, unacked, verified)
+
+
+def _payloads(packet: Packet) -> Iterator[tuple[MessageId, bytes]]:
+    """The messages in a packet."""
+    parts: list[Any] = [packet]
+    if isinstance(packet, MessageBatch):
+        parts = list(packet.split())
+    elif isinstance(packet, Bundle):
+        parts = list(packet.messages)
+    for part in parts:
+        if isinstance(part, MessagePacket):
+            yield part.message_ids()[0], part.payload
