@@ -288,12 +288,14 @@ def test_strangers_have_a_bounded_share_and_a_source_with_many_loses_its_own() -
     admission = Admission(64, ["10.0.0.1"], Counter())
     begun = 0
     for number in range(20_000):
-        begun += admission.may_begin(admission.connected(f"10.1.{number >> 8}.{number & 255}", lambda: None))
+        pending = admission.connected(f"10.1.{number >> 8}.{number & 255}", lambda: None)
+        begun += pending is not None and admission.may_begin(pending)
     assert admission.size <= 64
     assert begun < 1_000
+    admission.close_all()
 
     def connect_from(source: str) -> None:
-        admission.connected(source, lambda: closed.update([source]))
+        assert admission.connected(source, lambda: closed.update([source]))
 
     for source in ("10.0.0.1", "192.0.2.1"):
         connect_from(source)
@@ -301,6 +303,28 @@ def test_strangers_have_a_bounded_share_and_a_source_with_many_loses_its_own() -
         connect_from("192.0.2.2")
     assert closed.keys() == {"192.0.2.2"}
     assert admission.size <= 64
+
+
+def test_members_that_all_connect_at_once_do_not_displace_each_other() -> None:
+    """As when a super peer restarts, and all its phones come back by one proxy."""
+    closed: list[int] = []
+    admission = Admission(64, [], Counter())
+    shaking = []
+    for number in range(48):
+        pending = admission.connected("192.0.2.1", lambda number=number: closed.append(number))  # type: ignore[misc]
+        assert pending is not None
+        assert admission.may_begin(pending)
+        shaking.append(pending)
+    assert admission.connected("192.0.2.1", lambda: None) is None
+    assert not closed
+    # Whoever authenticates gets its token back: many more than the limit a second.
+    for pending in shaking:
+        admission.authenticated(pending)
+    for _ in range(1_000):
+        another = admission.connected("192.0.2.1", lambda: None)
+        assert another is not None
+        assert admission.may_begin(another)
+        admission.authenticated(another)
 
 
 def test_a_source_is_an_address_or_what_one_customer_has() -> None:

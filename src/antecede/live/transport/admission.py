@@ -1,10 +1,11 @@
 """Limits on whoever connects, before it has authenticated: no stranger keeps a member out, or its files shut.
 
 A connection passes two gates. Until its first bytes arrive it costs a file descriptor and nothing else: it
-waits in a pool of bounded size, and when the pool is full, the source with the most connections loses its
-oldest. A member speaks at once, so it is never among those. Once a connection has spoken, token buckets for
-its source and for all strangers together decide whether the handshake is worth its time; TLS costs about a
-millisecond.
+waits in a pool of bounded size. When the pool is full, the source with the most connections loses one: the
+oldest that is silent, or else the oldest handshake if that has taken long. A member speaks at once, so it is
+not among those. Once a connection has spoken, token buckets for its source and for all strangers together
+decide whether the handshake is worth its time; TLS costs about a millisecond. Whoever authenticates gets its
+token back, so the members of a large group that all connect at once do not wait for each other.
 
 Sources from which a member has authenticated, or that are listed as peers, have a pool and buckets of their
 own, so strangers cannot use them up. A source is an address of IPv4, or a /64 of IPv6, which is what one
@@ -28,10 +29,13 @@ _MAX_CAPACITY = 256
 _MIN_CAPACITY = 16
 _MAX_SOURCES = 4096
 _MAX_KNOWN = 1024
-STRANGERS_PER_SECOND = 50.0
-PER_STRANGER = 10.0
-PER_KNOWN = 50.0
+_STRANGERS_PER_SECOND = 100.0
+_PER_STRANGER = 25.0
+_PER_KNOWN = 50.0
+_HANDSHAKE_SECONDS = 2.0
+"""A handshake that takes longer may be given up for another connection."""
 DEADLINE_SECONDS = 10.0
+"""One that takes longer is given up."""
 
 
 class TokenBucket:
@@ -50,47 +54,90 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
+    def refund(self) -> None:
+        """What was admitted turned out to be welcome."""
+        self._tokens = min(self._tokens + 1, self._burst)
+
 
 class PendingConnection:
     """A connection that has not authenticated yet. `close` ends it, whatever stage it is in."""
 
-    __slots__ = ("close", "pool", "since", "source")
+    __slots__ = ("close", "is_silent", "pool", "since", "source")
 
     def __init__(self, source: str, pool: _Pool, close: Callable[[], None]) -> None:
         self.source, self.pool, self.close = source, pool, close
-        self.since = time.monotonic()
+        self.is_silent, self.since = True, time.monotonic()
+
+
+class _Source:
+    """The connections of one source, oldest first."""
+
+    def __init__(self) -> None:
+        self.silent: dict[PendingConnection, None] = {}
+        self.speaking: dict[PendingConnection, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.silent) + len(self.speaking)
+
+    def displaceable(self, moment: float) -> PendingConnection | None:
+        """The oldest silent one, or else the oldest handshake if it began before this moment."""
+        if self.silent:
+            return next(iter(self.silent))
+        oldest = next(iter(self.speaking), None)
+        return oldest if oldest is not None and oldest.since < moment else None
 
 
 class _Pool:
-    """Connections by source; when it is full, the source with the most loses its oldest."""
+    """A bounded number of connections by source."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self.size = capacity, 0
-        self._by_source: dict[str, dict[PendingConnection, None]] = {}
+        self._by_source: dict[str, _Source] = {}
 
-    def add(self, pending: PendingConnection) -> PendingConnection | None:
-        """Add a connection, and return the one that it displaces."""
-        displaced = self._oldest_of_heaviest() if self.size >= self._capacity else None
-        if displaced is not None:
-            self.remove(displaced)
-        self._by_source.setdefault(pending.source, {})[pending] = None
+    @property
+    def is_full(self) -> bool:
+        return self.size >= self._capacity
+
+    def make_room(self) -> bool:
+        """Close a connection that another may displace, and return whether there was one."""
+        moment = time.monotonic() - _HANDSHAKE_SECONDS
+        best: tuple[int, float] | None = None
+        chosen: PendingConnection | None = None
+        for source in self._by_source.values():
+            found = source.displaceable(moment)
+            if found is not None and (best is None or (len(source), -found.since) > best):
+                best, chosen = (len(source), -found.since), found
+        if chosen is None:
+            return False
+        self.remove(chosen)
+        chosen.close()
+        return True
+
+    def add(self, pending: PendingConnection) -> None:
+        self._by_source.setdefault(pending.source, _Source()).silent[pending] = None
         self.size += 1
-        return displaced
+
+    def has_spoken(self, pending: PendingConnection) -> None:
+        source = self._by_source.get(pending.source)
+        if source is not None and pending in source.silent:
+            del source.silent[pending]
+            source.speaking[pending] = None
+            pending.is_silent = False
 
     def remove(self, pending: PendingConnection) -> None:
-        of_source = self._by_source.get(pending.source, {})
-        if pending in of_source:
-            del of_source[pending]
+        source = self._by_source.get(pending.source)
+        if source is None:
+            return
+        stage = source.silent if pending.is_silent else source.speaking
+        if pending in stage:
+            del stage[pending]
             self.size -= 1
-            if not of_source:
+            if not source:
                 del self._by_source[pending.source]
 
-    def _oldest_of_heaviest(self) -> PendingConnection:
-        heaviest = max(self._by_source.values(), key=lambda each: (len(each), -next(iter(each)).since))
-        return next(iter(heaviest))
-
     def since_before(self, moment: float) -> list[PendingConnection]:
-        return [each for of_source in self._by_source.values() for each in of_source if each.since < moment]
+        stages = [stage for each in self._by_source.values() for stage in (each.silent, each.speaking)]
+        return [pending for stage in stages for pending in stage if pending.since < moment]
 
 
 class Admission:
@@ -101,40 +148,50 @@ class Admission:
         self._known_pool, self._stranger_pool = _Pool(max(1, capacity // 4)), _Pool(capacity - capacity // 4)
         self._known = dict.fromkeys(known)
         self._buckets: dict[str, TokenBucket] = {}
-        self._all_strangers = TokenBucket(STRANGERS_PER_SECOND)
+        self._all_strangers = TokenBucket(_STRANGERS_PER_SECOND)
 
     @property
     def size(self) -> int:
         """Connections that have not authenticated."""
         return self._known_pool.size + self._stranger_pool.size
 
-    def connected(self, source: str, close: Callable[[], None]) -> PendingConnection:
-        """A connection was accepted; another may be closed for it."""
+    def connected(self, source: str, close: Callable[[], None]) -> PendingConnection | None:
+        """A connection was accepted; another may be closed for it. None if there is no room."""
         pool = self._known_pool if source in self._known else self._stranger_pool
-        pending = PendingConnection(source, pool, close)
-        if (displaced := pool.add(pending)) is not None:
+        was_full = pool.is_full
+        if was_full:
             self._counts["rejected too many"] += 1
-            displaced.close()
+        if was_full and not pool.make_room():
+            return None
+        pending = PendingConnection(source, pool, close)
+        pool.add(pending)
         return pending
 
     def may_begin(self, pending: PendingConnection) -> bool:
         """Whether a connection that has spoken may shake hands; if not, it is forgotten."""
-        is_known = pending.source in self._known
-        bucket = self._buckets.pop(pending.source, None)
-        if bucket is None:
-            if len(self._buckets) >= _MAX_SOURCES:
-                del self._buckets[next(iter(self._buckets))]
-            bucket = TokenBucket(PER_KNOWN if is_known else PER_STRANGER)
-        self._buckets[pending.source] = bucket  # now the last to be dropped
-        if bucket.admit() and (is_known or self._all_strangers.admit()):
+        bucket = self._bucket(pending.source)
+        if bucket.admit() and (pending.source in self._known or self._all_strangers.admit()):
+            pending.pool.has_spoken(pending)
             return True
         self._counts["rejected too many"] += 1
         self.ended(pending)
         return False
 
+    def _bucket(self, source: str) -> TokenBucket:
+        bucket = self._buckets.pop(source, None)
+        if bucket is None:
+            if len(self._buckets) >= _MAX_SOURCES:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = TokenBucket(_PER_KNOWN if source in self._known else _PER_STRANGER)
+        self._buckets[source] = bucket  # now the last to be dropped
+        return bucket
+
     def authenticated(self, pending: PendingConnection) -> None:
         """It is a member: it does not count any more, and its source is known from now on."""
         self.ended(pending)
+        if pending.source not in self._known:
+            self._all_strangers.refund()
+        self._bucket(pending.source).refund()
         self.trust(pending.source)
 
     def ended(self, pending: PendingConnection) -> None:

@@ -99,6 +99,9 @@ class Listener:
             _reset(connected)
 
         pending = self._admission.connected(source, close)
+        if pending is None:
+            _reset(connected)
+            return
         try:
             loop.add_reader(connected, self._on_first_bytes, connected, pending)
         except NotImplementedError:  # Windows: it is not known whether anything has arrived
