@@ -10,6 +10,7 @@ from typing import Any
 from live_groups import run, together, until
 from prometheus_client.parser import text_string_to_metric_families
 
+import antecede
 from antecede.live.group import Group
 from antecede.live.operations.metrics import health, render, serve
 
@@ -21,7 +22,7 @@ def figures(group: Group) -> dict[str, float]:
         for sample in family.samples:
             assert sample.labels["member"] == group.me
             assert sample.labels["group"] == "room"
-            found[sample.name + sample.labels.get("reason", "")] = sample.value
+            found[sample.name + sample.labels.get("reason", sample.labels.get("kind", ""))] = sample.value
     return found
 
 
@@ -76,5 +77,24 @@ def test_only_metrics_and_health_are_served() -> None:
             server.close()
             await ana.drain()
             assert health(ana)[0] == 503
+
+    run(test())
+
+
+def test_health_lists_what_a_person_must_act_on() -> None:
+    """And says 503 only when the member cannot work."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            code, body = health(ana)
+            assert (code, json.loads(body)["problems"]) == (200, [])
+            joining = antecede.join("room", me="bo", peers=[f"ana@{ana.address}"], protocol="timestamp")
+            async with joining:
+                await until(lambda: json.loads(health(ana)[1])["problems"])
+                code, body = health(ana)
+                (problem,) = json.loads(body)["problems"]
+                assert (code, problem["kind"], problem["member"]) == (200, "refused", "bo")
+                assert problem["text"] == "it uses protocol timestamp, ana uses mbcp"
+                assert figures(ana)["antecede_problemsrefused"] == 1
 
     run(test())

@@ -91,6 +91,25 @@ def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
     assert reason in caplog.text
 
 
+def test_a_stranger_who_claims_a_name_is_no_problem_of_the_member(folder: Path) -> None:
+    """Otherwise anybody could make a healthy member look refused."""
+
+    async def test() -> None:
+        mine = folder / "right"
+        async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"], keys=mine / "ana") as ana:
+            there = [f"ana@{ana.address}"]
+            async with antecede.join(GROUP, me="bo", peers=there, keys=mine / "bo") as bo:
+                await until(lambda: ana.connected and bo.connected)
+                wrong = folder / "elsewhere" / "bo"
+                refusal = asyncio.create_task(refused_at(ana, words="another room"))
+                async with antecede.join(GROUP, me="bo", peers=there, keys=wrong):
+                    await refusal
+                assert ana.problems() == []
+                assert ana.connected == ("bo",)
+
+    asyncio.run(test())
+
+
 def test_a_member_without_keys_refuses_tls_with_a_reason(folder: Path) -> None:
     async def test() -> None:
         async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"]) as ana:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,14 @@ class _Collector:
             family = core.GaugeMetricFamily(f"antecede_{name}", text, labels=list(labels))
             family.add_metric(list(labels.values()), value)
             yield family
+        problems = core.GaugeMetricFamily(
+            "antecede_problems",
+            "conditions that a person must act on; /health says more",
+            labels=[*labels, "kind"],
+        )
+        for kind, number in sorted(Counter(problem.kind for problem in group.problems()).items()):
+            problems.add_metric([*labels.values(), kind], number)
+        yield problems
         delivered = group.delivered()
         sent = delivered.pop(group.me)
         counters = [
@@ -84,7 +93,8 @@ class _Collector:
 
 
 def health(group: Group) -> tuple[int, bytes]:
-    """An HTTP status and a JSON document, for a supervisor."""
+    """An HTTP status and a JSON document, for a supervisor: 503 if the member cannot work, and must be
+    restarted; 200 with a list of problems if it can, and a person must do something about them."""
     report = {
         "state": group.state,
         "group": group.settings.group,
@@ -93,6 +103,7 @@ def health(group: Group) -> tuple[int, bytes]:
         "members": list(group.members),
         "held": len(group.waiting()),
         "unstable_bytes": group.unstable_bytes,
+        "problems": group.problems(),
     }
     return (200 if group.state == "open" else 503), msgspec.json.encode(report) + b"\n"
 

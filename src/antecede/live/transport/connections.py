@@ -264,13 +264,12 @@ class Connections:
     ) -> bool:
         """Greet, and if both sides accept, exchange frames until the connection ends."""
         who = dialled.name if dialled else f"someone at {_peer_address(wire.info('peername'))}"
-        has_greeted = False
+        has_greeted, claimed = False, ""
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
                 expected = dialled.peer if dialled else None
                 greeting = await self._handshake.read_greeting(wire, expected)
-                if dialled is None and greeting.me in self._roster.names:
-                    who = greeting.me
+                claimed = greeting.me
                 connection = self.by_peer[await self._handshake.accept(wire, expected, greeting)]
             if pending is not None:
                 self.admission.authenticated(pending)
@@ -287,6 +286,10 @@ class Connections:
                 dialled.reason = _describe(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
                 stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if has_greeted else "greeting"
+                # What a stranger does in the name of a member is not the member's doing.
+                is_proven = wire.proof is not None or not self._security.is_on
+                if dialled is None and is_proven and claimed in self._roster.names:
+                    who = claimed
                 self._refuse(who, _describe(error), stage)
             return False
         finally:
