@@ -11,8 +11,13 @@ sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 def create_private(path: Path) -> None:
-    """An empty file that only its owner can read (0600)."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    """An empty file that only its owner can read (0600), whatever the umask is; an old file becomes that."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def sync_file(path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,7 +27,7 @@ from antecede.audit.core import RunAudit, build_tally, build_verdict, describe_r
 from antecede.audit.encoding import time_buckets
 from antecede.audit.passes import COUNTED, TIME_BUCKETS, Root
 from antecede.errors import InputError
-from antecede.trace.reader import estimate_rows
+from antecede.trace.reader import estimate_rows, open_any_parquet
 from antecede.trace.schema import REQUIRED, Members
 from antecede.trace.validate import (
     EMPTY_DESTINATION_SQL,
@@ -352,7 +351,7 @@ def find_large_runs(
 
 def _file_splits(spark: SparkSession, files: Sequence[Path]) -> FileSplits | None:
     """The files as splits; None if they have `destinations`, which only Spark reads."""
-    if any("destinations" in pq.ParquetFile(file).schema_arrow.names for file in files):
+    if any("destinations" in open_any_parquet(file).schema_arrow.names for file in files):
         return None
     splits = parquet_splits.list_splits(list(files))
     tasks = min(len(splits), _TASKS_PER_CORE * _cores(spark))

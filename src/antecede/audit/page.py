@@ -9,6 +9,7 @@ from antecede.audit.page_layout import AuditPageData, audit_page
 from antecede.audit.run import AuditResult, Progress, audit_and_excerpt, refuse_without_deliveries
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.writer import write_whole
 
 MAX_DRAWN = 20
 
@@ -57,5 +58,5 @@ def audit_to_page(
         tally=result.tally,
         tally_of=result.tally_of,
     )
-    page.write_text(audit_page(data), encoding="utf-8")
+    write_whole(page, audit_page(data).encode())
     return result

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antecede.audit.distributed_steps import PACKED_ROWS, Batches, BatchStep, BlockPlan, pack
 from antecede.errors import InputError
-from antecede.trace.reader import read_dictionary_encoded
+from antecede.trace.reader import open_any_parquet, read_dictionary_encoded
 from antecede.trace.schema import KINDS, RECEIVE, SEND
 from antecede.trace.validate import invalid_events
 
@@ -46,7 +45,7 @@ def list_splits(files: list[Path]) -> list[tuple[str, int, int]]:
     """The splits of files: file, first and last row group. Only footers are read."""
     splits = []
     for file in files:
-        footer = pq.ParquetFile(file).metadata
+        footer = open_any_parquet(file).metadata
         first, rows = 0, 0
         for group in range(footer.num_row_groups):
             rows += footer.row_group(group).num_rows

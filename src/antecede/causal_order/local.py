@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from antecede.causal_order.batch import order_table
 from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
@@ -30,6 +29,7 @@ from antecede.causal_order.request import (
 from antecede.causal_order.row_digest import digest_rows
 from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
 from antecede.errors import InputError
+from antecede.trace.parquet_files import write_parquet
 
 _ROW_GROUP = 65_536
 
@@ -96,7 +96,7 @@ def _write(by_outcome: dict[str, pa.Table], out: Path) -> None:
     hidden = out / "_temporary"
     hidden.mkdir(parents=True, exist_ok=True)
     for name, table in by_outcome.items():
-        pq.write_table(table, hidden / f"{name}.parquet", row_group_size=_ROW_GROUP)
+        write_parquet(table, hidden / f"{name}.parquet", _ROW_GROUP)
     for name in by_outcome:
         folder = out / f"{OUTCOME}={name}"
         folder.mkdir(exist_ok=True)

@@ -24,6 +24,7 @@ from antecede.causal_order.columns import Roles
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.request import NeedsSparkError
 from antecede.errors import InputError
+from antecede.trace.parquet_files import parquet_file
 
 CLOCK = pa.map_(pa.string(), pa.int64())
 _TEXT_ROW_BYTES = 60
@@ -283,7 +284,10 @@ def _read_parquet(events: EventFiles, _: Roles) -> pa.Table:
 
 
 def _read_parquet_file(file: Path) -> pa.Table:
-    table = _open_parquet(file).read().replace_schema_metadata()
+    try:
+        table = _open_parquet(file).read().replace_schema_metadata()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is a damaged Parquet file: {error}") from error
     for at, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(at, field.name, table.column(at).cast(field.type.value_type))
@@ -292,6 +296,6 @@ def _read_parquet_file(file: Path) -> pa.Table:
 
 def _open_parquet(file: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file)
+        return parquet_file(file)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} cannot be read as Parquet: {error}") from error

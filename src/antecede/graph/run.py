@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-import pyarrow.parquet as pq
 
 from antecede.audit.run import Progress, events_on_spark, local_path, splittable_files
 from antecede.engine_choice import wants_spark
@@ -24,6 +23,7 @@ from antecede.graph.core import (
 )
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
+from antecede.trace.parquet_files import parquet_writer
 from antecede.trace.reader import check_files, estimate_rows, trace_files
 from antecede.trace.writer import write_whole
 
@@ -95,7 +95,7 @@ def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
         yield from graphs
         return
     try:
-        with pq.ParquetWriter(out / _UNFINISHED, EDGES, compression="zstd") as writer:
+        with parquet_writer(out / _UNFINISHED, EDGES) as writer:
             for graph in graphs:
                 writer.write_table(edge_table(graph))
                 yield graph

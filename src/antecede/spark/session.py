@@ -50,6 +50,10 @@ _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Whatever the umask is, files that Spark writes are for this user only.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
+    "spark.hadoop.parquet.page.write-checksum.enabled": "true",
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
 }
 
 
@@ -117,8 +121,13 @@ class _Jvm:
 
         folder = cls._temporary_folder()
         (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
-        with (folder / "spark.log").open("wb") as sink:
-            return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+        # What Spark and its workers write, they write for this user only.
+        umask = os.umask(0o077)
+        try:
+            with (folder / "spark.log").open("wb") as sink:
+                return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+        finally:
+            os.umask(umask)
 
     @classmethod
     def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antecede.audit.core import COUNTS
 from antecede.causality import Verdict
@@ -12,6 +11,7 @@ from antecede.errors import InputError
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
+from antecede.trace.parquet_files import write_parquet
 
 RESULTS, SUMMARY = "results.parquet", "summary.parquet"
 
@@ -39,7 +39,7 @@ def write_results(sweep: Sweep) -> pa.Table:
     summary = summarise(results)
     for name, table in ((RESULTS, results), (SUMMARY, summary)):
         aside = sweep.folder / f".{name}.writing"
-        pq.write_table(table, aside)
+        write_parquet(table, aside)
         aside.rename(sweep.folder / name)
     return summary
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from antecede.errors import InputError
@@ -17,6 +16,7 @@ from antecede.spark.session import connect
 from antecede.sweep.on_spark import Sweep
 from antecede.sweep.page import example_events, faults, sweep_page
 from antecede.sweep.results import RESULTS, SUMMARY, write_results
+from antecede.trace.parquet_files import parquet_file
 from antecede.trace.writer import write_whole
 
 REPORT = "report.html"
@@ -98,7 +98,7 @@ def _errors(folder: Path) -> dict[str, str]:
 
 def _read_table(file: Path) -> pa.Table:
     try:
-        return pq.read_table(file)
+        return parquet_file(file).read()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} is damaged or missing; run the sweep again to rebuild it") from error
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.parquet_files import parquet_file
 from antecede.trace.schema import FIELDS, META, Meta, read_meta
 from antecede.trace.validate import (
     cast_columns,
@@ -145,8 +146,10 @@ def open_parquet(file: Path) -> pq.ParquetFile:
 def open_any_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer is intact, whatever its columns."""
     try:
-        return pq.ParquetFile(file)
-    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        opened = parquet_file(file)
+        _ = opened.schema_arrow.names  # they may not be text
+        return opened
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is {_why_not_parquet(file)} ({first_line(error)})") from error
 
 
@@ -175,6 +178,15 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
             rows_before += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise damaged_parquet(file, error) from error
+    refuse_missing_rows(file, opened.metadata.num_rows, rows_before)
+
+
+def refuse_missing_rows(file: Path, declared: int, read: int) -> None:
+    """Refuse a file whose row groups do not have the rows that its footer says."""
+    if read != declared:
+        raise InputError(
+            f"{file} is a damaged Parquet file (its footer says {declared:,} rows, there are {read:,})"
+        )
 
 
 def read_dictionary_encoded(
@@ -187,9 +199,10 @@ def read_dictionary_encoded(
     kinds = [pa.dictionary(pa.int32(), pa.string())] * len(names) + [pa.int64()] * len(numbers)
     schema = pa.schema(list(zip([*names, *numbers], kinds, strict=True)))
     try:
-        opened = pq.ParquetFile(file, read_dictionary=list(names))
-        skipped = range(row_groups[0]) if row_groups else ()
-        rows_before = sum(opened.metadata.row_group(group).num_rows for group in skipped)
+        opened = parquet_file(file, list(names))
+        sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
+        groups = range(row_groups[0], row_groups[-1] + 1) if row_groups else range(len(sizes))
+        rows_before = sum(sizes[: groups.start])
         columns = [*dict.fromkeys([*names, *numbers, "time"])]
         for batch in opened.iter_batches(_ENCODED_ROWS, row_groups, columns=columns):
             table = pa.Table.from_batches([batch])
@@ -198,6 +211,7 @@ def read_dictionary_encoded(
             yield from cast_columns(table.select([*names, *numbers]), schema, file).to_batches()
     except (pa.ArrowException, OSError) as error:
         raise damaged_parquet(file, error) from error
+    refuse_missing_rows(file, sum(sizes[: groups.stop]), rows_before)
 
 
 # JSON lines and CSV.

@@ -80,9 +80,25 @@ def check_parquet_schema(schema: pa.Schema, file: Path) -> None:
     """Refuse a Parquet file whose columns are not those of a trace; its footer is enough for that."""
     check_columns(schema.names, str(file))
     refuse_duplicate_columns(schema.names, file)
+    _refuse_flipped_names(schema.names, file)
     for field in schema:
         if field.name in FIELDS:
             _check_column_type(field, file)
+
+
+def _refuse_flipped_names(names: Sequence[str], file: Path) -> None:
+    """Refuse a name that one flipped bit makes of an optional column's: no checksum covers names, and the
+    column would seem to be missing."""
+    missing = [name.encode() for name in FIELDS if name not in names]
+    for name in names:
+        for ours in missing if name not in FIELDS else ():
+            bits = int.from_bytes(ours) ^ int.from_bytes(name.encode())
+            longer = name.encode().startswith(ours) and not name.isprintable()
+            if longer or (len(ours) == len(name.encode()) and bits.bit_count() == 1):
+                raise InputError(
+                    f"{file} is a damaged Parquet file (column {ours.decode()} is called {brief(name)}, from "
+                    "which one bit differs)"
+                )
 
 
 def _check_column_type(field: pa.Field, file: Path) -> None:

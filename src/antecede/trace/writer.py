@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from antecede.durability import create_private, sync_file, sync_folder
 from antecede.errors import InputError
+from antecede.trace.parquet_files import parquet_writer
 from antecede.trace.schema import FIELDS, META, Meta, read_meta
 
 _BATCH_ROWS = 65_536
@@ -43,8 +44,8 @@ class TraceWriter:
     """Writes rows into a trace folder, `part_rows` in each part, with fewer than `batch_rows` rows in memory.
 
     A trace that is there already is replaced, or continued with `resume` if it is of the same run; a folder
-    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive. With
-    `private` only the owner can read it, and each part is durable once it has its name.
+    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive. Only
+    the owner can read it. With `durable` each part survives a power failure once it has its name.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class TraceWriter:
         batch_rows: int = _BATCH_ROWS,
         part_rows: int = PART_ROWS,
         resume: bool = False,
-        private: bool = False,
+        durable: bool = False,
     ) -> None:
         if part_rows < 1:
             raise InputError(f"a part of a trace has at least one row, not {part_rows}")
         self.folder = Path(folder)
         self.rows = 0
-        self._meta, self._is_private = meta, private
+        self._meta, self._is_durable = meta, durable
         self._schema = pa.schema([(name, FIELDS[name][0]) for name in columns])
         self._waiting: list[pa.Table] = []
         self._batch_rows = batch_rows
@@ -101,21 +102,19 @@ class TraceWriter:
     def _open_part(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._part is None:
             # Without Arrow's own schema, dictionary-encoded names are read as text.
-            if self._is_private:
-                create_private(self._unfinished())
-            self._part = pq.ParquetWriter(self._unfinished(), schema, compression="zstd", store_schema=False)
+            self._part = parquet_writer(self._unfinished(), schema, store_schema=False)
         return self._part
 
     def _write_meta(self) -> None:
-        write_whole(self.folder / META, self._meta.encode(), self._is_private)
+        write_whole(self.folder / META, self._meta.encode(), self._is_durable)
 
     def _finish_part(self) -> None:
         if self._part is not None:
             self._part.close()
-            if self._is_private:
+            if self._is_durable:
                 sync_file(self._unfinished())
             self._unfinished().rename(self.folder / part_name(self._parts))
-            if self._is_private:
+            if self._is_durable:
                 sync_folder(self.folder)
             self._part, self._part_size = None, 0
             self._parts += 1
@@ -171,7 +170,7 @@ def write_parts(folder: Path, tables: Iterable[pa.Table], part_rows: int = PART_
         if writer is None or rows >= part_rows:
             if writer is not None:
                 writer.close()
-            writer = pq.ParquetWriter(folder / part_name(part), table.schema, compression="zstd")
+            writer = parquet_writer(folder / part_name(part), table.schema)
             rows, part = 0, part + 1
         writer.write_table(table)
         rows += table.num_rows
@@ -215,15 +214,14 @@ def _is_ours(file: Path) -> bool:
     return file.name == META or file.suffix == UNFINISHED or bool(_PART.fullmatch(file.name))
 
 
-def write_whole(path: Path, data: bytes, private: bool = False) -> None:
-    """Write a small file atomically: it is there complete or not at all. With `private` only its owner can
-    read it, and it is durable."""
+def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
+    """Write a small file atomically: it is there complete or not at all. Only its owner can read it; with
+    `durable` it survives a power failure."""
     unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:
-        if private:
-            create_private(unfinished)
+        create_private(unfinished)
         unfinished.write_bytes(data)
-        if private:
+        if durable:
             sync_file(unfinished)
         unfinished.replace(path)
     except OSError:

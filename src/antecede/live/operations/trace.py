@@ -57,7 +57,7 @@ class NodeTrace:
         try:
             _set_aside_damaged_part(self.folder)
             self._writer = TraceWriter(
-                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True, private=True
+                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True, durable=True
             )
         except InputError as error:
             raise InputError(f"trace: {error}") from error

@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRowKind, BadRows
 from antecede.trace.dependencies import describe_cycle
+from antecede.trace.parquet_files import parquet_writer
 from antecede.trace.schema import META
 from antecede.trace.writer import UNFINISHED, write_whole
 
@@ -114,7 +114,7 @@ class DependencyWriter:
         unfinished = folder / f".{TABLE}{UNFINISHED}"
         names, processes = pa.array(nodes, pa.string()), pa.array(list(self._processes), pa.string())
         seq = np.frombuffer(self._seq, np.int64)
-        with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
+        with parquet_writer(unfinished, SCHEMA) as writer:
             for start in range(0, len(nodes), _BATCH_ROWS):
                 rows = order[start : start + _BATCH_ROWS]
                 flat = [parents[ends[row] : ends[row + 1]] for row in rows]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
@@ -195,7 +194,7 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
 
 
 def _read_parquet(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Table]:
-    opened = pq.ParquetFile(file)
+    opened = open_any_parquet(file)
     rows_before = 0
     try:
         for batch in opened.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns.values()))):
