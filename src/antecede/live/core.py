@@ -86,6 +86,8 @@ class Core:
         self.repair = Repair(protocol, self.stability)
         self.wake_at: int | None = None
         """When the protocol asks for a `TimerFired`."""
+        self.time = 0
+        """The last time in the log."""
 
         # Links
         self.outboxes = {peer: Outbox() for peer in self.partners}
@@ -461,6 +463,7 @@ class Core:
         if self.is_durable:
             self.log_deliveries(record.time)
             self._records.append(record)
+            self.time = max(self.time, record.time)
 
     def log_deliveries(self, now: int) -> None:
         """Record how many messages were delivered, if that has changed: before the next event, whose effect

@@ -25,6 +25,7 @@ from typing import Any, Literal, Self
 
 from antecede import causality
 from antecede.errors import StoreError
+from antecede.live.clock import Clock, MemberClock
 from antecede.live.core import Core
 from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
@@ -57,8 +58,9 @@ _FULL_SECONDS = 3 * _TICK_SECONDS
 class Group:
     """A live group, seen by one of its members. Made by `join`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
+        self._clock = clock or MemberClock()
         self._roster = settings.roster()
         self._names = self._roster.names
         self._core = Core(
@@ -142,7 +144,7 @@ class Group:
                 self._core,
                 self._driver,
                 self._names,
-                time.time_ns,
+                self._clock.now,
                 self._check_not_closed,
                 lambda: self._state == "closed",
                 self._room.set,
@@ -167,6 +169,7 @@ class Group:
     def _restore(self) -> None:
         if self._journal is not None:
             restore(self._core, self._journal)
+            self._clock.start_after(self._core.time)
 
     def _open_trace(self) -> NodeTrace | None:
         settings = self.settings
@@ -191,6 +194,7 @@ class Group:
             self._on_step,
             self._notify,
             self.counts,
+            self._clock,
         )
 
     def _remember(self, peer: int, store: str) -> None:
@@ -275,7 +279,7 @@ class Group:
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
-        message = core.broadcast(body, time.time_ns())
+        message = core.broadcast(body, self._clock.now())
         if self._journal is not None:
             await self._driver.durable()
         else:
@@ -375,12 +379,13 @@ class Group:
 
     def waiting(self) -> list[HeldMessage]:
         """What is held, for which message, since when, and who may have that one."""
-        held, stability = [], self._core.stability
+        held, stability, now = [], self._core.stability, self._clock.now()
         for wait in self._core.protocol.waiting():
             cause = wait.cause
             holders = stability.holders(cause) if cause is not None else []
             entry = stability.unstable[wait.message.origin].get(wait.message.seq)
-            since = (entry.since if entry is not None and entry.since else time.time_ns()) / 1e9
+            age = now - entry.since if entry is not None and entry.since else 0
+            since = time.time() - age / 1e9
             names = tuple(self._names[member] for member in holders)
             held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
         return held
@@ -481,7 +486,7 @@ class Group:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            now = time.time_ns()
+            now = self._clock.now()
             if self._core.wake_at is not None and self._core.wake_at <= now:
                 self._core.step(TimerFired(now))
                 self._on_step()

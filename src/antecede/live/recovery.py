@@ -49,6 +49,8 @@ class CoreState(msgspec.Struct):
     parked: dict[int, ParkedDelivery]
     parking: int
     wake_at: int | None
+    time: int
+    """The last time in the log before."""
 
 
 def take_checkpoint(core: Core) -> Checkpoint:
@@ -68,6 +70,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         parked=core.parked,
         parking=core.parking,
         wake_at=core.wake_at,
+        time=core.time,
     )
     trace = core.trace
     return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), trace.first, trace.rows.copy())
@@ -179,7 +182,7 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.causes, core.sent, core.received = state.causes, state.sent, state.received
     core.delivered = core.logged_deliveries = state.delivered
     core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
-    core.wake_at = state.wake_at
+    core.wake_at, core.time = state.wake_at, state.time
     for link, box in core.outboxes.items():
         box.last = state.sent[link]
         box.acked = state.acked_packets[link]

@@ -23,6 +23,7 @@ from typing import Any
 
 from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError, require
+from antecede.live.clock import Clock
 from antecede.live.core import Core
 from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
 from antecede.live.operations.logs import Log
@@ -81,8 +82,9 @@ class Connections:
         stepped: Callable[[], None],
         notify: Callable[[str, str, str], None],
         counts: Counter[str],
+        clock: Clock,
     ) -> None:
-        self._settings, self._roster, self._core = settings, roster, core
+        self._settings, self._roster, self._core, self._clock = settings, roster, core, clock
         self._stepped, self._notify, self._counts = stepped, notify, counts
         self._log = Log(settings.group, settings.me)
         self.by_peer = {
@@ -375,7 +377,7 @@ class Connections:
             handler = self._handlers.get(type(frame))
             if handler is None:
                 raise RemoteError(f"it sends a {type(frame).__name__} after the handshake")
-            handler(connection, frame, time.time_ns())
+            handler(connection, frame, self._clock.now())
 
     def _on_packets(self, connection: Connection, frame: Packets, now: int) -> None:
         core, peer = self._core, connection.peer
