@@ -347,3 +347,60 @@ def test_the_log_is_not_flooded_by_refusals(caplog: pytest.LogCaptureFixture) ->
     run(test())
     refusals = [record for record in caplog.records if record.getMessage().startswith("refused")]
     assert 1 <= len(refusals) <= 25
+
+
+@pytest.mark.parametrize("message", ["", b"GET /health HTTP/1.1\r\n".hex()], ids=["silent", "talking"])
+def test_health_is_answered_while_strangers_flood_the_port(message: str) -> None:
+    async def test() -> None:
+        (metrics,) = free_ports(1)
+        where = f"127.0.0.1:{metrics}"
+        async with (
+            antecede.join("room", me="ana", metrics=where, peers=["bo"]),
+            flood(where, message, 5_000),
+        ):
+            assert b'"state":"open"' in await get(metrics, b"/health")
+
+    run(test())
+
+
+def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antecede.live.transport.admission.DEADLINE_SECONDS", 0.5)
+
+    async def test() -> None:
+        (metrics,) = free_ports(1)
+        async with antecede.join(
+            "room", me="ana", listen=":0", metrics=f"127.0.0.1:{metrics}", peers=["bo"]
+        ) as ana:
+            for where, data in ((ana.address, b""), (ana.address, b"\x00"), (f"127.0.0.1:{metrics}", b"")):
+                host, _, port = str(where).rpartition(":")
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(data)
+                async with asyncio.timeout(PATIENCE):
+                    with contextlib.suppress(ConnectionResetError):
+                        assert await reader.read() == b""
+                writer.close()
+
+    run(test())
+
+
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """As on Windows, where a loop does not tell that a socket has something to read."""
+
+    def add_reader(self, *_: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_a_member_listens_without_readers_and_limits_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            silent = [await call(ana) for _ in range(300)]
+            await asyncio.sleep(2.5)  # they do not shake hands, and may be displaced
+            async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]) as bo:
+                await until(lambda: ana.connected and bo.connected)
+            for _, writer in silent:
+                writer.transport.abort()
+
+    with asyncio.Runner(loop_factory=LoopWithoutReaders) as runner:
+        runner.run(test())
