@@ -98,6 +98,8 @@ class Peer:
         """What the application was given; what was in flight when it was killed, once."""
         self.attempts: list[int] = []
         """How many times it was given each of them."""
+        self.seen_before = 0
+        """How many it had been given before a power failure, which may have taken its cursor back."""
         self.parks: list[Parked | Unparked] = []
         """What it has put aside, and removed from there; a crash may undo it."""
         self.durable_parks = 0
@@ -167,6 +169,7 @@ class Peer:
             self.seen.append(delivery.message)
             self.attempts.append(0)
         self.attempts[acked] += 1
+        assert core.deliveries > 1 or acked >= self.seen_before
         assert ready.cursor.attempts == core.attempts == self.attempts[acked]
         assert self.seen[acked:] == [delivery.message]
         self.is_holding = True
@@ -212,15 +215,14 @@ class Peer:
 
     # Its deaths
 
-    def lose_power(self) -> None:
-        """What was not synced is gone; the cursor of the last group commit is what is left of it."""
+    def kill(self, sudden: bool = True, power: int | None = None) -> None:
+        """`sudden` leaves the files as they are at this moment; otherwise the journal is closed. With `power`
+        what was not synced is lost: all of it, none of it or a part."""
         self.alive = False
-        self.disk = self.disk.after_power_failure(names_kept=True, unsynced=None)
-
-    def kill(self, sudden: bool = True) -> None:
-        """`sudden` leaves the files as they are at this moment; otherwise the journal is closed."""
-        self.alive = False
-        if sudden:
+        if power is not None:
+            self.disk = self.disk.after_power_failure(power % 2 == 0, (None, 0.0, 0.5, 1.0)[power % 4])
+            self.seen_before = max(self.seen_before, len(self.seen))
+        elif sudden:
             self.disk = self.disk.killed()
         else:
             self.journal.close()
@@ -233,6 +235,9 @@ class Peer:
         removed = {each.position for each in self.parks if isinstance(each, Unparked)}
         assert core.parked.keys() == positions - removed
         acked, in_flight = core.acked, core.attempts > 0
+        if len(self.seen) <= self.seen_before:
+            del self.seen[acked + in_flight :], self.attempts[acked + in_flight :]
+            self.attempts[acked:] = [core.attempts] * in_flight
         assert acked == max(self.journal.cursor.acked, 0, *positions)
         assert core.delivered >= acked + in_flight
         self.actions = [
@@ -311,10 +316,10 @@ class Group:
         for way in ((one, other), (other, one)):
             self.sent.pop(way, None)
 
-    def kill(self, rank: int, sudden: bool = True) -> None:
+    def kill(self, rank: int, sudden: bool = True, power: int | None = None) -> None:
         for partner in self.peers[rank].core.partners:
             self.cut(rank, partner)
-        self.peers[rank].kill(sudden)
+        self.peers[rank].kill(sudden, power)
 
     def broadcast(self, rank: int, padding: int = 0) -> MessageId:
         """A message with a body of its own."""

@@ -30,7 +30,7 @@ def rosters(draw: st.DrawFn, protocol: str) -> Roster:
 @contextmanager
 def group_of(members: Roster) -> Iterator[Group]:
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(members, Path(folder), own=True)
+        group = Group(members, Path(folder), own=True, sync=True)
         try:
             yield group
         finally:
@@ -114,7 +114,7 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
             for patience in (how % 4, 0):
                 group.repair(peer.rank, patience)
         elif kind == "kill" and deaths:
-            group.kill(peer.rank, sudden=how % 2 == 0)
+            group.kill(peer.rank, sudden=how % 2 == 0, power=how // 3 if how % 3 == 0 else None)
         note(f"{group.now} {kind} {peer.rank} {(source, to)} {how}")
 
 

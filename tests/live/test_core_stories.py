@@ -157,13 +157,12 @@ def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: P
     bo.flush()
     for now in range(3):
         assert bo.take(now)
-    bo.lose_power()
-    bo.seen, bo.attempts = [], []
-    bo.start()
+    bo.kill(power=0)
+    bo.revive()
     assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (False, 0, 4)
     # Which is still so if the process is killed before it has delivered them.
     bo.kill()
-    bo.start()
+    bo.revive()
     assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (True, 0, 4)
     group.sent.clear()
     group.connect_all()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antecede.errors import InputError, require
-from antecede.live.operations.logs import LOG
+from antecede.live.operations.logs import Log
 from antecede.live.trace_rows import TraceBuffer, TraceRow
 
 if TYPE_CHECKING:
@@ -53,9 +53,10 @@ class NodeTrace:
         self.problem = ""
         """Why the last attempt to write failed."""
         self._names, self._me, self._buffer = names, names.index(me), buffer
+        self._log = Log(group, me)
         self._tables = EventTables(run, [group], names)
         try:
-            _set_aside_damaged_part(self.folder)
+            _set_aside_damaged_part(self.folder, self._log)
             self._writer = TraceWriter(
                 self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True, durable=True
             )
@@ -97,7 +98,7 @@ class NodeTrace:
             return
         if first > self.rows:
             text = f"the trace {self.folder} is incomplete: rows {self.rows} to {first - 1} are lost"
-            LOG.warning("%s", text)
+            self._log.warning("%s", text)
             self._writer.note_missing(self.rows, first - 1)
         self._writer.extend(self._table(first, rows))
         self._writer.end_part()
@@ -121,7 +122,7 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"), key=lambda file: (len(file.name), file.name))
 
 
-def _set_aside_damaged_part(folder: Path) -> None:
+def _set_aside_damaged_part(folder: Path, log: Log) -> None:
     """Put a last part aside that was truncated: its rows are written again if the store still has them."""
     parquet: Any = require("pyarrow.parquet", "sim")
     arrow: Any = require("pyarrow", "sim")
@@ -132,7 +133,7 @@ def _set_aside_damaged_part(folder: Path) -> None:
             if isinstance(error, OSError) and error.errno:
                 raise
             aside = part.with_name(f".{part.name}.damaged")
-            LOG.warning("%s is damaged and put aside as %s: %s", part, aside.name, error)
+            log.warning("%s is damaged and put aside as %s: %s", part, aside.name, error)
             part.replace(aside)
 
 

@@ -83,7 +83,7 @@ class FileDisk:
 
     def lock(self) -> None:
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_folder(self.path)
             lock = self._open(LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise InputError(f"store: {error.filename}: {error.strerror}") from error
@@ -164,6 +164,17 @@ class FileDisk:
 
     def _open(self, name: str, flags: int) -> int:
         return os.open(self.path / name, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+def _make_folder(path: Path) -> None:
+    """Durably: a store in a folder that a power failure removes would be lost with all that was accepted."""
+    if path.is_dir():
+        return
+    absolute = path.absolute()
+    missing = [folder for folder in (absolute, *absolute.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in missing:
+        sync_folder(folder.parent)
 
 
 class _GrowingFile:
