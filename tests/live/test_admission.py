@@ -210,10 +210,11 @@ async def web_member(**more: Any) -> AsyncIterator[Group]:
 def test_a_long_greeting_by_websocket_is_refused_and_a_long_message_is_not() -> None:
     async def test() -> None:
         async with web_member() as sue:
-            async with connect(str(sue.web_address), max_size=None) as stranger:
-                with pytest.raises(ConnectionClosedError, match="1009"):
-                    await stranger.send(b"x" * 100_000)
-                    await stranger.recv()
+            for size, reason in ((20_000, "1009"), (10_000_000, "no close frame received")):
+                async with connect(str(sue.web_address), max_size=None) as stranger:
+                    with pytest.raises(ConnectionClosedError, match=reason):
+                        await stranger.send(b"x" * size)
+                        await stranger.recv()
             peers = [f"sue@{sue.web_address}"]
             async with antecede.join(
                 "room", me="phone", behind="sue", protocol="freescale", peers=peers
@@ -222,6 +223,38 @@ def test_a_long_greeting_by_websocket_is_refused_and_a_long_message_is_not() -> 
                 assert len((await anext(sue)).body) == 2_000_000
                 await sue.broadcast(b"x" * 2_000_000)
                 assert len((await anext(phone)).body) == 2_000_000
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"\x89\xfd0000" + b"x" * 125, b"\x00\x800000", b"\x8a\x800000"],
+    ids=["pings", "empty fragments", "pongs"],
+)
+def test_frames_without_a_greeting_are_cut_off(frame: bytes) -> None:
+    """Each is short, and none counts towards the length of a message."""
+
+    async def test() -> None:
+        async with web_member() as sue:
+            host, _, port = str(sue.web_address).rpartition("/")[2].rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            assert b"101" in await reader.readline()
+            sent, beginning = 0, b"\x02\x800000" if frame[:1] == b"\x00" else b""
+            async with asyncio.timeout(PATIENCE):
+                with contextlib.suppress(ConnectionError):
+                    writer.write(beginning)
+                    while not writer.is_closing():
+                        writer.write(frame * 20)
+                        await writer.drain()
+                        sent += 20 * len(frame)
+                        await asyncio.sleep(0.001)
+            assert sent < 1_000_000
+            writer.close()
 
     run(test())
 

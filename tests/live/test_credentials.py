@@ -284,3 +284,27 @@ def test_a_folder_of_an_earlier_version_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "old" / "sign.key").unlink()
     with pytest.raises(InputError, match=r"sign.key does not exist; `antecede keys` adds it"):
         Security(Settings.create(group=GROUP, me="ana", keys=tmp_path / "old"))
+
+
+def test_a_certificate_that_has_expired_since_a_session_began_is_refused(tmp_path: Path) -> None:
+    """A resumed session of TLS shows the certificate of the first one, and does not look at its dates."""
+    folder = make(tmp_path / "k")
+    ana = Security(Settings.create(group=GROUP, me="ana", keys=folder / "ana"))
+    shown = {
+        "subjectAltName": (("URI", Identity(GROUP, "sue").uri()),),
+        "serialNumber": "0A",
+        "notAfter": "Jan  1 00:00:00 2999 GMT",
+    }
+    assert ana.verify_certificate(shown).identity.name == "sue"
+    with pytest.raises(RemoteError, match="its certificate expired"):
+        ana.verify_certificate({**shown, "notAfter": "Jan  1 00:00:00 2020 GMT"})
+
+
+def test_a_signing_certificate_of_another_group_is_refused(tmp_path: Path) -> None:
+    """One authority may serve several groups."""
+    folder = make(tmp_path / "k")
+    keys.make_keys(folder, "another room", ["eve"], [], 30, {}, [])
+    ana = Security(Settings.create(group=GROUP, me="ana", keys=folder / "ana"))
+    assert ana.verify_signing_certificate(der(folder / "sue" / "sign.pem"))[0].name == "sue"
+    with pytest.raises(RemoteError, match="is for group 'another room', not 'the room'"):
+        ana.verify_signing_certificate(der(folder / "eve" / "sign.pem"))

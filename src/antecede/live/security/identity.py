@@ -132,6 +132,7 @@ class Security:
         """The hosts that this member's certificate names, for browsers."""
         self._authorities: list[Any] = []
         self._revoked: Revocations | None = None
+        self._group = settings.group
         self._folder: Path | None = None
         self._versions: list[int] = []
         self._log = Log(settings.group, settings.me)
@@ -202,19 +203,23 @@ class Security:
 
     def verify_token(self, token: str) -> Proof:
         """Who shows this token, or a `RemoteError`."""
-        return self._unless_revoked(verify_token(self.token_key or b"", token, time.time()))
+        if self.token_key is None:
+            raise RemoteError("it shows a token, and this member cannot verify any")
+        return self._unless_revoked(verify_token(self.token_key, token, time.time()))
 
     def verify_certificate(self, certificate: Any) -> Proof:
         """Who has shown this certificate to TLS, or a `RemoteError`."""
-        return self._unless_revoked(verify_certificate(certificate))
+        proof = self._unless_revoked(verify_certificate(certificate))
+        self.check(proof)  # a resumed session of TLS does not look at the time again
+        return proof
 
     def verify_signing_certificate(self, der: bytes) -> tuple[Identity, Any]:
         """Whose signing certificate it is, and the `Ed25519PublicKey`; or a `RemoteError`."""
         credentials: Any = require("antecede.live.security.credentials", "live")
-        found: tuple[Identity, Any] = credentials.verify_signing_certificate(
-            self._authorities, der, self._revoked
-        )
-        return found
+        holder, key = credentials.verify_signing_certificate(self._authorities, der, self._revoked)
+        if holder.group != self._group:
+            raise RemoteError(f"its signing certificate is for group '{holder.group}', not '{self._group}'")
+        return holder, key
 
     def _unless_revoked(self, proof: Proof) -> Proof:
         if self._revoked is not None:

@@ -67,7 +67,7 @@ _FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _REPEAT_LOG_SECONDS = 60.0
 _STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE = 0.2, 20.0
-_MAX_LOGGED = 1_000
+_MAX_LOGGED, _MAX_REASON = 1_000, 1_000
 
 
 class Connections:
@@ -238,6 +238,7 @@ class Connections:
 
     def _refuse(self, who: str, reason: str, stage: str) -> None:
         self._counts[f"rejected {stage}"] += 1
+        reason = reason[:_MAX_REASON]
         # Whoever is refused tries again, so it is logged once a minute.
         key = (who.rpartition(":")[0] or who, reason)
         if time.monotonic() - self._logged.get(key, -math.inf) > _REPEAT_LOG_SECONDS:

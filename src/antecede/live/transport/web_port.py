@@ -24,25 +24,39 @@ from websockets.server import ServerProtocol
 from antecede.live.transport.admission import DEADLINE_SECONDS, PendingConnection
 
 _MAX_REQUEST_BYTES = 16 * 1024
+_MAX_FRAMING = 1024
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 
 Accept = Callable[[ServerConnection, PendingConnection], Awaitable[None]]
 
 
 class _BoundedConnection(ServerConnection):
-    """A WebSocket whose request has a longest length, and which is served by whoever created it."""
+    """A WebSocket that is served by whoever created it, and bounded until its greeting is accepted.
 
-    _request_bytes = 0
+    Without these bounds a stranger could send frames without end that need no answer, or an answer to each:
+    pings and empty fragments count towards no message's length.
+    """
+
+    def __init__(self, protocol: ServerProtocol, server: Any, max_greeting: int) -> None:
+        super().__init__(protocol, server, ping_interval=None)
+        self._max_greeting = max_greeting
+        self._bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super(ServerConnection, self).connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if not self.request_rcvd.done():
-            self._request_bytes += len(data)
-            if self._request_bytes > _MAX_REQUEST_BYTES:
+        longest = self.protocol.max_message_size or 0
+        if longest <= self._max_greeting:  # it is raised when the greeting is accepted
+            self._bytes += len(data)
+            has_requested = self.request_rcvd.done()
+            allowed = _MAX_REQUEST_BYTES + (self._max_greeting + _MAX_FRAMING if has_requested else 0)
+            if self._bytes > allowed:
                 self.transport.abort()
                 return
+        elif self.transport.get_write_buffer_size() > 2 * longest:
+            self.transport.abort()  # it does not read the answers to its pings
+            return
         super().data_received(data)
 
 
@@ -69,7 +83,7 @@ class WebPort:
         """One connection, from TLS to its end."""
         server: Any = self
         protocol = ServerProtocol(max_size=self._max_bytes)
-        connection = _BoundedConnection(protocol, server, ping_interval=None)
+        connection = _BoundedConnection(protocol, server, self._max_bytes)
         timeout = DEADLINE_SECONDS if self._context is not None else None
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection, connected, ssl=self._context, ssl_handshake_timeout=timeout
