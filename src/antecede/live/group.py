@@ -35,7 +35,7 @@ from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Noti
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
-from antecede.live.problems import Problem, Problems
+from antecede.live.problems import Problem, Problems, Reachability
 from antecede.live.ready import Ready
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
@@ -82,6 +82,7 @@ class Group:
         self._failure: StoreError | None = None
         self._listeners: weakref.WeakSet[Notices] = weakref.WeakSet()
         self._problems = Problems(settings.group, settings.me)
+        self._reachability = Reachability(self._roster, settings.me, self._core.stability)
         self._joined: set[str] = set()
         self._metrics: Listener | None = None
         self.counts: Counter[str] = Counter()
@@ -320,6 +321,13 @@ class Group:
         if self._problems.begin("full", "full", who, text):
             self._notify("full", who, text)
 
+    def _report_unreachable(self) -> None:
+        for name, text in self._reachability.missing(self.connected).items():
+            if text is None:
+                self._problems.end(("unreachable", name))
+            elif self._problems.begin(("unreachable", name), "unreachable", name, text):
+                self._notify("unreachable", name, text)
+
     def _report_room(self) -> None:
         if self._problems.end("full"):
             self._notify("room", self.me, "there is room again")
@@ -494,6 +502,7 @@ class Group:
             self._driver.tick()
             if self._problems.is_current("full") and not self._is_full():
                 self._report_room()
+            self._report_unreachable()
 
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
         """A member that no longer reports its progress would hold up everybody in silence."""

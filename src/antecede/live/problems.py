@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Literal
 
 import msgspec
 
 from antecede.live.operations.logs import Log
+from antecede.live.settings import Roster
+from antecede.live.stability import Stability
+
+_UNREACHABLE_SECONDS = 3.0
+"""How long a super peer must be away before that is news: a connection that broke is made again at once."""
 
 ProblemKind = Literal["full", "parked", "refused", "store", "trace", "unreachable"]
 
@@ -51,4 +56,32 @@ class Problems:
         return key in self._current
 
     def list(self) -> list[Problem]:
-        return list(self._current.values())
+        return [*self._current.values()]
+
+
+class Reachability:
+    """Which members cannot be reached because their super peer is not connected to this one."""
+
+    def __init__(self, roster: Roster, me: str, stability: Stability) -> None:
+        self._stability = stability
+        self._ranks = {name: rank for rank, name in enumerate(roster.names)}
+        self._behind = {
+            member.name: member.behind
+            for member in roster.members
+            if member.behind is not None and me not in (member.name, member.behind)
+        }
+        self._seen = dict.fromkeys(self._behind.values(), time.monotonic())
+        """When each super peer was connected last."""
+
+    def missing(self, connected: Iterable[str]) -> dict[str, str | None]:
+        """For each member behind a super peer: why messages wait for it, or None."""
+        now, connected = time.monotonic(), set(connected)
+        self._seen |= dict.fromkeys(self._seen.keys() & connected, now)
+        return {
+            name: f"{name} cannot be reached: its super peer {relay} is not connected; "
+            f"{count:,} messages wait for it"
+            if now - self._seen[relay] > _UNREACHABLE_SECONDS
+            and (count := self._stability.lag(self._ranks[name]))
+            else None
+            for name, relay in self._behind.items()
+        }

@@ -167,6 +167,11 @@ class Stability:
             and (member == message.origin or self.matrix_clock[member][message.origin] >= message.seq)
         ]
 
+    def lag(self, member: int) -> int:
+        """How many messages that were delivered here a member is not known to have delivered."""
+        mine, theirs = self.matrix_clock[self.me], self.matrix_clock[member]
+        return sum(max(0, here - there) for here, there in zip(mine, theirs, strict=True))
+
     def lagging(self) -> list[int]:
         """The other members that keep most messages from being stable."""
         lasts = [max(entries, default=0) for entries in self.unstable]
