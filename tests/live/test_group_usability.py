@@ -187,9 +187,7 @@ async def _phone_behind_sue() -> AsyncIterator[tuple[Group, Group, Group]]:
     common: dict[str, Any] = {"group": "room", "protocol": "freescale"}
     async with contextlib.AsyncExitStack() as stack:
         sue = await stack.enter_async_context(
-            antecede.join(
-                "room", me="sue", listen=":0", web=":0", peers=["phone behind sue", "eve"], **common
-            )
+            antecede.join(me="sue", listen=":0", web=":0", peers=["phone behind sue", "eve"], **common)
         )
         eve = await stack.enter_async_context(
             antecede.join(me="eve", peers=[f"sue@{sue.address}", "phone behind sue"], **common)
