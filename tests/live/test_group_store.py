@@ -21,6 +21,7 @@ from antecede.audit.run import audit_path
 from antecede.errors import InputError, StoreError
 from antecede.live.group import Group
 from antecede.live.messages import MessageId
+from antecede.live.operations.trace import NodeTrace
 from antecede.live.store.disk import FileDisk
 
 
@@ -339,6 +340,59 @@ def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
     assert indices[0] == 0
     assert missing == [1, indices[1] - 1]
     assert indices[1:] == list(range(missing[1] + 1, 102))
+
+
+def test_a_trace_disk_that_does_not_answer_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
+    monkeypatch.setattr("antecede.live.driver._TRACE_PATIENCE", 0.05)
+    monkeypatch.setattr("antecede.live.driver.MAX_ROWS", 50)
+    monkeypatch.setattr("antecede.live.trace_rows.MAX_ROWS", 50)
+    began, may = threading.Event(), threading.Event()
+    write = NodeTrace._write
+
+    def hang(self: NodeTrace, *arguments: Any) -> None:
+        began.set()
+        may.wait(20)
+        write(self, *arguments)
+
+    async def test() -> None:
+        monkeypatch.setattr(NodeTrace, "_write", hang)
+        where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace", "store": tmp_path / "ana.db"}
+        async with antecede.join("room", **where) as first:
+            ear = Ear(first, listens=False)
+            await first.broadcast("word")
+            await until(began.is_set)
+            for _ in range(60):
+                await first.broadcast("word")
+            assert len(first._core.trace.rows) <= 50
+            assert ear.texts("trace") == ["the trace is not written: its disk does not answer"]
+            may.set()
+            await until(lambda: len(ear.texts("trace")) == 2)
+
+    run(test())
+    assert read_rows(tmp_path / "trace" / "ana")[-1]["index"] == 60
+
+
+def test_deliveries_that_nothing_follows_are_in_the_trace_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with (
+            antecede.join(**ana(tmp_path, listen=":0")) as first,
+            antecede.join(**bo(tmp_path, first, trace=tmp_path / "trace")) as second,
+        ):
+            await first.broadcast("the last word")
+            assert (await anext(second)).body == "the last word"
+            folder = tmp_path / "trace" / "bo"
+            await until(lambda: "deliver" in {row["kind"] for row in read_rows(folder)})
+            indices = [row["index"] for row in read_rows(folder)]
+            assert indices == list(range(len(indices)))
+
+    run(test())
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", None])

@@ -45,6 +45,8 @@ from antecede.live.store.journal import Journal
 from antecede.live.trace_rows import MAX_ROWS
 from antecede.protocols.base import Delivery
 
+_CLOSE_PATIENCE = 10.0
+"""How long, in seconds, a member that leaves waits for its trace."""
 _TRACE_PATIENCE = 1.0
 """How long, in seconds, a group commit waits for the trace when that lags."""
 
@@ -73,6 +75,7 @@ class Driver:
         self.failure: StoreError | None = None
         self._task = asyncio.create_task(self._run())
         self._trace_task: asyncio.Task[None] | None = None
+        self._trace_problem = ""
 
     # The loop
 
@@ -104,8 +107,7 @@ class Driver:
             if not waiter.done():
                 waiter.set_result(None)
         if self._trace_task is not None and len(self._core.trace.rows) > MAX_ROWS // 2:
-            # Rows are added faster than they are written: wait, unless the disk does not answer.
-            await asyncio.wait([self._trace_task], timeout=_TRACE_PATIENCE)
+            await self._wait_for_trace(self._trace_task)
 
     def _carry_out(self, ready: Ready) -> None:
         """What may follow once a `Ready` is durable."""
@@ -193,13 +195,23 @@ class Driver:
 
     async def _write_trace(self, trace: NodeTrace) -> None:
         """Beside the loop: whatever happens to the trace, the member goes on."""
-        before = trace.problem
         try:
             await trace.write()
         finally:
             self._trace_task = None
-        if trace.problem != before:
-            self._trace_changed(trace.problem)
+        self._report_trace(trace.problem)
+
+    async def _wait_for_trace(self, task: asyncio.Task[None]) -> None:
+        """Rows are added faster than they are written: wait, unless the disk does not answer."""
+        if not self._trace_problem:
+            await asyncio.wait([task], timeout=_TRACE_PATIENCE)
+            if not task.done():
+                self._report_trace("the trace is not written: its disk does not answer")
+
+    def _report_trace(self, problem: str) -> None:
+        if problem != self._trace_problem:
+            self._trace_problem = problem
+            self._trace_changed(problem)
 
     async def close(self) -> None:
         """Persist all that is left, as a checkpoint."""
@@ -211,9 +223,12 @@ class Driver:
         if self._commit is not None:
             self._commit.close()
         if self._trace is not None:
+            # A disk that does not answer must not keep the member from leaving.
             if self._trace_task is not None:
-                await self._trace_task
-            await self._write_trace(self._trace)
+                await asyncio.wait([self._trace_task], timeout=_CLOSE_PATIENCE)
+            if self._trace_task is None:
+                last = asyncio.create_task(self._write_trace(self._trace))
+                await asyncio.wait([last], timeout=_CLOSE_PATIENCE)
 
 
 def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:

@@ -141,7 +141,8 @@ class TraceWriter:
 
     def note_missing(self, first: int, last: int) -> None:
         """Say in meta.json that the rows with these indices are lost: the trace is incomplete."""
-        missing = [*self._meta.parameters.get("missing", []), [first, last]]
+        before = [span for span in self._meta.parameters.get("missing", []) if span[0] != first]
+        missing = [*before, [first, last]]
         parameters = {**self._meta.parameters, "missing": missing}
         self._meta = msgspec.structs.replace(self._meta, parameters=parameters)
         self._write_meta()
