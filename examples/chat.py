@@ -24,7 +24,13 @@ async def show(group: antecede.Group) -> None:
     """Print messages, one's own included, each with its immediate causes."""
     async for message in group:
         after = f"   (after {', '.join(map(str, message.causes))})" if message.causes else ""
-        print(f"{group.me} reads {message.id}: {message.body}{after}", flush=True)
+        text = printable(str(message.body))
+        print(f"{group.me} reads {message.id}: {text}{after}", flush=True)
+
+
+def printable(text: str) -> str:
+    """Others write what they like, also what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 async def chat(me: str, listen: str | None, peers: list[str], store: str | None) -> None:

@@ -124,10 +124,16 @@ class Todo:
         entries = sorted({each.entry for each in self.versions.values()})
         return [
             "  or  ".join(
-                f"[{'x' if each.done else ' '}] {each.text}" for _, each in sorted(versions.items())
+                f"[{'x' if each.done else ' '}] {printable(each.text)}"
+                for _, each in sorted(versions.items())
             )
             for versions in map(self.entry, entries)
         ]
+
+
+def printable(text: str) -> str:
+    """Others write what they like, also what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 async def write_list(me: str, listen: str | None, folder: Path, peers: list[str]) -> None:

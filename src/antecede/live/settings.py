@@ -15,6 +15,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Protocol
 from antecede.protocols.catalog import find_protocol
+from antecede.terminal import printable
 from antecede.units import parse_duration, parse_range
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
@@ -228,8 +229,10 @@ class Roster(msgspec.Struct, frozen=True):
 
 def validate_name(name: str) -> None:
     """A name must be distinguishable from an address and usable as a file name."""
-    if not _NAME.fullmatch(name) or name.startswith("."):
-        raise InputError(f"'{name}' is not a name: use up to 64 characters, without spaces, @, : or /")
+    if not _NAME.fullmatch(name) or name.startswith(".") or printable(name) != name:
+        raise InputError(
+            f"'{printable(name)}' is not a name: use up to 64 printable characters, without spaces, @, : or /"
+        )
 
 
 def address(text: str, what: str) -> tuple[str, int]:
