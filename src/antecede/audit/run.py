@@ -6,7 +6,6 @@ starts quickly. `local_path` and `events_on_spark` serve graphs and advice too; 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from antecede.audit.core import Finding, RunAudit, judge_files, severity, sum_ve
 from antecede.causality import Verdict
 from antecede.engine_choice import check_engine, has_cluster, wants_spark
 from antecede.errors import InputError, require
+from antecede.temporary_folders import temporary_folder
 from antecede.trace.reader import check_files, estimate_rows, read_batches, read_metas, trace_files
 
 if TYPE_CHECKING:
@@ -205,14 +205,14 @@ def events_on_spark(
     from antecede.spark.session import connect, refuse_unshared, spark_path
     from antecede.trace.writer import write_parts
 
-    with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
+    with temporary_folder("trace") as folder:
         if local is not None:
             files, metas = trace_files(local), read_metas(local)
             sample: Path | None = files[0]
             if any(file.suffix != ".parquet" for file in files):
                 progress("reading", 0, 0)
-                write_parts(Path(folder), (table for file in files for table in read_batches(file)))
-                local, sample = Path(folder), None
+                write_parts(folder, (table for file in files for table in read_batches(file)))
+                local, sample = folder, None
             path = spark_path(local)
         progress("starting Spark", 0, 0)
         with connect(master) as spark:

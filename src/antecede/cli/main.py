@@ -37,6 +37,7 @@ from antecede.cli.store import store
 from antecede.cli.sweep import report, sweep
 from antecede.cli.verify import verify
 from antecede.errors import AntecedeError
+from antecede.temporary_folders import end_in_order
 from antecede.terminal import printable
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
@@ -115,7 +116,8 @@ def main() -> None:
     # No Python that this one starts, such as a worker of Spark, may import from the current folder either.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        code = app(standalone_mode=False)
+        with end_in_order():
+            code = app(standalone_mode=False)
     except AntecedeError as error:
         _fail(str(error))
     except _USAGE_ERROR as error:

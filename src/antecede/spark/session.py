@@ -8,11 +8,12 @@ SPARK_REMOTE a cluster is used instead, with the cluster's own settings.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -25,8 +26,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from antecede.errors import InputError, SparkError
+from antecede.errors import AntecedeError, InputError, SparkError
 from antecede.spark.java import find_java
+from antecede.temporary_folders import TemporaryFolder
 
 _LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -38,6 +40,9 @@ appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+_LOG = "spark.log"
+_END_SECONDS = 2.0
+"""How long the end of a JVM may take to be seen after its connections have."""
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -84,14 +89,24 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
             yield session
         finally:
             session.stop()
-    except (PySparkException, Py4JError) as error:
+    except AntecedeError:
+        raise
+    except Exception as error:
+        if (how := _Jvm.ended(error)) is not None:
+            raise SparkError(
+                f"Spark's Java process ended {how} before its work was done; run the command again, "
+                f"where there is more memory if that was the reason{_Jvm.keep_log()}"
+            ) from error
+        if not isinstance(error, PySparkException | Py4JError):
+            raise
         raise SparkError(f"Spark failed: {spark_error_message(error)}{_Jvm.keep_log()}") from error
 
 
 class _Jvm:
     """The JVM of this process. There is at most one: PySpark keeps the first that it gets."""
 
-    folder: Path | None = None
+    folder: TemporaryFolder | None = None
+    process: subprocess.Popen[bytes] | None = None
     failed = False
 
     @classmethod
@@ -111,9 +126,9 @@ class _Jvm:
     @classmethod
     def _temporary_folder(cls) -> Path:
         if cls.folder is None:
-            cls.folder = Path(tempfile.mkdtemp(prefix="antecede-spark-"))
+            cls.folder = TemporaryFolder("spark")
             atexit.register(cls._remove_folder)
-        return cls.folder
+        return cls.folder.path
 
     @classmethod
     def _launch(cls, conf: Any) -> Any:
@@ -124,10 +139,33 @@ class _Jvm:
         # What Spark and its workers write, they write for this user only.
         umask = os.umask(0o077)
         try:
-            with (folder / "spark.log").open("wb") as sink:
-                return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+            with (folder / _LOG).open("wb") as sink:
+                gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
         finally:
             os.umask(umask)
+        cls.process = gateway.proc
+        return gateway
+
+    @classmethod
+    def ended(cls, error: Exception) -> str | None:
+        """How the JVM ended, in words, if it has; the next session then starts a new one.
+
+        An error of the connection may come before the end of the process can be seen.
+        """
+        if cls.process is None:
+            return None
+        if not isinstance(error, PySparkException | Py4JJavaError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                cls.process.wait(_END_SECONDS)
+        code = cls.process.poll()
+        if code is None:
+            return None
+        from pyspark import SparkContext
+
+        cls.process = None
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
     @classmethod
     def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:
@@ -149,15 +187,18 @@ class _Jvm:
     @classmethod
     def keep_log(cls) -> str:
         """Where the log is, if there is one; it then stays after the process has ended."""
-        if cls.folder is None or not (cls.folder / "spark.log").exists():
+        log = None if cls.folder is None else cls.folder.path / _LOG
+        if log is None or not log.exists():
             return ""
         cls.failed = True
-        return f"; its log is {cls.folder / 'spark.log'}"
+        return f"; its log is {log}"
 
     @classmethod
     def _remove_folder(cls) -> None:
-        if cls.folder is not None and not cls.failed:
-            shutil.rmtree(cls.folder, ignore_errors=True)
+        if cls.folder is not None and cls.failed:
+            cls.folder.keep(_LOG)
+        elif cls.folder is not None:
+            cls.folder.remove()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from antecede.errors import InputError
+from antecede.temporary_folders import temporary_folder
 from antecede.trace.bad_rows import BadRows
 
 
@@ -29,7 +30,6 @@ def mapped_trace(
 def _converted(
     path: str, columns: Sequence[str], progress: Callable[[str, int, int], None], bad: BadRows | None
 ) -> Iterator[str]:
-    import tempfile
     from pathlib import Path
 
     from antecede.trace.foreign.column_map import parse_column_map
@@ -45,10 +45,10 @@ def _converted(
         raise InputError("no trace is named")
     local = Path(rest if is_url else path)
     files = trace_files(local)
-    with tempfile.TemporaryDirectory(prefix="antecede-") as folder:
+    with temporary_folder("trace") as folder:
         progress("reading", 0, 0)
-        write_parts(Path(folder), convert_to_trace(local, files, mapping, bad))
+        write_parts(folder, convert_to_trace(local, files, mapping, bad))
         try:
-            yield folder
+            yield str(folder)
         except InputError as error:
-            raise InputError(str(error).replace(folder, path)) from error
+            raise InputError(str(error).replace(str(folder), path)) from error
