@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from live_groups import MEMBER, PATIENCE, Ear, lines, run, until
 from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 
 import antecede
@@ -227,6 +228,35 @@ def test_a_long_greeting_by_websocket_is_refused_and_a_long_message_is_not() -> 
     run(test())
 
 
+async def upgraded(sue: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A WebSocket whose frames are written by hand."""
+    host, _, port = str(sue.web_address).rpartition("/")[2].rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    assert b"101" in await reader.readline()
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def greeting_of_a_phone() -> bytes:
+    """What a real phone says first."""
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def listen(connection: ServerConnection) -> None:
+        message = await connection.recv(decode=False)
+        if not heard.done():
+            heard.set_result(message)
+
+    async with serve(listen, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        peers = [f"sue@ws://127.0.0.1:{port}"]
+        async with antecede.join("room", me="phone", behind="sue", protocol="freescale", peers=peers):
+            return await heard
+
+
 @pytest.mark.parametrize(
     "frame",
     [b"\x89\xfd0000" + b"x" * 125, b"\x00\x800000", b"\x8a\x800000"],
@@ -237,13 +267,7 @@ def test_frames_without_a_greeting_are_cut_off(frame: bytes) -> None:
 
     async def test() -> None:
         async with web_member() as sue:
-            host, _, port = str(sue.web_address).rpartition("/")[2].rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(
-                b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            )
-            assert b"101" in await reader.readline()
+            _, writer = await upgraded(sue)
             sent, beginning = 0, b"\x02\x800000" if frame[:1] == b"\x00" else b""
             async with asyncio.timeout(PATIENCE):
                 with contextlib.suppress(ConnectionError):
@@ -255,6 +279,58 @@ def test_frames_without_a_greeting_are_cut_off(frame: bytes) -> None:
                         await asyncio.sleep(0.001)
             assert sent < 1_000_000
             writer.close()
+
+    run(test())
+
+
+async def greeted(sue: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A phone that is connected, and whose frames are written by hand."""
+    greeting = await greeting_of_a_phone()
+    reader, writer = await upgraded(sue)
+    writer.write(b"\x82\xfe" + len(greeting).to_bytes(2, "big") + bytes(4) + greeting)
+    await until(lambda: sue.connected)
+    return reader, writer
+
+
+def test_a_phone_that_sends_fragments_without_end_is_cut_off() -> None:
+    """Empty ones: the length of a message is not what is too much."""
+
+    async def test() -> None:
+        async with web_member() as sue:
+            _, writer = await greeted(sue)
+            writer.write(b"\x02\x800000" + b"\x00\x800000" * 5_000)
+            await until(lambda: not sue.connected)
+            writer.transport.abort()
+
+    run(test())
+
+
+def test_others_have_their_turn_while_a_phone_sends_short_frames() -> None:
+    """40,000 pings in one piece took two seconds in which nobody else was served."""
+    pings = 40_000
+
+    async def test() -> None:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        async with web_member() as sue:
+            reader, writer = await greeted(sue)
+            await reader.readuntil(b"\x82")
+            writer.write(b"\x89\x800000" * pings)
+            counting = asyncio.create_task(count_turns())
+            answers = 0
+            async with asyncio.timeout(2 * PATIENCE):
+                while answers < pings:
+                    answers += (await reader.read(1 << 20)).count(b"\x8a\x00")
+            counting.cancel()
+            assert sue.connected
+            assert turns >= 25
+            writer.transport.abort()
 
     run(test())
 

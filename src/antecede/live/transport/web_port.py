@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ProtocolError
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
@@ -25,25 +27,48 @@ from antecede.live.transport.admission import DEADLINE_SECONDS, PendingConnectio
 
 _MAX_REQUEST_BYTES = 16 * 1024
 _MAX_FRAMING = 1024
+_MAX_FRAGMENTS = 4096
+_MAX_UNREAD_ANSWERS = 1 << 20
+_SLICE = 8192
+_CLOSING_SECONDS = 1.0
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 
 Accept = Callable[[ServerConnection, PendingConnection], Awaitable[None]]
 
 
-class _BoundedConnection(ServerConnection):
-    """A WebSocket that is served by whoever created it, and bounded until its greeting is accepted.
+class _BoundedProtocol(ServerProtocol):
+    """Frames of WebSocket. The library bounds the bytes of a message, but not how many fragments it has."""
 
-    Without these bounds a stranger could send frames without end that need no answer, or an answer to each:
-    pings and empty fragments count towards no message's length.
+    _fragments = 0
+
+    def recv_frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.CONT:
+            self._fragments += 1
+        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self._fragments = 0
+        if self._fragments > _MAX_FRAGMENTS:
+            raise ProtocolError(f"a message of more than {_MAX_FRAGMENTS} fragments")
+        super().recv_frame(frame)
+
+
+class _BoundedConnection(ServerConnection):
+    """A WebSocket that is served by whoever created it, and that cannot exhaust or freeze this process.
+
+    Until its greeting is accepted, everything that it sends is bounded: pings and empty fragments count
+    towards no message's length. From then on what it sends is processed in slices, and others have their
+    turn in between: a short frame costs as much time as a long one.
     """
 
     def __init__(self, protocol: ServerProtocol, server: Any, max_greeting: int) -> None:
         super().__init__(protocol, server, ping_interval=None)
         self._max_greeting = max_greeting
         self._bytes = 0
+        self._unprocessed = bytearray()
+        self._is_scheduled = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super(ServerConnection, self).connection_made(transport)
+        self.recv_messages.resume = self._go_on
 
     def data_received(self, data: bytes) -> None:
         longest = self.protocol.max_message_size or 0
@@ -54,10 +79,45 @@ class _BoundedConnection(ServerConnection):
             if self._bytes > allowed:
                 self.transport.abort()
                 return
-        elif self.transport.get_write_buffer_size() > 2 * longest:
+        elif self.transport.get_write_buffer_size() > longest + _MAX_UNREAD_ANSWERS:
             self.transport.abort()  # it does not read the answers to its pings
             return
+        if len(data) <= _SLICE and not self._unprocessed:
+            self._process(data)
+            return
+        self.transport.pause_reading()
+        self._unprocessed += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Process more, or read more, unless nobody takes what there is."""
+        if self.recv_messages.paused or self._is_scheduled:
+            return
+        if self._unprocessed:
+            self._is_scheduled = True
+            self.loop.call_soon(self._process_slice)
+        else:
+            self.transport.resume_reading()
+
+    def _process_slice(self) -> None:
+        self._is_scheduled = False
+        if not self.transport.is_closing():
+            data = bytes(self._unprocessed[:_SLICE])
+            del self._unprocessed[:_SLICE]
+            self._process(data)
+            self._go_on()
+
+    def _process(self, data: bytes) -> None:
         super().data_received(data)
+        if self.protocol.parser_exc is not None and self.protocol.close_expected():
+            # The reason is on its way. Whoever violates the protocol need not be expected to close.
+            self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
+
+    def eof_received(self) -> None:
+        if self._unprocessed:
+            self.transport.abort()
+        else:
+            super().eof_received()
 
 
 class WebPort:
@@ -82,7 +142,7 @@ class WebPort:
     async def serve(self, connected: socket.socket, pending: PendingConnection) -> None:
         """One connection, from TLS to its end."""
         server: Any = self
-        protocol = ServerProtocol(max_size=self._max_bytes)
+        protocol = _BoundedProtocol(max_size=self._max_bytes)
         connection = _BoundedConnection(protocol, server, self._max_bytes)
         timeout = DEADLINE_SECONDS if self._context is not None else None
         await asyncio.get_running_loop().connect_accepted_socket(
