@@ -11,8 +11,11 @@ import msgspec
 from antecede.causality import BitWindow
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import Body, wrap
+from antecede.live.events import Incarnation
 from antecede.live.security import identity
+from antecede.live.stability import Row
 from antecede.live.transport import frames
+from antecede.live.transport.outbox import chain
 from antecede.protocols.base import Protocol
 from antecede.protocols.flat import ClockPacket, DependencyPacket, MessageBatch, SequencePacket
 from antecede.protocols.flooding import FloodPacket
@@ -30,20 +33,34 @@ HERE = Path(__file__).parent
 KEY = bytes(range(32))
 """The token key of the vectors; no group has it."""
 
+CHAIN = chain(chain(bytes(16), b"\x01"), b"\x02\x03")
 MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})
 
 FRAMES: dict[str, frames.Frame] = {
-    "greeting": frames.Greeting(2, "room", "mbcp", ["ana", "bo"], "ana", "bo", "5f0c", "", 0, ""),
+    "greeting": frames.Greeting(
+        3, "room", "mbcp", ["ana", "bo"], "ana", "bo", [Incarnation("5f0c", 0)], [], 1, 0, bytes(16)
+    ),
     "greeting with a token": frames.Greeting(
-        2, "room", "freescale", ["sue", "phone behind sue", "ext"], "phone", "sue", "5f0c", "91ab", 300, "a.b"
+        3,
+        "room",
+        "freescale",
+        ["sue", "phone behind sue", "ext"],
+        "phone",
+        "sue",
+        [Incarnation("5f0c", 0), Incarnation("77e1", 41)],
+        [Incarnation("91ab", 0)],
+        2,
+        300,
+        CHAIN,
+        "a.b",
     ),
     "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
-    "packets": frames.Packets(1, [b"\x01", b"\x02\x03"]),
-    "ack": frames.Ack(2),
+    "packets": frames.Packets(1, [b"\x01", b"\x02\x03"], bytes(16)),
+    "ack": frames.Ack(2, CHAIN),
     "nack": frames.Nack(1),
-    "progress": frames.Progress({0: {0: 5, 2: 300}}),
-    "repair request": frames.RepairRequest([(2, 4, 9)]),
-    "repair reply": frames.RepairReply([b"\x01"]),
+    "progress": frames.Progress([Row(0, {0: (5, bytes(range(8))), 2: (300, bytes(8))})]),
+    "repair request": frames.RepairRequest(1, [(2, 4, 9)]),
+    "repair reply": frames.RepairReply(1, [b"\x01"]),
     "heartbeat": frames.Heartbeat(),
 }
 PACKETS: dict[str, tuple[str, Any]] = {

@@ -31,6 +31,7 @@ from antecede.live.events import (
 from antecede.live.ready import Ready, send_and_advance
 from antecede.live.recovery import restore
 from antecede.live.settings import Member, Roster
+from antecede.live.stability import Row
 from antecede.live.store.journal import Journal
 from antecede.live.trace_rows import TraceRow
 from antecede.live.transport import frames
@@ -303,9 +304,8 @@ class Group:
         if (one, other) in self.sent or not (self.peers[one].alive and self.peers[other].alive):
             return
         for source, to in ((one, other), (other, one)):
-            received = self.peers[to].core.durably_received[source]
-            self.peers[source].core.step(AckReceived(to, received))
-            self.sent[source, to] = received
+            self.ack(source, to)
+            self.sent[source, to] = self.peers[to].core.durably_received[source]
             self.reported[source, to] = {}
 
     def connect_all(self) -> None:
@@ -330,7 +330,7 @@ class Group:
         """Packets arrive, in order and at most so many; how many."""
         box = self.peers[source].core.outboxes[to]
         sent = max(self.sent[source, to], box.acked)
-        packets = box.after(sent, max_bytes=1 << 20)[:most]
+        packets = box.after(sent, 1 << 20, most)
         for number, data in enumerate(packets, sent + 1):
             self.peers[to].core.step(PacketReceived(source, number, data, self.now))
         self.sent[source, to] = sent + len(packets)
@@ -338,20 +338,21 @@ class Group:
 
     def ack(self, source: int, to: int) -> None:
         """The receiver acknowledges what is durable there."""
-        durable = self.peers[to].core.durably_received[source]
-        self.peers[source].core.step(AckReceived(to, durable))
+        receiver = self.peers[to].core
+        durable, value = receiver.durably_received[source], receiver.durable_chain[source]
+        self.peers[source].core.step(AckReceived(to, durable, value))
 
     def gossip(self, source: int, to: int) -> bool:
         """One reports progress to the other, as frames do; False if there was none."""
         core = self.peers[source].core
         core.repair.skip_stable(core.protocol, core.outboxes.values())
-        counts: dict[int, dict[int, int]] = {}
+        rows: list[Row] = []
         for turn in range(core.size):
-            counts |= core.stability.changes_since(self.reported[source, to], turn)
-        frame = frames.decode(frames.encode(frames.Progress(counts)))
+            rows += core.stability.changes_since(self.reported[source, to], turn)
+        frame = frames.decode(frames.encode(frames.Progress(rows)))
         assert isinstance(frame, frames.Progress)
-        self.peers[to].core.step(ProgressReceived(source, frame.counts))
-        return bool(counts)
+        self.peers[to].core.step(ProgressReceived(source, frame.rows))
+        return bool(rows)
 
     def repair(self, rank: int, patience: int) -> bool:
         """A member asks for what it lacks; whether it got some."""
@@ -363,7 +364,7 @@ class Group:
         helper, spans = request
         before = [window.to_bytes() for window in core.stability.received]
         for data in self.peers[helper].core.repair.reply(spans):
-            core.step(RepairReceived(helper, data, self.now))
+            core.step(RepairReceived(helper, data, self.now, spans))
         return before != [window.to_bytes() for window in core.stability.received]
 
     def settle(self, gone: frozenset[int] = frozenset()) -> None:

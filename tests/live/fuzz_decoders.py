@@ -82,17 +82,20 @@ def fuzz(seconds: float, seed: int) -> Counter[str]:
             tried["good frames"] += 1
             core = rng.choice(cores)
             link = rng.choice(core.partners)
+            everything = [(origin, 1, 1 << 62) for origin in range(core.size)]
             if isinstance(frame, frames.Progress):
-                core.step(ProgressReceived(link, frame.counts))
+                core.step(ProgressReceived(link, frame.rows))
             elif isinstance(frame, frames.RepairRequest):
+                core.repair.validate(frame.spans)
                 core.repair.reply(frame.spans)
         except RemoteError:
             pass
         for core in rng.sample(cores, 3):
             link = rng.choice(core.partners)
+            everything = [(origin, 1, 1 << 62) for origin in range(core.size)]
             try:
                 if rng.random() < 0.3:
-                    core.step(RepairReceived(link, data, tried["inputs"]))
+                    core.step(RepairReceived(link, data, tried["inputs"], everything))
                 else:
                     core.step(PacketReceived(link, core.received[link] + 1, data, tried["inputs"]))
                 tried["good packets"] += 1

@@ -17,6 +17,7 @@ import json
 import secrets
 import ssl
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -107,6 +108,10 @@ def _take(data: bytes, at: int, length: int) -> tuple[bytes, int]:
     return data[at : at + length], at + length
 
 
+def chained(before: bytes, packet: bytes) -> bytes:
+    return blake2b(before + packet, digest_size=16).digest()
+
+
 def bits(numbers: Iterable[int]) -> list[Any]:
     """A set of numbers as it travels."""
     first = min(numbers, default=0)
@@ -155,8 +160,11 @@ class Phone:
         self._names = [line.partition(" behind ")[0] for line in self._lines]
         self._rank = self._names.index(me)
         # The link: packets that were not confirmed, numbered from _safe + 1, and what has come.
-        self._store, self._known = secrets.token_hex(8), ""
+        self._lives, self._known = [[secrets.token_hex(8), 0]], list[Any]()
+        self._attempts = 0
         self._unsafe: list[bytes] = []
+        self._sent_chain, self._got_chain = [bytes(16)], bytes(16)  # of what was confirmed, and after it
+        self._chains: dict[int, bytes] = {}
         self._safe = self._sent = self._got = self._said_got = 0
         # The page's D is all up to _solid, and _beyond; its C is _causes, with what the numbers stand for.
         self._count = self._solid = self._unreported = self._mine = 0
@@ -188,8 +196,13 @@ class Phone:
         self._count += 1
         self._send([UP, payload, self._rank, self._count, bits(self._causes), self._solid])
         self._causes, self._after_own, self._mine, self._unreported = {}, True, 0, 0
-        self._row[self._rank] = self._count
+        self._count_message(self._rank, self._count, payload)
         return self._count
+
+    def _count_message(self, origin: int, seq: int, payload: bytes) -> None:
+        before = self._chains.get(origin, bytes(32))
+        self._chains[origin] = blake2b(before + payload, digest_size=32).digest()
+        self._row[origin] = seq
 
     def __aiter__(self) -> Self:
         return self
@@ -221,7 +234,7 @@ class Phone:
         self._causes = {each: what for each, what in self._causes.items() if each not in past}
         self._causes[number] = origin, seq
         self._after_own = self._after_own and (not self._mine or self._mine not in past)
-        self._row[origin] = seq
+        self._count_message(origin, seq, payload)
         self._unreported += 1
         if self._unreported == ACK_EVERY:
             self._send([ACK, self._count, self._solid, bits(self._causes)])
@@ -246,6 +259,7 @@ class Phone:
 
     def _send(self, packet: list[Any]) -> None:
         self._unsafe.append(pack(packet))
+        self._sent_chain.append(chained(self._sent_chain[-1], self._unsafe[-1]))
         self._work.set()
 
     async def _run(self) -> None:
@@ -286,23 +300,26 @@ class Phone:
         if not self._is_certified(socket):  # and so must not see the token
             raise Refused(f"its certificate is not for {self._relay} of group {self._group!r}")
         mine = [self._group, "freescale", self._lines]
-        rest = [self._me, self._relay, self._store, self._known, self._got, self._token]
-        await socket.send(pack([GREETING, 2, *mine, *rest]))
+        self._attempts += 1
+        rest = [self._lives, self._known, self._attempts, self._got, self._got_chain, self._token]
+        await socket.send(pack([GREETING, 3, *mine, self._me, self._relay, *rest]))
         answer = await self._next(socket)
         if answer[0] == REFUSAL:
             raise Refused(answer[1])
-        version, *theirs, me, you, store, known, got = answer[1:10]
+        version, *theirs, me, you, lives, known, _, got, chain = answer[1:12]
         reason = None
-        if answer[0] != GREETING or version != 2 or theirs != mine or (me, you) != (self._relay, self._me):
+        if answer[0] != GREETING or version != 3 or theirs != mine or (me, you) != (self._relay, self._me):
             reason = f"{answer} is not what {self._me} expects of {self._relay}"
-        elif known not in ("", self._store) or self._known not in ("", store):
+        elif known not in ([], self._lives) or (self._known and self._known[-1] not in lives):
             reason = "one of us has forgotten the other"
         elif not self._safe <= got <= self._safe + len(self._unsafe):
             reason = f"it has {got}, of {self._safe} confirmed and {len(self._unsafe)} more"
+        elif chain != self._sent_chain[got - self._safe]:
+            reason = f"it has other packets up to {got} than were sent"
         if reason:
             await socket.send(pack([REFUSAL, reason]))
             raise Refused(reason)
-        self._known, self._said_got = store, self._got
+        self._known, self._said_got = lives, self._got
         self._confirmed(got)
         self._sent = got
 
@@ -314,7 +331,7 @@ class Phone:
         return ("URI", uri) in certificate.get("subjectAltName", ())
 
     def _confirmed(self, number: int) -> None:
-        del self._unsafe[: max(number - self._safe, 0)]
+        del self._unsafe[: max(number - self._safe, 0)], self._sent_chain[: max(number - self._safe, 0)]
         self._safe = max(number, self._safe)
 
     async def _next(self, socket: ClientConnection) -> Any:
@@ -330,8 +347,12 @@ class Phone:
             if tag == PACKETS:
                 for number, body in enumerate(rest[1], rest[0]):
                     if number == self._got + 1:
-                        self._packet(*unpack(body))
                         self._got += 1
+                        if body[0] == 0xC1:  # all have its messages: only its hash
+                            self._got_chain = body[1:]
+                            continue
+                        self._got_chain = chained(self._got_chain, body)
+                        self._packet(*unpack(body))
                 if rest[0] > self._got + 1:
                     await socket.send(pack([AGAIN, self._got]))
                 self._work.set()
@@ -347,16 +368,17 @@ class Phone:
             self._work.clear()
             if unsent := self._unsafe[self._sent - self._safe :][:100]:
                 first, self._sent = self._sent + 1, self._sent + len(unsent)
-                await socket.send(pack([PACKETS, first, unsent]))
+                await socket.send(pack([PACKETS, first, unsent, self._sent_chain[first - 1 - self._safe]]))
                 self._work.set()
             if self._got > self._said_got:
                 self._said_got = self._got
-                await socket.send(pack([GOT, self._got]))
+                await socket.send(pack([GOT, self._got, self._got_chain]))
             if changed := {
                 origin: count for origin, count in self._row.items() if reported.get(origin) != count
             }:
                 reported |= changed
-                await socket.send(pack([HAVE, {self._rank: changed}]))
+                row = {origin: [count, self._chains[origin][:8]] for origin, count in changed.items()}
+                await socket.send(pack([HAVE, [[self._rank, row]]]))
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._work.wait()

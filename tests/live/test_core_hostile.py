@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap, wrap
-from antecede.live.events import Delivered, PacketReceived, RepairReceived
+from antecede.live.events import Delivered, Incarnation, PacketReceived, RepairReceived
+from antecede.live.stability import Row
 from antecede.live.transport import frames
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import MessageBatch
@@ -24,6 +25,7 @@ from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale.packets import ExternalPacket
 from antecede.protocols.mbcp import Mbcp
 
+EVERYTHING = [(origin, 1, 1 << 62) for origin in range(8)]
 DEEP = b"\x91" * 3_000
 NUMBERS = [
     -(1 << 63),
@@ -55,6 +57,7 @@ values: st.SearchStrategy[Any] = st.one_of(
     numbers, st.binary(max_size=5), st.sampled_from(ENVELOPES), st.none(), st.booleans(), st.text(max_size=3),
     st.just([]), st.just({}), st.dictionaries(numbers, numbers, max_size=3), st.lists(numbers, max_size=4),
 )  # fmt: skip
+chains = st.sampled_from([bytes(8), b"", bytes(9)])
 spans = st.lists(st.tuples(numbers, numbers, numbers), max_size=3)
 
 
@@ -175,16 +178,20 @@ def attack(group: Group, data: st.DataObject) -> None:
             matched = data.draw(st.integers(0, 4))
             match matched:
                 case 0:
-                    core.step(RepairReceived(link, packet, group.now))
+                    core.step(RepairReceived(link, packet, group.now, EVERYTHING))
                     accepted = accepted or logged(core) > rows
                 case 1:
-                    core.repair.reply(data.draw(spans))
+                    requested = data.draw(spans)
+                    core.repair.validate(requested)
+                    core.repair.reply(requested)
                 case 2:
-                    counts = data.draw(
-                        st.dictionaries(numbers, st.dictionaries(numbers, numbers, max_size=3))
+                    reports = data.draw(
+                        st.dictionaries(
+                            numbers, st.dictionaries(numbers, st.tuples(numbers, chains), max_size=3)
+                        )
                     )
                     accepted = True
-                    core.stability.merge(link, counts)
+                    core.stability.merge(link, [Row(*report) for report in reports.items()])
                 case _:
                     core.step(PacketReceived(link, number, packet, group.now))
                     accepted = True
@@ -210,9 +217,11 @@ def attack(group: Group, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_any_bytes_decode_to_a_frame_or_raise_a_remote_error(data: st.DataObject) -> None:
     real = [
-        frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", "s", "", 3), frames.Refusal("no"),
-        frames.Heartbeat(), frames.Packets(1, [b"x"]), frames.Ack(3), frames.Nack(2),
-        frames.Progress({0: {1: 2}}), frames.RepairRequest([(0, 1, 2)]), frames.RepairReply([b"x"]),
+        frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", [Incarnation("s", 0)], [], 1, 3, bytes(16)),
+        frames.Refusal("no"),
+        frames.Heartbeat(), frames.Packets(1, [b"x"]), frames.Ack(3, bytes(16)), frames.Nack(2),
+        frames.Progress([Row(0, {1: (2, bytes(8))})]),
+        frames.RepairRequest(1, [(0, 1, 2)]), frames.RepairReply(1, [b"x"]),
     ]  # fmt: skip
     for frame in real:
         assert frames.decode(frames.encode(frame)) == frame
@@ -264,17 +273,24 @@ def test_impossible_progress_is_refused(rows: dict[int, dict[int, int]], tmp_pat
     group.broadcast(0)
     group.peers[0].flush()
     with pytest.raises(RemoteError):
-        group.peers[0].core.stability.merge(1, rows)
+        group.peers[0].core.stability.merge(
+            1,
+            [
+                Row(member, {origin: (count, bytes(8)) for origin, count in counts.items()})
+                for member, counts in rows.items()
+            ],
+        )
     group.close()
 
 
 @pytest.mark.parametrize(
-    "span", [(-1, 1, 1), (3, 1, 1), (0, 0, 1), (0, 2, 1), (0, 1, 1_001), (0, 1, 1 << 62)]
+    "span", [(-1, 1, 1), (3, 1, 1), (0, 0, 1), (0, 2, 1), (0, 1, 20_001), (0, 1, 1 << 62)]
 )
 def test_impossible_repair_requests_are_refused(span: tuple[int, int, int], tmp_path: Path) -> None:
     group = Group(roster("mbcp", 3), tmp_path)
     with pytest.raises(RemoteError):
-        group.peers[0].core.repair.reply([span])
+        group.peers[0].core.repair.validate([span])
+    group.peers[0].core.repair.validate([(0, 1, 1_000)])
     assert group.peers[0].core.repair.reply([(0, 1, 1_000)]) == []
     group.close()
 
@@ -305,7 +321,7 @@ def test_a_batch_of_which_some_arrived_before_is_retained_and_stored_with_what_w
     group = Group(roster("mbcp", 3), tmp_path)
     bo = group.peers[1]
     packet = MessageBatch([wrap(f"{number}", number > 1, None) for number in (1, 2, 3)], 0, 1, {})
-    bo.core.step(RepairReceived(2, Mbcp.encode(packet.split()[-1]), 1))
+    bo.core.step(RepairReceived(2, Mbcp.encode(packet.split()[-1]), 1, EVERYTHING))
     assert list(bo.core.stability.received[0]) == [3]
     bo.core.step(PacketReceived(0, 1, Mbcp.encode(packet), 1))
     assert list(bo.core.stability.received[0]) == [1, 2, 3]

@@ -222,21 +222,22 @@ def test_acked_packets_cannot_be_sent_again() -> None:
     box = Outbox()
     for number in (1, 2, 3):
         box.put(number, b"packet")
-    box.ack(2)
-    assert box.after(2, 100) == [b"packet"]
-    assert box.after(3, 100) == []
+    box.ack(2, box.chain[2])
+    assert box.after(2, 100, 9) == [b"packet"]
+    assert box.after(3, 100, 9) == []
     for number in (-1, 0, 1, 4, 1 << 62):
         with pytest.raises(RemoteError):
-            box.after(number, 100)
+            box.after(number, 100, 9)
     with pytest.raises(RemoteError):
-        box.ack(4)
+        box.ack(4, bytes(16))
 
 
 def test_packets_go_until_the_bytes_are_used_up_and_one_at_least() -> None:
     box = Outbox()
     for number in (1, 2, 3):
         box.put(number, bytes(10))
-    assert [len(box.after(0, most)) for most in (1, 10, 19, 20, 30)] == [1, 1, 1, 2, 3]
+    assert [len(box.after(0, most, 9)) for most in (1, 10, 19, 20, 30)] == [1, 1, 1, 2, 3]
+    assert len(box.after(0, 100, 2)) == 2
 
 
 def test_a_message_that_its_dead_sender_sent_to_one_member_is_repaired_from_there(

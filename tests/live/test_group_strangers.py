@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 import antecede
+from antecede.live.events import Incarnation
 from antecede.live.group import Group
 from antecede.live.transport.frames import (
     MAX_BYTES,
@@ -37,9 +38,11 @@ def greeting(**changes: Any) -> Greeting:
         "members": ["ana", "bo"],
         "me": "bo",
         "you": "ana",
-        "store": "0123456789abcdef",
-        "known": "",
+        "lineage": [Incarnation("0123456789abcdef", 0)],
+        "known": [],
+        "attempt": 1,
         "received": 0,
+        "chain": bytes(16),
     }
     return Greeting(**{**said, **changes})
 
@@ -119,12 +122,14 @@ def test_a_member_without_its_former_store_is_refused() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 2"),
+        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 3"),
         (greeting(me="eve"), "eve is not a partner of this member"),
         (greeting(me="ana"), "ana is not a partner of this member"),
         (greeting(received=7), "ana has an older store than before"),
         (greeting(received=-1), "bo has an older store than before"),
-        (greeting(known="other"), "ana has another store than before"),
+        (greeting(chain=bytes(15)), "ana has an older store than before"),
+        (greeting(lineage=[]), "its greeting names no life of its sender"),
+        (greeting(known=[Incarnation("other", 0)]), "ana has another store than before"),
         (Packets(1, [b""]), "its first frame is not a greeting"),
     ],
 )
@@ -161,7 +166,7 @@ def test_another_version_in_the_answer_is_refused() -> None:
             ear = Ear(bo)
             await until(lambda: ear.texts("refused") and len(heard) > 1)
             assert isinstance(heard[0], Greeting)
-            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 2")
+            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 3")
         server.close()
 
     run(test())
@@ -223,11 +228,12 @@ def test_a_member_that_violates_the_protocol_is_disconnected() -> None:
         async with together(*members) as (ana, bo, eve):
             await eve.aclose()
             at_ana, at_bo = Ear(ana), Ear(bo)
-            for body in (b"\x00", b"\x93\x01\x02\x03", b"x" * 1000):
+            for attempt, body in enumerate((b"\x00", b"\x93\x01\x02\x03", b"x" * 1000), 1):
                 reader, writer = await called(ana)
                 # She never had a conversation here, so this is her first store.
-                writer.write(add_lengths([encode(greeting(me="eve", members=members, store="eve"))]))
-                writer.write(add_lengths([encode(Packets(1, [body]))]))
+                said = greeting(me="eve", members=members, lineage=eve._core.lineage, attempt=100 + attempt)
+                writer.write(add_lengths([encode(said)]))
+                writer.write(add_lengths([encode(Packets(1, [body], bytes(16)))]))
                 assert isinstance(await answer(reader), Greeting | Refusal)
                 await ana.broadcast("a word")
                 await bo.broadcast("a word")

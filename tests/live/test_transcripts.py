@@ -177,7 +177,7 @@ class Transcript:
             self._print(f"asks {self._name(helper)} for {self._name(origin)}:{first} to {last}")
         for data in self.group.peers[helper].core.repair.reply(spans):
             self._print(f"receives {self._packet(data)}")
-            core.step(RepairReceived(helper, data, self.group.now))
+            core.step(RepairReceived(helper, data, self.group.now, spans))
 
     def _restart(self, name: str) -> None:
         peer = self._peer(name)

@@ -38,21 +38,25 @@ from antecede.live.events import (
     DeliveryAcked,
     DeliveryRequested,
     Event,
+    Incarnation,
     LogRecord,
+    Opened,
     PacketReceived,
     Parked,
+    PartnerMet,
     ProgressReceived,
     RepairReceived,
     TimerFired,
     Unparked,
 )
+from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.recovery import ParkedDelivery, take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import MAX_BYTES, Packets
-from antecede.live.transport.outbox import Outbox
+from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped
 from antecede.protocols.base import (
     NO_EFFECTS,
     Delivery,
@@ -89,16 +93,7 @@ class Core:
         self.time = 0
         """The last time in the log."""
 
-        # Links
-        self.outboxes = {peer: Outbox() for peer in self.partners}
-        """What partners have not acknowledged. `send_and_advance` puts `Ready.packets` in."""
-        self.sent = dict.fromkeys(self.partners, 0)
-        self.received: dict[int, int] = dict.fromkeys(self.partners, 0)
-        self.durably_received: Mapping[int, int] = dict(self.received) if durable else self.received
-        """The part of `received` that is durable: what an `Ack` may say."""
-        self.max_undelivered = sys.maxsize
-        """Above this many undelivered bytes packets are refused: no group that keeps to its limit gets
-        there."""
+        self._create_links(durable)
 
         # The application
         self.causes: dict[int, int] = {}
@@ -148,7 +143,29 @@ class Core:
             DeliveryAcked: self._on_delivery_acked,
             Parked: self._on_parked,
             Unparked: self._on_unparked,
+            Opened: self._on_opened,
+            PartnerMet: self._on_partner_met,
         }
+
+    def _create_links(self, durable: bool) -> None:
+        self.outboxes = {peer: Outbox() for peer in self.partners}
+        """What partners have not acknowledged. `send_and_advance` puts `Ready.packets` in."""
+        self.sent = dict.fromkeys(self.partners, 0)
+        self.received: dict[int, int] = dict.fromkeys(self.partners, 0)
+        self.durably_received: Mapping[int, int] = dict(self.received) if durable else self.received
+        """The part of `received` that is durable: what an `Ack` may say."""
+        self.received_chain: dict[int, bytes] = dict.fromkeys(self.partners, CHAIN_START)
+        """The chain values of the packets in `received`, and of those that are durable."""
+        self.durable_chain: Mapping[int, bytes] = (
+            dict(self.received_chain) if durable else self.received_chain
+        )
+        self.lineage: list[Incarnation] = []
+        """The lives of this member, the present one last."""
+        self.partner_lineages: dict[int, list[Incarnation]] = {}
+        """The same of partners, as they last greeted."""
+        self.max_undelivered = sys.maxsize
+        """Above this many undelivered bytes packets are refused: no group that keeps to its limit gets
+        there."""
 
     # What a driver calls
 
@@ -198,6 +215,7 @@ class Core:
                 for peer, bodies in self.packets.items()
             },
             received=dict(self.received),
+            received_chain=dict(self.received_chain),
             broadcasts=self.stability.received[self.me].base,
             parked=self.parking,
             repaired=self._repaired,
@@ -218,10 +236,10 @@ class Core:
                 if origin == self.me:
                     self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
                 else:
-                    self.stability.record_delivered(self.me, origin, seq)
+                    self.stability.deliver(origin, seq, delivery.payload)
         self.trace.durable = max(self.trace.durable, ready.trace_length)
         if ready.number:
-            self.durably_received = ready.received
+            self.durably_received, self.durable_chain = ready.received, ready.received_chain
             self._persisted = ready.number
         if ready.broadcasts:
             # Not before: after a crash the next message under this number would be taken for this one.
@@ -274,6 +292,7 @@ class Core:
             raise LocalError(f"{self.protocol.name} gave a message no identity")
         first = effects.message.seq - len(payloads) + 1
         own, control = self.stability.received[self.me], dict[int, int]()
+        self.stability.broadcast(first, payloads)
         for packet, data in self._carry_out(effects):
             for span in packet.spans():
                 if span[0] == self.me and span[2] > own.base:
@@ -318,15 +337,18 @@ class Core:
             if number <= before:
                 return  # a duplicate
             raise RemoteError(f"packet {number} came after packet {before}")
-        if not data:
-            # Skipped by its sender: every member has its messages.
+        value = chain(self.received_chain[link], data)
+        if is_skipped(data):
             self._log(event)
-            self.received[link] = number
+            self.received[link], self.received_chain[link] = number, value
             return
         if self.stability.undelivered_bytes > self.max_undelivered:
             waiting = self.stability.undelivered_bytes
             raise RemoteError(f"the receive buffer is full: {waiting} bytes are not delivered yet")
         packet, spans = self._decode(data)
+        if self.stability.is_mesh and any(origin != link for origin, _, _ in spans):
+            # Only the sender itself, where all are connected; what others supply is a repair.
+            raise RemoteError(f"it sends a message of member {spans[0][0]} as its own")
         # A control-only packet can unblock held messages: they are durable only when it is, so that replay
         # after a crash matches.
         held = None if spans or not self.is_durable else self.protocol.waiting()
@@ -337,7 +359,7 @@ class Core:
                     entry.ready_number = self._next_number
         if self.is_durable:
             self._log(event)
-        self.received[link] = number
+        self.received[link], self.received_chain[link] = number, value
         for span in spans:
             self._retain(span, data, data, now, link)
         if effects is not NO_EFFECTS:
@@ -357,6 +379,12 @@ class Core:
 
     def _on_repair(self, event: RepairReceived) -> None:
         packet, spans = self._decode(event.data)
+        if not any(
+            origin == asked and first <= high and low <= last
+            for origin, first, last in spans
+            for asked, low, high in event.wanted
+        ):
+            raise RemoteError("it sends a repair of messages that nobody has asked it for")
         missing = [
             MessageId(origin, seq)
             for origin, first, last in spans
@@ -380,10 +408,20 @@ class Core:
         self._carry_out(self.protocol.wake(event.time))
 
     def _on_ack(self, event: AckReceived) -> None:
-        self.outboxes[event.link].ack(event.number)
+        self.outboxes[event.link].ack(event.number, event.chain)
 
     def _on_progress(self, event: ProgressReceived) -> None:
-        self.stability.merge(event.link, event.counts)
+        self.stability.merge(event.link, event.rows)
+
+    # Lives
+
+    def _on_opened(self, event: Opened) -> None:
+        self._log(event)
+        self.lineage = extend_lineage(self.lineage, event.id, self.stability.received[self.me].base)
+
+    def _on_partner_met(self, event: PartnerMet) -> None:
+        self._log(event)
+        self.partner_lineages[event.link] = event.lineage
 
     # Delivering
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from antecede.live.stability import Row
+
 
 class Broadcast(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
     """The application broadcast these messages in a row, with nothing delivered in between."""
@@ -26,7 +28,7 @@ class PacketReceived(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=Fal
     number: int
     """Its number on the link, from 1."""
     data: bytes
-    """Empty if every member has its messages already."""
+    """The packet, or its chain value alone if every member has its messages already (`outbox.skip`)."""
     time: int
 
 
@@ -36,6 +38,8 @@ class RepairReceived(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=Fal
     link: int
     data: bytes
     time: int
+    wanted: list[tuple[int, int, int]]
+    """The messages that were asked for: origin, first and last sequence number."""
 
 
 class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
@@ -72,7 +76,42 @@ class Unparked(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     time: int
 
 
-LogRecord = Broadcast | PacketReceived | RepairReceived | TimerFired | Delivered | Parked | Unparked
+class Incarnation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One life of a member: from one opening of its store to the next."""
+
+    id: str
+    """Chosen at random."""
+    broadcasts: int
+    """How many messages the member had broadcast before."""
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """A new life of this member begins; durable before any partner hears of it."""
+
+    id: str
+    time: int
+
+
+class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """A partner has greeted from a life that this member did not know of."""
+
+    link: int
+    lineage: list[Incarnation]
+    """Its lives, this one last."""
+    time: int
+
+
+LogRecord = (
+    Broadcast
+    | PacketReceived
+    | RepairReceived
+    | TimerFired
+    | Delivered
+    | Parked
+    | Unparked
+    | Opened
+    | PartnerMet
+)
 
 
 class AckReceived(msgspec.Struct, frozen=True, gc=False):
@@ -80,13 +119,15 @@ class AckReceived(msgspec.Struct, frozen=True, gc=False):
 
     link: int
     number: int
+    chain: bytes
+    """The chain value of that packet."""
 
 
 class ProgressReceived(msgspec.Struct, frozen=True, gc=False):
     """A partner reports how many messages of each origin members have delivered."""
 
     link: int
-    counts: dict[int, dict[int, int]]
+    rows: list[Row]
 
 
 class DeliveryRequested(msgspec.Struct, frozen=True, gc=False):

@@ -30,7 +30,7 @@ from antecede.live.core import Core
 from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
-from antecede.live.events import TimerFired
+from antecede.live.events import Opened, TimerFired
 from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Notices, ParkedMessage
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
@@ -43,7 +43,6 @@ from antecede.live.stability import Stability
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.transport.connections import Connections
-from antecede.live.transport.handshake import KnownStores
 from antecede.live.transport.listener import Listener
 from antecede.protocols.base import LocalError
 
@@ -151,6 +150,9 @@ class Group:
                 self._room.set,
             )
             try:
+                # Durable before anybody hears of it: see `lineage.py`.
+                self._core.step(Opened(secrets.token_hex(8), self._clock.now()))
+                await self._driver.durable()
                 await self._connections.start()
                 if settings.metrics is not None:
                     self._metrics = await serve(self, settings.metrics)
@@ -182,28 +184,15 @@ class Group:
         )
 
     def _create_connections(self) -> Connections:
-        journal, met = self._journal, dict[int, str]()
         return Connections(
             self.settings,
             self._roster,
             self._core,
-            KnownStores(
-                journal.store if journal else secrets.token_hex(8),
-                journal.remembered if journal else lambda peer: met.get(peer, ""),
-                self._remember if journal else met.__setitem__,
-            ),
             self._on_step,
             self._notify,
             self.counts,
             self._clock,
         )
-
-    def _remember(self, peer: int, store: str) -> None:
-        if self._journal is not None:
-            try:
-                self._journal.remember(peer, store)
-            except OSError as error:
-                raise self._driver.fail(f"{self._journal.path}: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self

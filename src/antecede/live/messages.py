@@ -102,6 +102,7 @@ class Notice(msgspec.Struct, frozen=True):
         "refused",
         "gap",
         "recovered",
+        "forked",
         "full",
         "room",
         "store",

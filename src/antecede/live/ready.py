@@ -38,6 +38,8 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """To send to each partner, once the records are durable."""
     received: Mapping[int, int] = _EMPTY
     """The last packet of each partner that is durable with the records: it may be acknowledged."""
+    received_chain: Mapping[int, bytes] = _EMPTY
+    """The chain values of these packets."""
     broadcasts: int = 0
     """How many messages of this member are durable with the records."""
     parked: int = 0

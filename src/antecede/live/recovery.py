@@ -11,7 +11,7 @@ import msgspec
 
 from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
-from antecede.live.events import Cursor, Delivered, LogRecord, RepairReceived
+from antecede.live.events import Cursor, Delivered, Incarnation, LogRecord, RepairReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
@@ -37,12 +37,18 @@ class CoreState(msgspec.Struct):
     protocol: bytes
     causes: dict[int, int]
     sent: dict[int, int]
-    acked_packets: dict[int, int]
+    acked_packets: dict[int, tuple[int, bytes]]
+    """For each partner, the last packet that it has acknowledged, and its chain value."""
     received: dict[int, int]
+    received_chain: dict[int, bytes]
+    lineage: list[Incarnation]
+    partner_lineages: dict[int, list[Incarnation]]
     windows: list[bytes]
     """Of the sequence numbers received from each origin."""
     delivered_counts: list[int]
     """This member's row of the matrix clock."""
+    chain: list[bytes]
+    """The chain values of what it has delivered and broadcast."""
     stable: list[int]
     delivered: int
     unacked: list[Delivery]
@@ -60,10 +66,14 @@ def take_checkpoint(core: Core) -> Checkpoint:
         protocol=core.protocol.save(),
         causes=core.causes,
         sent=core.sent,
-        acked_packets={link: box.acked for link, box in core.outboxes.items()},
+        acked_packets={link: (box.acked, box.chain[box.acked]) for link, box in core.outboxes.items()},
         received=core.received,
+        received_chain=core.received_chain,
+        lineage=core.lineage,
+        partner_lineages=core.partner_lineages,
         windows=[window.to_bytes() for window in stability.received],
         delivered_counts=stability.matrix_clock[core.me],
+        chain=stability.chain,
         stable=stability.stable,
         delivered=core.delivered,
         unacked=list(core.unacked),
@@ -136,11 +146,15 @@ def _restore(core: Core, store: SavedStore) -> None:
         _load_state(core, msgspec.msgpack.decode(checkpoint.state, type=CoreState))
     core.trace.first, core.trace.rows = checkpoint.trace_first, list(checkpoint.trace)
     checkpoint_acked = core.acked
+    sent: dict[int, list[tuple[int, bytes]]] = {link: [] for link in core.outboxes}
     for stored in checkpoint.packets:
         for link, number in stored.sent:
-            core.outboxes[link].put(number, stored.data)
+            sent[link].append((number, stored.data))
         for span in stored.spans:
             core.stability.restore(span, stored.data)
+    for link, packets in sent.items():
+        for number, data in sorted(packets):  # each builds on the chain value of the one before
+            core.outboxes[link].extend(number, [data])
     last = 0
     for record in contents.records():
         _replay(core, record, store)
@@ -154,7 +168,7 @@ def _restore(core: Core, store: SavedStore) -> None:
     for position, delivery in enumerate(core.unacked, core.acked + 1):
         if position <= yielded:
             origin, seq = delivery.message
-            core.stability.record_delivered(core.me, origin, seq)
+            core.stability.deliver(origin, seq, delivery.payload)
     while core.acked < acked:
         core.unacked.popleft()
     core.attempts, core.parking = attempts, 0
@@ -179,18 +193,18 @@ def _deliverable(core: Core) -> int:
 def _load_state(core: Core, state: CoreState) -> None:
     stability = core.stability
     core.protocol = type(core.protocol).restore(state.protocol)
-    core.causes, core.sent, core.received = state.causes, state.sent, state.received
+    core.causes, core.sent = state.causes, state.sent
+    core.received, core.received_chain = state.received, state.received_chain
+    core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.delivered = core.logged_deliveries = state.delivered
     core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
     core.wake_at, core.time = state.wake_at, state.time
     for link, box in core.outboxes.items():
-        box.last = state.sent[link]
-        box.acked = state.acked_packets[link]
+        box.resume(*state.acked_packets[link])
     stability.received = [BitWindow.from_bytes(data) for data in state.windows]
     stability.stable = state.stable
     core.broadcasts = stability.received[core.me].base
-    for origin, count in enumerate(state.delivered_counts):
-        stability.record_delivered(core.me, origin, count)
+    stability.resume(state.delivered_counts, state.chain, core.broadcasts)
 
 
 def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:

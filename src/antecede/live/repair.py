@@ -8,15 +8,17 @@ O(messages) per reply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from antecede.live.stability import Stability
-from antecede.live.transport.outbox import Outbox
+from antecede.live.transport.outbox import Outbox, is_skipped
 from antecede.protocols.base import Protocol, RemoteError, Span
 
 _MAX_REPLY_BYTES = 1 << 20
 _MAX_SPAN = 1_000
 """Messages of one origin that one request asks for."""
+_MAX_REQUEST = 10_000
+"""Messages that one request asks for."""
 MANY_PACKETS = 256
 """Above this many unacknowledged packets, those whose messages every member has are skipped."""
 
@@ -49,7 +51,18 @@ class Repair:
                 helper = able[(now // max(patience, 1) + origin) % len(able)]
                 last = min(stability.matrix_clock[helper][origin], base + _MAX_SPAN)
                 requests.setdefault(helper, []).append((origin, base + 1, last))
-        return max(requests.items(), key=lambda item: len(item[1])) if requests else None
+        if not requests:
+            return None
+        helper, spans = max(requests.items(), key=lambda item: len(item[1]))
+        return helper, spans[: _MAX_REQUEST // _MAX_SPAN]
+
+    def validate(self, spans: Sequence[Span]) -> None:
+        """Raise a `RemoteError` for a request that no correct member makes."""
+        if len(spans) > self._stability.size or sum(last - first for _, first, last in spans) > _MAX_REQUEST:
+            raise RemoteError(f"it asks for more than {_MAX_REQUEST} messages at once")
+        for origin, first, last in spans:
+            if not 0 <= origin < self._stability.size or not 1 <= first <= last:
+                raise RemoteError("it asks for messages that cannot exist")
 
     def reply(self, spans: Iterable[Span]) -> list[bytes]:
         """Packets of the messages that a member asks for, as far as they are here and fit one reply."""
@@ -57,8 +70,6 @@ class Repair:
         packets: dict[int, bytes] = {}
         room = _MAX_REPLY_BYTES
         for origin, first, last in spans:
-            if not 0 <= origin < stability.size or not 1 <= first <= last < first + _MAX_SPAN:
-                raise RemoteError("it asks for messages that cannot exist")
             for seq in range(first, last + 1):
                 if origin == stability.me and seq > stability.matrix_clock[stability.me][stability.me]:
                     break  # not durable yet
@@ -79,8 +90,9 @@ class Repair:
             box.skipped = max(box.skipped, box.acked)
             while box.skipped < box.last and len(box.packets) > MANY_PACKETS:
                 data = box.packets[box.skipped + 1]
-                spans = protocol.decode(data).spans() if data else ()
-                if data and not (spans and all(last <= stable[origin] for origin, _, last in spans)):
+                is_empty = is_skipped(data)
+                spans = () if is_empty else protocol.decode(data).spans()
+                if not is_empty and not (spans and all(last <= stable[origin] for origin, _, last in spans)):
                     break
-                box.packets[box.skipped + 1] = b""
                 box.skipped += 1
+                box.skip(box.skipped)

@@ -5,11 +5,18 @@ The minimum of a column is stable: everybody has those messages, and nobody can 
 then a message's packet is retained, so that `repair` can supply it to members that lack it if its sender
 dies. Time O(1) per message and O(members) per count that changes what is stable; memory O(members²) and
 the unstable messages.
+
+A count alone would not do: two members that have delivered as many messages of an origin may have delivered
+different ones, if the origin's store was copied or the origin is a liar. So a member reports with each count
+the *chain value* of the messages up to it, a hash. Whoever of the two is behind compares it with its own when
+it has delivered as many. Once they differ, nothing that the other reports of this origin counts any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +25,31 @@ from antecede.protocols.base import Protocol, RemoteError, Span
 
 ENTRY_BYTES = 100
 """What an unstable message costs besides its own bytes, roughly."""
+
+
+_CHAIN_BYTES = 32
+_REPORTED_BYTES = 8
+"""Of a chain value, in reports: enough to notice that two differ."""
+_MAX_PENDING = 8
+"""Counts of a member for an origin that wait until this member has delivered as many."""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a member has delivered: for each origin a count, and the chain value of the messages up to it."""
+
+    member: int
+    counts: dict[int, tuple[int, bytes]]
+
+
+class Divergence(NamedTuple):
+    """Two members have delivered different messages under the same ids."""
+
+    member: int
+    origin: int
+    agreed: int
+    """The last count on which they agreed."""
+    differing: int
+    """The count on which they do not."""
 
 
 class UnstableMessage(msgspec.Struct, gc=False):
@@ -56,6 +88,19 @@ class Stability:
         self.received = [BitWindow() for _ in range(size)]
         """The sequence numbers of each origin that have arrived, one's own included."""
         self.matrix_clock = [[0] * size for _ in range(size)]
+        self._reported_chain = [[b""] * size for _ in range(size)]
+        """The chain values that members have reported with their counts."""
+        self._pending: list[dict[int, dict[int, bytes]]] = [{} for _ in range(size)]
+        """By origin, count and member: chain values to compare once this member has as many."""
+        self._pending_counts: dict[tuple[int, int], list[int]] = {}
+        self.chain = [bytes(_CHAIN_BYTES)] * size
+        """For each origin, the chain value of the messages delivered here; of one's own, broadcast."""
+        self._history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
+        """By origin and count, the reported part of chain values from the last stable message on."""
+        self._agreed = [[0] * size for _ in range(size)]
+        """The last counts of members whose chain values were compared and the same."""
+        self.divergences: dict[tuple[int, int], Divergence] = {}
+        """By member and origin."""
         self.stable = [0] * size
         self.unstable: list[dict[int, UnstableMessage]] = [{} for _ in range(size)]
         """By origin and sequence number."""
@@ -94,6 +139,32 @@ class Stability:
         self.unstable_bytes += entry.size * len(seqs)
         self.undelivered_bytes += entry.size * len(undelivered)
 
+    def deliver(self, origin: int, seq: int, payload: bytes) -> None:
+        """The application has been given a message; not for the first time, perhaps, or its own."""
+        if origin != self.me and seq > self.matrix_clock[self.me][origin]:
+            self._extend_chain(origin, seq, payload)
+            self._compare_pending(origin, seq)
+            self.record_delivered(self.me, origin, seq)
+
+    def broadcast(self, first: int, payloads: Sequence[bytes]) -> None:
+        """This member has broadcast messages; they count as delivered once they are durable."""
+        for seq, payload in enumerate(payloads, first):
+            self._extend_chain(self.me, seq, payload)
+
+    def resume(self, counts: list[int], chain: list[bytes], broadcasts: int) -> None:
+        """This member had delivered so much before a restart."""
+        self.chain = chain
+        for origin, count in enumerate(counts):
+            at = broadcasts if origin == self.me else count
+            self._history[origin] = {at: chain[origin][:_REPORTED_BYTES]}
+            self.record_delivered(self.me, origin, count)
+
+    def _extend_chain(self, origin: int, seq: int, payload: bytes) -> None:
+        hashed = blake2b(self.chain[origin], digest_size=_CHAIN_BYTES)
+        hashed.update(payload)
+        self.chain[origin] = value = hashed.digest()
+        self._history[origin][seq] = value[:_REPORTED_BYTES]
+
     def record_delivered(self, member: int, origin: int, count: int) -> None:
         """A member has delivered `count` messages of an origin."""
         row = self.matrix_clock[member]
@@ -115,44 +186,88 @@ class Stability:
         for seq in range(self.stable[origin] + 1, stable + 1):
             if (entry := entries.pop(seq, None)) is not None:
                 self.unstable_bytes -= entry.size
-        self.stable[origin] = max(stable, self.stable[origin])
+        if stable > (before := self.stable[origin]):
+            history = self._history[origin]
+            for count in range(before, stable):
+                history.pop(count, None)
+            self.stable[origin] = stable
 
     # What members tell each other
 
-    def merge(self, link: int, counts: dict[int, dict[int, int]]) -> None:
-        """Take over what a partner reports, row by row, as far as it can be true."""
-        for member, row in counts.items():
-            if not 0 <= member < self.size or (member != link and link in self.leaves):
-                raise RemoteError(f"it reports progress of member {member}")
-            for origin, count in row.items():
-                self._validate(link, origin, count)
-                if member != self.me:
-                    self.record_delivered(member, origin, count)
+    def merge(self, link: int, rows: Sequence[Row]) -> None:
+        """Take over what a partner reports, as far as it can be true."""
+        if len(rows) > self.size:
+            raise RemoteError(f"it reports {len(rows)} rows for {self.size} members")
+        for row in rows:
+            if not 0 <= row.member < self.size or (row.member != link and link in self.leaves):
+                raise RemoteError(f"it reports progress of member {row.member}")
+            for origin, (count, value) in row.counts.items():
+                self._validate(link, origin, count, value)
+                if row.member != self.me and count > self.matrix_clock[row.member][origin]:
+                    self._compare_or_wait(row.member, origin, count, value)
+                    if (row.member, origin) not in self.divergences:
+                        self._reported_chain[row.member][origin] = value
+                        self.record_delivered(row.member, origin, count)
 
-    def _validate(self, link: int, origin: int, count: int) -> None:
-        if not 0 <= origin < self.size or count < 0:
+    def _validate(self, link: int, origin: int, count: int, value: bytes) -> None:
+        if not 0 <= origin < self.size or count < 0 or len(value) != _REPORTED_BYTES:
             raise RemoteError(f"it reports an invalid count for member {origin}")
         if origin == self.me and count > self.matrix_clock[self.me][self.me]:
             raise RemoteError(f"it has message {count} of this member, which has sent fewer")
         if link in self.leaves and origin != link and count > self.received[origin].base:
             raise RemoteError(f"it has message {count} of member {origin}, which has not passed through here")
 
-    def changes_since(self, reported: dict[int, list[int]], turn: int) -> dict[int, dict[int, int]]:
+    def _compare_or_wait(self, member: int, origin: int, count: int, value: bytes) -> None:
+        if count <= self.matrix_clock[self.me][origin]:
+            self._compare(member, origin, count, value)
+            return
+        pending, counts = self._pending[origin], self._pending_counts.setdefault((member, origin), [])
+        if count in counts:
+            return
+        if len(counts) == _MAX_PENDING:
+            # The latest is never the one to go: nothing may follow it.
+            del pending[counts.pop()][member]
+        counts.append(count)
+        pending.setdefault(count, {})[member] = value
+
+    def _compare_pending(self, origin: int, count: int) -> None:
+        if count in (pending := self._pending[origin]):
+            for member, value in pending.pop(count).items():
+                self._pending_counts[member, origin].remove(count)
+                self._compare(member, origin, count, value)
+
+    def _compare(self, member: int, origin: int, count: int, value: bytes) -> None:
+        # What this member no longer has a value for was compared when it was reported to the other.
+        if self._history[origin].get(count, value) == value:
+            self._agreed[member][origin] = max(count, self._agreed[member][origin])
+            self.divergences.pop((member, origin), None)
+        else:
+            self.divergences[member, origin] = Divergence(member, origin, self._agreed[member][origin], count)
+
+    def changes_since(self, reported: dict[int, list[int]], turn: int) -> list[Row]:
         """What has changed in the matrix clock since `reported`, which is brought up to date.
 
         In a mesh, that is this member's own row and, in turn, one of another member: a partner hears of those
         to which it has a slow link, and the report stays O(members).
         """
-        rows: dict[int, dict[int, int]] = {}
+        rows: list[Row] = []
         members: Iterable[int] = range(self.size)
         if self.is_mesh:
             members = {self.me, turn % self.size}
         elif self.is_leaf:
             members = (self.me,)
         for member in members:
+            is_own = member == self.me
             row, before = self.matrix_clock[member], reported.setdefault(member, [0] * self.size)
             if row != before:
-                rows[member] = {o: n for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old}
+                changed = [o for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old]
+                values = (
+                    [self._history[o][row[o]] for o in changed]
+                    if is_own
+                    else [self._reported_chain[member][o] for o in changed]
+                )
+                counts = {o: (row[o], value) for o, value in zip(changed, values, strict=True)}
+                rows.append(Row(member, counts))
                 reported[member] = row.copy()
         return rows
 

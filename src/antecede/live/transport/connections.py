@@ -1,8 +1,6 @@
-"""The connections of a live member: who calls whom, who is accepted, and packets that arrive once, in order.
+"""The connections of a live member: who calls whom, who is accepted, and the sockets under its links.
 
-A link outlives its connections. Packets have numbers; the receiver acknowledges what it has made durable; a
-new connection resumes where the receiver was. To the protocol, a connection that broke, or a partner that
-was killed and came back with its store, is a slow link and nothing else.
+`links.py` says which frames to send and what arriving ones mean; here they are moved over sockets.
 
 Whoever knows the other's address calls, the one with the greater name a little later; if two connections
 meet, the one made by the lesser name stays. What strangers can do is limited by `admission`.
@@ -25,10 +23,10 @@ from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError, require
 from antecede.live.clock import Clock
 from antecede.live.core import Core
-from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
+from antecede.live.stability import Divergence
 from antecede.live.transport.admission import (
     Admission,
     PendingConnection,
@@ -39,31 +37,19 @@ from antecede.live.transport.admission import (
 )
 from antecede.live.transport.connection import Connection
 from antecede.live.transport.frames import (
-    Ack,
     Greeting,
-    Heartbeat,
-    Nack,
-    Packets,
-    Progress,
     Refusal,
-    RepairReply,
-    RepairRequest,
     decode,
     encode,
 )
-from antecede.live.transport.handshake import Handshake, KnownStores
+from antecede.live.transport.handshake import Handshake
+from antecede.live.transport.links import Links
 from antecede.live.transport.listener import Listener, Serve
 from antecede.live.transport.wires import FaultyWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
 
 _GREETING_SECONDS = 10.0
-_HEARTBEAT_SECONDS = 3.0
-_SILENCE_SECONDS = 12.0
-"""A partner that is silent for this long is considered lost."""
-_RESEND_SECONDS = 2.0
-"""Packets that are not acknowledged for this long are sent again."""
 _CLOSING_SECONDS = 1.0
-_FRAME_BYTES = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _REPEAT_LOG_SECONDS = 60.0
 _STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE = 0.2, 20.0
@@ -78,7 +64,6 @@ class Connections:
         settings: Settings,
         roster: Roster,
         core: Core,
-        stores: KnownStores,
         stepped: Callable[[], None],
         notify: Callable[[str, str, str], None],
         counts: Counter[str],
@@ -87,9 +72,10 @@ class Connections:
         self._settings, self._roster, self._core, self._clock = settings, roster, core, clock
         self._stepped, self._notify, self._counts = stepped, notify, counts
         self._log = Log(settings.group, settings.me)
+        self._links = Links(core, counts)
         self.by_peer = {
-            peer: Connection(peer, roster.members[peer].name, roster.members[peer].at)
-            for peer in core.partners
+            peer: Connection(link, roster.members[peer].name, roster.members[peer].at)
+            for peer, link in self._links.by_peer.items()
         }
         self._rng = random.Random(settings.faults.seed if settings.faults else None)
         self._listeners: list[Listener] = []
@@ -99,24 +85,14 @@ class Connections:
             raise InputError("web: phones show a token, and the folder of keys has no token.key to verify it")
         self._logged: dict[tuple[str, str], float] = {}
         self._stranger_log = TokenBucket(_STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE)
-        self._turn = 0
-        self._handshake = Handshake(settings, roster, core, self._security, stores)
+        self._handshake = Handshake(settings, roster, core, self._security, clock, stepped)
         peers = sources_of_peers(member.at for member in settings.members())
         self.admission = Admission(capacity_for(len(roster.members)), peers, counts)
         self._offline_until = 0.0
+        self._divergences: set[Divergence] = set()
         self.address: str | None = None
         """Where others can connect, once that is known."""
         self.web_address: str | None = None
-        self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {
-            Packets: self._on_packets,
-            Ack: self._on_ack,
-            Nack: self._on_nack,
-            Progress: self._on_progress,
-            RepairRequest: self._on_repair_request,
-            RepairReply: self._on_repair_reply,
-            Refusal: self._on_refusal,
-            Heartbeat: self._on_heartbeat,
-        }
 
     # Starting and closing
 
@@ -171,16 +147,15 @@ class Connections:
 
     async def _close_gracefully(self) -> None:
         """Report the last deliveries, for which a partner may be waiting, and let what is written arrive."""
-        reports = [
-            connection.wire.write([encode(Progress(counts))])
-            for connection in self.by_peer.values()
-            if connection.wire is not None
-            and (counts := self._core.stability.changes_since(connection.reported, self._turn))
-        ]
+        for connection in self.by_peer.values():
+            if connection.wire is not None:
+                self._links.report(connection.link)
+                connection.has_work.set()
         # Not aborted: a socket that is closed with something unread discards what it has sent.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
-                await asyncio.gather(*reports, return_exceptions=True)
+                while any(connection.has_work.is_set() for connection in self._open_connections()):
+                    await asyncio.sleep(0.002)
                 wires = [connection.wire for connection in self.by_peer.values()]
                 ends = [wire.finish() for wire in wires if wire is not None]
                 await asyncio.gather(*ends, return_exceptions=True)
@@ -200,6 +175,9 @@ class Connections:
 
     def connected(self) -> list[int]:
         return [peer for peer, connection in self.by_peer.items() if connection.wire is not None]
+
+    def _open_connections(self) -> list[Connection]:
+        return [connection for connection in self.by_peer.values() if connection.wire is not None]
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -308,11 +286,11 @@ class Connections:
                 return
             connection.wire.abort()
         connection.open(wire, by_lesser_name)
-        self._core.step(AckReceived(connection.peer, greeting.received))
+        connection.link.open(greeting, time.monotonic())
         self._log.info("connected to %s", connection.name, extra={"peer": connection.name})
         self._counts["connections"] += 1
         self._notify("joined", connection.name, "")
-        writer = asyncio.create_task(self._write(wire, connection, greeting.received))
+        writer = asyncio.create_task(self._write(wire, connection))
         reason = "closed"
         try:
             await self._read(wire, connection)
@@ -327,44 +305,23 @@ class Connections:
         finally:
             writer.cancel()
             if connection.wire is wire:
-                connection.wire, connection.reason = None, reason
+                connection.close(reason)
                 self._log.info("lost %s: %s", connection.name, reason, extra={"peer": connection.name})
                 self._counts["lost"] += 1
                 self._notify("lost", connection.name, reason)
             await asyncio.gather(writer, return_exceptions=True)
 
-    async def _write(self, wire: Wire, connection: Connection, sent: int) -> None:
-        """Send acks, control frames and packets after number `sent`, and packets again if they were lost."""
-        box, core = self._core.outboxes[connection.peer], self._core
-        acked, moved_at = box.acked, time.monotonic()
-        reported = core.durably_received[connection.peer]
+    async def _write(self, wire: Wire, connection: Connection) -> None:
+        """Send what the link has to send, whenever there may be something."""
         try:
-            while True:
-                frames, connection.control = connection.control, []
-                if core.durably_received[connection.peer] > reported:
-                    reported = core.durably_received[connection.peer]
-                    frames.append(Ack(reported))
-                if connection.resend_after is not None:
-                    self._counts["resent"] += max(0, sent - connection.resend_after)
-                    sent, connection.resend_after = min(sent, connection.resend_after), None
-                if box.acked > acked or sent <= box.acked:
-                    acked, moved_at = box.acked, time.monotonic()
-                elif time.monotonic() - moved_at > _RESEND_SECONDS:
-                    self._counts["resent"] += sent - acked
-                    sent, moved_at = acked, time.monotonic()
-                sent = max(sent, box.acked)
-                if box.last > sent:
-                    bodies = box.after(sent, _FRAME_BYTES)
-                    frames.append(Packets(sent + 1, bodies))
-                    self._counts["packets"] += len(bodies)
-                    sent += len(bodies)
+            while connection.wire is wire:
+                frames = connection.link.take_frames(time.monotonic())
                 if not frames:
                     connection.has_work.clear()
                     await connection.has_work.wait()
                     continue
                 encoded = [encode(frame) for frame in frames]
                 self._counts["wire bytes"] += sum(map(len, encoded))
-                connection.sent_at = time.monotonic()
                 await wire.write(encoded)
         except (ConnectionError, OSError):
             wire.abort()
@@ -374,48 +331,9 @@ class Connections:
             frame = decode(await wire.read())
             if connection.wire is not wire:
                 return
-            connection.heard_at = time.monotonic()
-            handler = self._handlers.get(type(frame))
-            if handler is None:
-                raise RemoteError(f"it sends a {type(frame).__name__} after the handshake")
-            handler(connection, frame, self._clock.now())
-
-    def _on_packets(self, connection: Connection, frame: Packets, now: int) -> None:
-        core, peer = self._core, connection.peer
-        if frame.first > core.received[peer] + 1:
-            connection.send(Nack(core.received[peer]))
-            return
-        for number, body in enumerate(frame.bodies, frame.first):
-            core.step(PacketReceived(peer, number, body, now))
-        self._stepped()
-
-    def _on_ack(self, connection: Connection, frame: Ack, now: int) -> None:
-        self._core.step(AckReceived(connection.peer, frame.number))
-        self._stepped()
-
-    def _on_nack(self, connection: Connection, frame: Nack, now: int) -> None:
-        connection.resend_after = frame.number
-        connection.has_work.set()
-
-    def _on_progress(self, connection: Connection, frame: Progress, now: int) -> None:
-        self._core.step(ProgressReceived(connection.peer, frame.counts))
-        self._stepped()
-
-    def _on_repair_request(self, connection: Connection, frame: RepairRequest, now: int) -> None:
-        if bodies := self._core.repair.reply(frame.spans):
-            connection.send(RepairReply(bodies))
-
-    def _on_repair_reply(self, connection: Connection, frame: RepairReply, now: int) -> None:
-        for body in frame.bodies:
-            self._core.step(RepairReceived(connection.peer, body, now))
-        self._stepped()
-
-    def _on_heartbeat(self, connection: Connection, frame: Heartbeat, now: int) -> None:
-        """It was heard, and that is all it is for."""
-
-    def _on_refusal(self, connection: Connection, frame: Refusal, now: int) -> None:
-        # The caller greets first, so it is the last to find something wrong.
-        raise RemoteError(f"it refuses: {frame.reason[:500]}")
+            connection.link.receive(frame, time.monotonic(), self._clock.now())
+            connection.has_work.set()
+            self._stepped()
 
     def report_repair(self, message: MessageId, link: int) -> None:
         """Log a message that a partner supplied."""
@@ -431,16 +349,7 @@ class Connections:
     def gossip(self, now: int, patience: int) -> None:
         """Report progress to partners, and ask for what has been missing for `patience`."""
         self._check_proofs()
-        core = self._core
-        core.repair.skip_stable(core.protocol, core.outboxes.values())
-        self._turn += 1
-        for connection in self.by_peer.values():
-            if connection.wire is None:
-                continue
-            if counts := core.stability.changes_since(connection.reported, self._turn):
-                connection.send(Progress(counts))
-            self._keep_alive(connection, connection.wire)
-        request = core.repair.request(now, patience, self.connected())
+        request = self._links.gossip(now, patience)
         if request is not None:
             helper, spans = request
             for origin, first, last in spans:
@@ -448,12 +357,31 @@ class Connections:
                 text = f"{name}:{first} to {last}, asked of {asked}"
                 self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
                 self._notify("gap", name, text)
-            self.by_peer[helper].send(RepairRequest(spans))
+        self._report_divergences()
+        for connection in self._open_connections():
+            lost = connection.link.tick(time.monotonic())
+            if lost is not None and connection.wire is not None:
+                connection.reason = lost
+                connection.wire.abort()
+            connection.has_work.set()
+
+    def _report_divergences(self) -> None:
+        for divergence in self._core.stability.divergences.values():
+            if divergence not in self._divergences:
+                self._divergences.add(divergence)
+                names = self._roster.names
+                member, origin = names[divergence.member], names[divergence.origin]
+                text = (
+                    f"messages of {origin} after {origin}:{divergence.agreed} differ here and at {member}: "
+                    "two copies of its store are in use, or it sends different messages under one id"
+                )
+                self._log.warning("%s", text, extra={"peer": member})
+                self._notify("forked", origin, text)
 
     def _check_proofs(self) -> None:
         """Cut off whoever is revoked by now, or has shown what has expired since."""
         self._security.refresh()
-        for connection in self.by_peer.values():
+        for connection in self._open_connections():
             wire = connection.wire
             if wire is not None and wire.proof is not None:
                 try:
@@ -469,17 +397,6 @@ class Connections:
                 await wire.write([encode(Refusal(reason))])
         connection.reason = reason
         wire.abort()
-
-    def _keep_alive(self, connection: Connection, wire: Wire) -> None:
-        """Send a heartbeat if nothing else was sent; give up on a silent partner; look for lost packets."""
-        now = time.monotonic()
-        if now - connection.heard_at > _SILENCE_SECONDS:
-            connection.reason = "it was silent for too long"
-            wire.abort()
-        elif now - connection.sent_at > _HEARTBEAT_SECONDS:
-            connection.send(Heartbeat())
-        elif self._core.outboxes[connection.peer].packets:
-            connection.has_work.set()
 
 
 def _peer_address(name: Any) -> str:

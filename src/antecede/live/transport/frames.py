@@ -17,9 +17,11 @@ import struct
 
 import msgspec
 
+from antecede.live.events import Incarnation
+from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")
@@ -35,12 +37,16 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The names of all members and how they are arranged, as `Roster.lines`."""
     me: str
     you: str
-    store: str
-    """Chosen at random when a member's store is created: a new one means that everything is forgotten."""
-    known: str
-    """The other's store, as remembered from before; empty if they have not met."""
+    lineage: list[Incarnation]
+    """The lives of the speaker, the present one last."""
+    known: list[Incarnation]
+    """The other's lives, as remembered from before; empty if they have not met."""
+    attempt: int
+    """How many greetings the speaker has sent in this life: a late one is recognised."""
     received: int
     """The last of the other's packets that is durable here."""
+    chain: bytes
+    """The chain value of that packet."""
     token: str = ""
     """From a phone or a browser: what proves its name, where others show a certificate."""
 
@@ -54,12 +60,16 @@ class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
     first: int
     bodies: list[bytes]
+    previous: bytes = b""
+    """The chain value of the packet before the first."""
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Every packet up to this number is durable here: the sender may forget it."""
 
     number: int
+    chain: bytes
+    """The chain value of that packet."""
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -69,20 +79,24 @@ class Nack(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Changed entries of the matrix clock: how many of each origin's messages a member has delivered."""
+    """Changed entries of the matrix clock: how many of each origin's messages members have delivered."""
 
-    counts: dict[int, dict[int, int]]
+    rows: list[Row]
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Messages that this member lacks: origin, first and last sequence number."""
 
+    number: int
+    """Of the request on this connection, from 1."""
     spans: list[tuple[int, int, int]]
 
 
 class RepairReply(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Packets that hold messages asked for."""
+    """Packets that hold messages asked for, as far as they are here."""
 
+    number: int
+    """Of the request."""
     bodies: list[bytes]
 
 

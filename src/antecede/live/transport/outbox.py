@@ -1,10 +1,49 @@
-"""Packets for one partner until it has acknowledged them: the retransmission queue of a link."""
+"""Packets for one partner until it has acknowledged them: the retransmission queue of a link.
+
+Each packet has a number and a *chain value*: the hash of all packets on the link up to it. Both ends compute
+it, so a sender and a receiver that remember the same number and not the same packets notice: one of them
+was restored from an older copy of its store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from antecede.protocols.base import RemoteError
+
+CHAIN_BYTES = 16
+CHAIN_START = bytes(CHAIN_BYTES)
+_SKIPPED = b"\xc1"
+"""Begins no msgpack value, so no packet."""
+
+
+class ForkError(RemoteError):
+    """The two ends of a link remember different packets under the same number."""
+
+
+def chain(previous: bytes, packet: bytes) -> bytes:
+    """The chain value of a packet that follows a packet with chain value `previous`."""
+    if packet[:1] == _SKIPPED:
+        return skipped_value(packet)
+    hashed = blake2b(previous, digest_size=CHAIN_BYTES)
+    hashed.update(packet)
+    return hashed.digest()
+
+
+def skip(value: bytes) -> bytes:
+    """What is sent in place of a packet whose messages every member has: its chain value alone."""
+    return _SKIPPED + value
+
+
+def is_skipped(packet: bytes) -> bool:
+    return packet[:1] == _SKIPPED
+
+
+def skipped_value(packet: bytes) -> bytes:
+    if len(packet) != 1 + CHAIN_BYTES:
+        raise RemoteError("a skipped packet without its chain value")
+    return packet[1:]
 
 
 class Outbox:
@@ -12,36 +51,53 @@ class Outbox:
 
     def __init__(self) -> None:
         self.packets: dict[int, bytes] = {}
+        self.chain: dict[int, bytes] = {0: CHAIN_START}
+        """The chain values from the last acknowledged packet on."""
         self.acked = 0
         self.last = 0
         self.skipped = 0
         """Up to which number packets were dropped because every member has their messages."""
 
+    def resume(self, number: int, value: bytes) -> None:
+        """Everything up to `number` was acknowledged before a restart."""
+        self.acked = self.last = number
+        self.chain = {number: value}
+
     def put(self, number: int, data: bytes) -> None:
-        if number > self.acked:
-            self.packets[number] = data
-        self.last = max(self.last, number)
+        """The next packet."""
+        self.packets[number] = data
+        self.chain[number] = chain(self.chain[number - 1], data)
+        self.last = number
 
     def extend(self, first: int, bodies: Sequence[bytes]) -> None:
-        """Packets under consecutive numbers."""
+        """Packets under consecutive numbers; those that are here already are left out."""
         for number, data in enumerate(bodies, first):
-            self.put(number, data)
+            if number > self.last:
+                self.put(number, data)
 
-    def ack(self, number: int) -> None:
-        """The partner has everything up to `number`."""
+    def skip(self, number: int) -> None:
+        """The partner has the messages of this packet; only its number and chain value are still needed."""
+        self.packets[number] = skip(self.chain[number])
+
+    def ack(self, number: int, value: bytes) -> None:
+        """The partner has everything up to `number`, with this chain value."""
         if number > self.last:
             raise RemoteError(f"it acknowledges packet {number}, and only {self.last} were sent")
+        if number < self.acked:
+            return  # it was overtaken by a later one
+        if value != self.chain[number]:
+            raise ForkError(f"its packets up to {number} are not those that were sent to it")
         for acked in range(self.acked + 1, number + 1):
-            self.packets.pop(acked, None)
-        self.acked = max(self.acked, number)
+            del self.packets[acked], self.chain[acked - 1]
+        self.acked = number
 
-    def after(self, number: int, max_bytes: int) -> list[bytes]:
+    def after(self, number: int, max_bytes: int, max_packets: int) -> list[bytes]:
         """The packets that follow `number`, at least one and as many as fit."""
         if not self.acked <= number <= self.last:
             raise RemoteError(f"no packets after {number}: {self.acked} were acknowledged, {self.last} sent")
         bodies: list[bytes] = []
         room = max_bytes
-        for following in range(number + 1, self.last + 1):
+        for following in range(number + 1, min(self.last, number + max_packets) + 1):
             data = self.packets[following]
             room -= len(data)
             if bodies and room < 0:

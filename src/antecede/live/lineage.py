@@ -1,0 +1,43 @@
+"""The lives of a member, by which partners notice a restored or copied store.
+
+Each opening of a store begins a new life with a random id, and the store lists them. A partner remembers the
+list of whom it has met. If the next greeting's list lacks a life that the partner has met, the store is an
+older copy: in that other life its owner may have sent or acknowledged what this copy knows nothing of. The
+greeting of an earlier life of the same list is only late, and no alarm.
+
+Time and memory O(lives), of which the last 32 are kept. A partner that was away for longer than that
+recognises a fork by the chain values of packets (`outbox.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from antecede.live.events import Incarnation
+
+MAX_LIVES = 32
+
+
+def extend_lineage(lineage: Sequence[Incarnation], life: str, broadcasts: int) -> list[Incarnation]:
+    return [*lineage, Incarnation(life, broadcasts)][-MAX_LIVES:]
+
+
+def is_earlier(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> bool:
+    """Whether a greeting with this lineage comes from an earlier life than the one known."""
+    return bool(lineage) and lineage[-1] in known[:-1]
+
+
+def forked_at(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> int | None:
+    """How many messages the two have in common, if `known` is not a beginning of `lineage`.
+
+    None if there is no fork, or if it cannot be told because one has forgotten too many lives. 0 if they
+    have nothing in common.
+    """
+    if not known or known[-1] in lineage:
+        return None
+    common = [life for life in known if life in lineage]
+    if not common:
+        return None if MAX_LIVES in (len(lineage), len(known)) else 0
+    here, there = lineage.index(common[-1]) + 1, known.index(common[-1]) + 1
+    branches = [*lineage[here : here + 1], *known[there : there + 1]]
+    return min(life.broadcasts for life in branches)

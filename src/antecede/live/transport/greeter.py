@@ -1,0 +1,131 @@
+"""What two members say when they meet, without I/O: greetings are composed and validated here.
+
+Whether both remember the same of their link is decided by their lineages (`lineage.py`) and by the chain
+values of packets (`outbox.py`). A member that comes back with an older or another store is refused for good,
+in words that name the message where its history divides; a greeting that is merely late is not.
+"""
+
+from __future__ import annotations
+
+from antecede.live.core import Core
+from antecede.live.events import Incarnation, PartnerMet
+from antecede.live.lineage import forked_at, is_earlier
+from antecede.live.settings import Roster, Settings
+from antecede.live.transport.frames import VERSION, Greeting
+from antecede.live.transport.outbox import ForkError
+from antecede.protocols.base import RemoteError
+
+
+class StaleGreetingError(ConnectionError):
+    """A greeting that was overtaken: its sender has greeted again since."""
+
+
+class Greeter:
+    """Composes and validates greetings for one member."""
+
+    def __init__(self, settings: Settings, roster: Roster, core: Core) -> None:
+        self._settings, self._roster, self._core = settings, roster, core
+        self._names = roster.names
+        self._attempts = 0
+        self._latest: dict[int, tuple[Incarnation, int]] = {}
+        """For each partner, the life and the attempt of the latest greeting."""
+
+    def compose(self, peer: int, token: str = "") -> Greeting:
+        self._attempts += 1
+        core = self._core
+        return Greeting(
+            VERSION,
+            self._settings.group,
+            self._roster.protocol.name,
+            self._roster.lines,
+            self._settings.me,
+            self._names[peer],
+            core.lineage,
+            core.partner_lineages.get(peer, []),
+            self._attempts,
+            core.durably_received[peer],
+            core.durable_chain[peer],
+            token,
+        )
+
+    def find_partner(self, greeting: Greeting, called: int | None) -> int:
+        """The partner that a greeting is from, or why it is from none."""
+        mine, me, group = self._roster.lines, self._settings.me, self._settings.group
+        if greeting.version != VERSION:
+            raise RemoteError(
+                f"it speaks version {greeting.version} of the wire format, {me} speaks {VERSION}"
+            )
+        if greeting.group != group:
+            raise RemoteError(f"it is of group '{greeting.group}', {me} of '{group}'")
+        if greeting.protocol != self._roster.protocol.name:
+            raise RemoteError(f"it uses protocol {greeting.protocol}, {me} uses {self._roster.protocol.name}")
+        if greeting.members != mine:
+            if sorted(greeting.members) == sorted(mine):
+                raise RemoteError("it lists the members in another order; docs/wire.md says which")
+            more = ", ".join(sorted(set(greeting.members) - set(mine))) or "nobody else"
+            less = ", ".join(sorted(set(mine) - set(greeting.members))) or "nobody else"
+            raise RemoteError(f"it lists other members: {more} there, {less} at {me}")
+        if greeting.you != me:
+            raise RemoteError(f"it calls {greeting.you}, this is {me}")
+        peer = self._names.index(greeting.me) if greeting.me in self._names else -1
+        if peer not in self._core.partners or called not in (None, peer):
+            expected = "a partner of this member" if called is None else self._names[called]
+            raise RemoteError(f"{greeting.me} is not {expected}")
+        return peer
+
+    def check_resumable(self, peer: int, greeting: Greeting) -> None:
+        """Raise a `ForkError` unless both sides remember the same of the link."""
+        if not greeting.lineage:
+            raise RemoteError("its greeting names no life of its sender")
+        known = self._core.partner_lineages.get(peer, [])
+        if is_earlier(greeting.lineage, known) or self._is_overtaken(peer, greeting):
+            raise StaleGreetingError("a greeting that was overtaken by a later one")
+        for name, lineage, remembered in (
+            (greeting.me, greeting.lineage, known),
+            (self._settings.me, self._core.lineage, greeting.known),
+        ):
+            if (common := forked_at(lineage, remembered)) is not None:
+                raise ForkError(_fork_text(name, common))
+        self._check_received(peer, greeting, is_new_life=not known or greeting.lineage[-1] != known[-1])
+
+    def _is_overtaken(self, peer: int, greeting: Greeting) -> bool:
+        life, attempt = self._latest.get(peer, (None, 0))
+        return greeting.lineage[-1] == life and greeting.attempt <= attempt
+
+    def _check_received(self, peer: int, greeting: Greeting, is_new_life: bool) -> None:
+        box, received = self._core.outboxes[peer], greeting.received
+        if received > box.last:
+            raise ForkError(_older_text(self._settings.me, self._core.lineage))
+        if received < box.acked:
+            if is_new_life:
+                raise ForkError(_older_text(greeting.me, greeting.lineage))
+            return  # what it has acknowledged since has overtaken its greeting
+        if greeting.chain != box.chain[received]:
+            # It has other packets under these numbers, from a life that this store does not know.
+            raise ForkError(_older_text(self._settings.me, self._core.lineage))
+
+    def accept(self, peer: int, greeting: Greeting, now: int) -> None:
+        """Remember whom this member has met."""
+        self._latest[peer] = (greeting.lineage[-1], greeting.attempt)
+        if self._core.partner_lineages.get(peer) != greeting.lineage:
+            self._core.step(PartnerMet(peer, greeting.lineage, now))
+
+
+def _fork_text(name: str, common: int) -> str:
+    if not common:
+        return (
+            f"{name} has another store than before: what it had acknowledged is lost; "
+            "restore its store, or restart the whole group"
+        )
+    return (
+        f"{name} has an older store than before: its messages after {name}:{common} exist in two versions; "
+        f"restore the latest store. `antecede store show --messages` prints what this one has accepted"
+    )
+
+
+def _older_text(name: str, lineage: list[Incarnation]) -> str:
+    after = f" after {name}:{lineage[-1].broadcasts}" if lineage else ""
+    return (
+        f"{name} has an older store than before: some of what it had sent or acknowledged{after} is lost; "
+        "restore the latest one, or restart the whole group"
+    )

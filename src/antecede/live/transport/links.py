@@ -1,0 +1,249 @@
+"""The links of a live member without I/O: which frames to send, and what arriving frames mean.
+
+A link outlives its connections. Packets have numbers; the receiver acknowledges what it has made durable; a
+new connection resumes where the receiver was. To the protocol, a connection that broke, or a partner that
+was killed and came back with its store, is a slow link and nothing else.
+
+`connections.py` moves the frames of a `PartnerLink` over sockets, and a simulation moves them through its own
+network. Times are seconds of a monotonic clock; `now` in nanoseconds is the core's.
+
+What a partner can make this member do is bounded: one reply to a repair request at a time, composed when the
+connection can take it, and at most ten a second; so many packets in a frame; a repair is accepted only from
+whom it was asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from antecede.live.core import Core
+from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
+from antecede.live.transport.frames import (
+    Ack,
+    Frame,
+    Greeting,
+    Heartbeat,
+    Nack,
+    Packets,
+    Progress,
+    Refusal,
+    RepairReply,
+    RepairRequest,
+)
+from antecede.live.transport.outbox import ForkError
+from antecede.protocols.base import RemoteError, Span
+
+HEARTBEAT_SECONDS = 3.0
+SILENCE_SECONDS = 12.0
+"""A partner that is silent for this long is considered lost."""
+RESEND_SECONDS = 2.0
+"""Packets that are not acknowledged for this long are sent again."""
+_FRAME_BYTES = 1 << 16
+MAX_FRAME_PACKETS = 4_096
+_REPLY_PAUSE_SECONDS = 0.1
+_MAX_OUTSTANDING = 4
+"""Repair requests to one partner that may still be answered."""
+
+
+class PartnerLink:
+    """One partner, connected or not."""
+
+    def __init__(self, core: Core, peer: int, counts: Counter[str]) -> None:
+        self.peer, self._core, self._counts = peer, core, counts
+        self._box = core.outboxes[peer]
+        self.is_open = False
+        self.sent_at = self.heard_at = 0.0
+        self._reset(0, 0.0)
+        self._replied_at = float("-inf")
+        self._handlers: dict[type, Callable[[Any, float, int], None]] = {
+            Packets: self._on_packets,
+            Ack: self._on_ack,
+            Nack: self._on_nack,
+            Progress: self._on_progress,
+            RepairRequest: self._on_repair_request,
+            RepairReply: self._on_repair_reply,
+            Refusal: self._on_refusal,
+            Heartbeat: self._on_heartbeat,
+        }
+
+    def _reset(self, sent: int, now: float) -> None:
+        self._sent, self._moved_at = sent, now
+        self._acked_before = self._box.acked
+        self._ack_sent = 0
+        self._resend_after: int | None = None
+        self._control: list[Frame] = []
+        self.reported: dict[int, list[int]] = {}
+        """The matrix clock as last reported to this partner."""
+        self._requests: dict[int, list[Span]] = {}
+        """What this member has asked the partner for, by the number of the request."""
+        self._last_request = 0
+        self._requested: RepairRequest | None = None
+        """What the partner has asked for."""
+
+    def open(self, greeting: Greeting, now: float) -> None:
+        """A connection begins: the partner's greeting was accepted, and says where to resume."""
+        received = max(greeting.received, self._box.acked)
+        if greeting.received == received:
+            self._core.step(AckReceived(self.peer, received, greeting.chain))
+        self._reset(received, now)
+        self.is_open = True
+        self.sent_at = self.heard_at = now
+
+    def close(self) -> None:
+        self.is_open = False
+
+    # What is sent
+
+    def send(self, frame: Frame) -> None:
+        """A frame besides packets and acks."""
+        self._control.append(frame)
+
+    def ask(self, spans: list[Span]) -> None:
+        """Ask the partner for messages that are missing."""
+        if len(self._requests) == _MAX_OUTSTANDING:
+            del self._requests[min(self._requests)]
+        self._last_request += 1
+        self._requests[self._last_request] = spans
+        self.send(RepairRequest(self._last_request, spans))
+
+    def take_frames(self, now: float) -> list[Frame]:
+        """What is to be sent next; empty if there is nothing."""
+        core, box = self._core, self._box
+        frames, self._control = self._control, []
+        durable = core.durably_received[self.peer]
+        if durable > self._ack_sent:
+            self._ack_sent = durable
+            frames.append(Ack(durable, core.durable_chain[self.peer]))
+        if self._requested is not None and now - self._replied_at >= _REPLY_PAUSE_SECONDS:
+            bodies = core.repair.reply(self._requested.spans)
+            frames.append(RepairReply(self._requested.number, bodies))
+            self._requested, self._replied_at = None, now
+        self._rewind(now)
+        if box.last > self._sent:
+            bodies = box.after(self._sent, _FRAME_BYTES, MAX_FRAME_PACKETS)
+            frames.append(Packets(self._sent + 1, bodies, box.chain[self._sent]))
+            self._counts["packets"] += len(bodies)
+            self._sent += len(bodies)
+        if frames:
+            self.sent_at = now
+        return frames
+
+    def _rewind(self, now: float) -> None:
+        """Go back to packets that were lost: the partner says so, or has acknowledged none for a while."""
+        box = self._box
+        if self._resend_after is not None:
+            self._counts["resent"] += max(0, self._sent - self._resend_after)
+            self._sent, self._resend_after = min(self._sent, self._resend_after), None
+        if box.acked > self._acked_before or self._sent <= box.acked:
+            self._acked_before, self._moved_at = box.acked, now
+        elif now - self._moved_at > RESEND_SECONDS:
+            self._counts["resent"] += self._sent - box.acked
+            self._sent, self._moved_at = box.acked, now
+        self._sent = max(self._sent, box.acked)
+
+    def tick(self, now: float) -> str | None:
+        """Now and then: a heartbeat if nothing else was sent; why the partner is lost, if it is."""
+        if now - self.heard_at > SILENCE_SECONDS:
+            return "it was silent for too long"
+        if now - self.sent_at > HEARTBEAT_SECONDS:
+            self.send(Heartbeat())
+        return None
+
+    @property
+    def has_unacked(self) -> bool:
+        """Whether packets, or a reply to a repair request, may have to be sent without further notice."""
+        return bool(self._box.packets) or self._requested is not None
+
+    # What arrives
+
+    def receive(self, frame: Frame, now: float, time: int) -> None:
+        """A frame has arrived; `time` is the core's. A `RemoteError` ends the connection."""
+        self.heard_at = now
+        handler = self._handlers.get(type(frame))
+        if handler is None:
+            raise RemoteError(f"it sends a {type(frame).__name__} after the handshake")
+        handler(frame, now, time)
+
+    def _on_packets(self, frame: Packets, now: float, time: int) -> None:
+        core, peer = self._core, self.peer
+        if len(frame.bodies) > MAX_FRAME_PACKETS:
+            raise RemoteError(f"a frame of {len(frame.bodies)} packets; {MAX_FRAME_PACKETS} at most")
+        received = core.received[peer]
+        if frame.first > received + 1:
+            self.send(Nack(received))
+            return
+        if frame.first == received + 1 and frame.previous != core.received_chain[peer]:
+            raise ForkError(
+                f"its packets up to {received} are not those that it sent before: "
+                "one of the two has an older store than before; restore the latest one"
+            )
+        for number, body in enumerate(frame.bodies, frame.first):
+            core.step(PacketReceived(peer, number, body, time))
+
+    def _on_ack(self, frame: Ack, now: float, time: int) -> None:
+        self._core.step(AckReceived(self.peer, frame.number, frame.chain))
+
+    def _on_nack(self, frame: Nack, now: float, time: int) -> None:
+        if not self._box.acked <= frame.number:
+            return  # it was overtaken by an ack
+        if frame.number > self._box.last:
+            raise RemoteError(f"it has packet {frame.number}, and only {self._box.last} were sent")
+        self._resend_after = frame.number
+
+    def _on_progress(self, frame: Progress, now: float, time: int) -> None:
+        self._core.step(ProgressReceived(self.peer, frame.rows))
+
+    def _on_repair_request(self, frame: RepairRequest, now: float, time: int) -> None:
+        self._core.repair.validate(frame.spans)
+        self._requested = frame  # it repeats what it still lacks, so only the latest is answered
+
+    def _on_repair_reply(self, frame: RepairReply, now: float, time: int) -> None:
+        if frame.number > self._last_request:
+            raise RemoteError("it sends a repair that nobody has asked for")
+        wanted = self._requests.pop(frame.number, None)
+        if wanted is None:
+            return  # too late: others were asked since
+        if len(frame.bodies) > MAX_FRAME_PACKETS:
+            raise RemoteError(f"a repair of {len(frame.bodies)} packets; {MAX_FRAME_PACKETS} at most")
+        for body in frame.bodies:
+            self._core.step(RepairReceived(self.peer, body, time, wanted))
+
+    def _on_heartbeat(self, frame: Heartbeat, now: float, time: int) -> None:
+        """It was heard, and that is all it is for."""
+
+    def _on_refusal(self, frame: Refusal, now: float, time: int) -> None:
+        # The caller greets first, so it is the last to find something wrong.
+        raise RemoteError(f"it refuses: {frame.reason[:500]}")
+
+
+class Links:
+    """All links of one member."""
+
+    def __init__(self, core: Core, counts: Counter[str]) -> None:
+        self._core = core
+        self.by_peer = {peer: PartnerLink(core, peer, counts) for peer in core.partners}
+        self._turn = 0
+
+    def open_links(self) -> Iterable[PartnerLink]:
+        return [link for link in self.by_peer.values() if link.is_open]
+
+    def report(self, link: PartnerLink) -> None:
+        """Tell a partner what has changed in the matrix clock."""
+        if rows := self._core.stability.changes_since(link.reported, self._turn):
+            link.send(Progress(rows))
+
+    def gossip(self, now: int, patience: int) -> tuple[int, list[Span]] | None:
+        """Report progress to all partners, and ask one for what has been missing for `patience`; whom, and
+        for what."""
+        core = self._core
+        core.repair.skip_stable(core.protocol, core.outboxes.values())
+        self._turn += 1
+        for link in self.open_links():
+            self.report(link)
+        request = core.repair.request(now, patience, [link.peer for link in self.open_links()])
+        if request is not None:
+            helper, spans = request
+            self.by_peer[helper].ask(spans)
+        return request
