@@ -308,3 +308,12 @@ def test_a_signing_certificate_of_another_group_is_refused(tmp_path: Path) -> No
     assert ana.verify_signing_certificate(der(folder / "sue" / "sign.pem"))[0].name == "sue"
     with pytest.raises(RemoteError, match="is for group 'another room', not 'the room'"):
         ana.verify_signing_certificate(der(folder / "eve" / "sign.pem"))
+
+
+def test_only_the_operator_can_issue_certificates_and_only_super_peers_tokens(tmp_path: Path) -> None:
+    folder = make(tmp_path / "k")
+    authority, token_key = (folder / "authority.key").read_bytes(), (folder / "token.key").read_bytes()
+    for name in ("ana", "sue", "phone"):
+        contents = [file.read_bytes() for file in (folder / name).iterdir()]
+        assert authority not in contents
+        assert (token_key in contents) == (name == "sue")
