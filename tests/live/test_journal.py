@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import fuzz_stores
 import msgspec
 import pytest
 from core_group import Group, roster
@@ -604,6 +605,12 @@ def test_a_store_that_says_what_cannot_be_is_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match="store"):
         damaged(tmp_path, change)
+
+
+def test_fuzzed_stores_are_refused_or_say_the_same() -> None:
+    """A second of it; `python tests/live/fuzz_stores.py SECONDS` does more."""
+    counts = fuzz_stores.run(1.0, seed=1)
+    assert counts["refused"]
 
 
 @given(data=st.binary(max_size=300), name=st.sampled_from(["checkpoint-1", "log-1", "cursor"]))

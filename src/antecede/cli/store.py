@@ -117,7 +117,7 @@ def _show(found: StoreInspection, as_json: bool) -> None:
             "attempts": found.cursor.attempts,
             "unstable_bytes": core.stability.unstable_bytes,
         }
-        unacked = list(found.unacked(core))
+        unacked = found.unacked(core)
     report |= {"accepted": len(accepted), "unacked": len(unacked)}
     if as_json:
         show.json(report)

@@ -16,6 +16,7 @@ from antecede.live.ready import send_and_advance
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
+from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 if TYPE_CHECKING:
     from antecede.live.core import Core
@@ -135,7 +136,7 @@ def restore(core: Core, store: SavedStore) -> None:
         _restore(core, store)
     except InputError:
         raise
-    except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+    except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{store.path} is a damaged store: {error}") from error
 
 
@@ -151,6 +152,8 @@ def _restore(core: Core, store: SavedStore) -> None:
         for link, number in stored.sent:
             sent[link].append((number, stored.data))
         for span in stored.spans:
+            if not 1 <= span[1] <= span[2] < span[1] + MAX_BATCH_MESSAGES:
+                raise ValueError(f"a packet cannot contain messages {span[1]} to {span[2]}")
             core.stability.restore(span, stored.data)
     for link, packets in sent.items():
         for number, data in sorted(packets):  # each builds on the chain value of the one before

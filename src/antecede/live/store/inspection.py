@@ -28,11 +28,13 @@ from antecede.live.store.reader import (
     read_cursor_file,
     read_store,
 )
-from antecede.live.store.records import Commit, decode_commit, find_records
+from antecede.live.store.records import UNDECODABLE, Commit, StoredCheckpoint, decode_commit, find_records
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import MessageBatch, MessagePacket
 from antecede.protocols.vcube import Bundle
 
+_NONSENSE = (*UNDECODABLE, AntecedeError, LookupError, TypeError, ValueError, AttributeError)
+"""What content with right checksums that no member writes may raise."""
 _TRIES = 20
 """A running member may replace its files while they are read."""
 
@@ -106,7 +108,7 @@ class StoreInspection:
             roster = self._roster(identity)
             core = Core(roster.create_protocol(identity["member"]))
             restore(core, _SavedContents(self.path, self.contents, self._readable_cursor()))
-        except (AntecedeError, LookupError, TypeError) as error:
+        except _NONSENSE as error:
             self.damages.append(Damage("checkpoint", 0, f"the member cannot be restored from it: {error}"))
             return None
         return core
@@ -126,30 +128,42 @@ class StoreInspection:
         if self.contents is None:
             yield from _broadcasts("", None, self.unverified, False)
             return
-        stored, member = self.contents.checkpoint.checkpoint, self.contents.checkpoint.identity["member"]
-        count, found = 0, dict[int, bytes]()
-        if stored.state:
-            roster = self._roster(self.contents.checkpoint.identity)
-            me = roster.names.index(member)
-            state = msgspec.msgpack.decode(stored.state, type=CoreState)
-            count = BitWindow.from_bytes(state.windows[me]).base
-            for packet in stored.packets:
-                if packet.data:
-                    decoded = _payloads(roster.protocol.decode(packet.data))
-                    found |= {message.seq: payload for message, payload in decoded if message.origin == me}
-        for seq, payload in sorted(found.items()):
-            yield _stored_message(member, seq, payload, accepted=True)
+        stored = self.contents.checkpoint
+        member, count = str(stored.identity.get("member")), 0
+        if stored.checkpoint.state:
+            try:
+                count, found = self._in_checkpoint(stored, member)
+            except _NONSENSE as error:
+                raise InputError(f"{self.path} is a damaged store: its checkpoint: {error}") from error
+            for seq, payload in found:
+                yield _stored_message(member, seq, payload, accepted=True)
         yield from _broadcasts(member, count, self.contents.commits, True)
         yield from _broadcasts(member, None, self.contents.beyond, False)
 
-    def unacked(self, core: Core) -> Iterator[StoredMessage]:
+    def _in_checkpoint(self, stored: StoredCheckpoint, member: str) -> tuple[int, list[tuple[int, bytes]]]:
+        """How many messages the member had broadcast, and those that were not delivered everywhere."""
+        roster, found = self._roster(stored.identity), dict[int, bytes]()
+        me = roster.names.index(member)
+        state = msgspec.msgpack.decode(stored.checkpoint.state, type=CoreState)
+        for packet in stored.checkpoint.packets:
+            if packet.data:
+                decoded = _payloads(roster.protocol.decode(packet.data))
+                found |= {message.seq: payload for message, payload in decoded if message.origin == me}
+        return BitWindow.from_bytes(state.windows[me]).base, sorted(found.items())
+
+    def unacked(self, core: Core) -> list[StoredMessage]:
         """Messages that could be delivered to the application, or are in flight to it."""
         names = self._roster(self.contents.checkpoint.identity).names if self.contents else []
-        while core.deliver_next(0):
-            pass
-        for delivery in core.unacked:
-            origin, seq = delivery.message
-            yield _stored_message(names[origin], seq, delivery.payload, unacked=True)
+        try:
+            while core.deliver_next(0):
+                pass
+            return [
+                _stored_message(names[origin], seq, delivery.payload, unacked=True)
+                for delivery in core.unacked
+                for origin, seq in [delivery.message]
+            ]
+        except _NONSENSE as error:
+            raise InputError(f"{self.path} is a damaged store: {error}") from error
 
 
 class _SavedContents:
@@ -172,7 +186,7 @@ def _read_unverified(log: bytes) -> list[Commit]:
     for record in find_records(log, 0, None):
         try:
             commits.append(decode_commit(record.body))
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
     return commits
 

@@ -16,6 +16,7 @@ from antecede.live.store.cursor import CursorFile
 from antecede.live.store.disk import LOCK, Disk
 from antecede.live.store.records import (
     MAGIC,
+    UNDECODABLE,
     VERSION,
     Commit,
     Link,
@@ -132,7 +133,7 @@ def _read_checkpoint(disk: Disk, name: str, data: bytes) -> tuple[StoredCheckpoi
         raise _unreadable(disk, name, "it does not match its checksum")
     try:
         return decode_checkpoint(record.body), record.link
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise _unreadable(disk, name, str(error)) from error
 
 
@@ -178,7 +179,7 @@ def _check_durable(contents: StoreContents, name: str, link: Link, durable: Link
 def _add_commit(contents: StoreContents, name: str, record: RecordView) -> None:
     try:
         contents.commits.append(decode_commit(record.body))
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         contents.damage = Damage(name, record.link.number, f"record {record.link.number}: {error}")
         return
     contents.link, contents.log_bytes = record.link, record.end
@@ -194,7 +195,7 @@ def _examine_rest(contents: StoreContents, name: str, log: bytes) -> None:
     for record in find_records(log, contents.log_bytes, contents.checkpoint.key):
         try:
             contents.beyond.append(decode_commit(record.body))
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
     if contents.damage is None and contents.beyond:
         text = f"record {expected} does not match its checksum, and records after it are intact"

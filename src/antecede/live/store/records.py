@@ -101,6 +101,8 @@ class RecordView(msgspec.Struct, frozen=True):
         return self.link.number == link.number + 1 and self.previous == link.digest
 
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a record's body may raise."""
 _encoder = msgspec.msgpack.Encoder()
 decode_commit = msgspec.msgpack.Decoder(Commit).decode
 decode_checkpoint = msgspec.msgpack.Decoder(StoredCheckpoint).decode
