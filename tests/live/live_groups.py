@@ -92,12 +92,14 @@ async def same(*groups: Group) -> None:
 
 
 class Relay:
-    """A link of its own between a caller and where it is led to; it can be cut and mended."""
+    """A link of its own between a caller and where it is led to; it can be cut, stalled and mended."""
 
     def __init__(self, to: str) -> None:
         self._host, _, port = to.rpartition(":")
         self._port = int(port)
         self._open = True
+        self._flows = asyncio.Event()
+        self._flows.set()
         self._pipes: set[asyncio.StreamWriter] = set()
         self.address = ""
 
@@ -116,8 +118,13 @@ class Relay:
         for writer in self._pipes:
             writer.transport.abort()
 
+    def stall(self) -> None:
+        """Nothing arrives any more, and neither end notices."""
+        self._flows.clear()
+
     def mend(self) -> None:
         self._open = True
+        self._flows.set()
 
     async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._open:
@@ -131,6 +138,7 @@ class Relay:
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while data := await reader.read(65536):
+                await self._flows.wait()
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()

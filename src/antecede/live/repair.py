@@ -4,11 +4,15 @@ A member asks for what a connected partner has delivered and it has lacked for a
 with the packets as they arrived. Where links alone keep the order (`flooding`, `pc`), such packets are of
 no use, and a member behind a super peer hears everything from that one. Time O(members) per check,
 O(messages) per reply.
+
+While the link to an origin is down in a mesh, nothing of that origin is under way, so there is nothing to
+wait for: what a held message depends on is asked of its sender at once. A lasting cut between two members
+costs messages a detour, not a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from antecede.live.stability import Stability
 from antecede.live.transport.outbox import Outbox, is_skipped
@@ -19,6 +23,10 @@ _MAX_SPAN = 1_000
 """Messages of one origin that one request asks for."""
 _MAX_REQUEST = 10_000
 """Messages that one request asks for."""
+_ASK_PAUSE = 10_000_000
+"""Between two requests for what is held, in nanoseconds: each looks at all that is held."""
+REPEAT_PAUSE = 300_000_000
+"""After which an answer is not waited for any more, in nanoseconds."""
 MANY_PACKETS = 256
 """Above this many unacknowledged packets, those whose messages every member has are skipped."""
 
@@ -31,6 +39,10 @@ class Repair:
         self.is_possible = type(protocol).on_repair is not Protocol.on_repair and not stability.is_leaf
         self._missing_since: dict[int, tuple[int, int]] = {}
         """For each origin, the last message before the gap and when that was first seen."""
+        self._protocol = protocol
+        self._looked_at = -_ASK_PAUSE
+        self._asked: dict[int, tuple[int, int, int]] = {}
+        """For each origin that is not connected, the last message that was asked for, of whom, and when."""
 
     def request(self, now: int, patience: int, connected: Iterable[int]) -> tuple[int, list[Span]] | None:
         """Whom to ask for which messages that have been missing for `patience`, though others have them."""
@@ -55,6 +67,30 @@ class Repair:
             return None
         helper, spans = max(requests.items(), key=lambda item: len(item[1]))
         return helper, spans[: _MAX_REQUEST // _MAX_SPAN]
+
+    def request_held(self, now: int, helper: int, closed: Collection[int]) -> list[Span]:
+        """What to ask a partner for, from which something has just arrived, while some links are closed:
+        messages of origins at their other end, that others depend on or that it reports to have."""
+        stability = self._stability
+        if not closed or not self.is_possible or not stability.is_mesh or now - self._looked_at < _ASK_PAUSE:
+            return []
+        self._looked_at = now
+        lasts = {origin: stability.matrix_clock[helper][origin] for origin in closed}
+        for wait in self._protocol.waiting():
+            if wait.cause is not None and wait.cause.origin in lasts:
+                origin, seq = wait.cause
+                lasts[origin] = max(lasts[origin], seq)
+        spans = []
+        for origin, last in lasts.items():
+            asked, of, at = self._asked.get(origin, (0, helper, 0))
+            first = stability.received[origin].base + 1
+            if of != helper and now - at < REPEAT_PAUSE:
+                first = max(first, asked + 1)  # another partner will supply the rest
+            last = min(last, first + _MAX_SPAN - 1)
+            if first <= last:
+                self._asked[origin] = (last, helper, now)
+                spans.append((origin, first, last))
+        return spans[: _MAX_REQUEST // _MAX_SPAN]
 
     def validate(self, spans: Sequence[Span]) -> None:
         """Raise a `RemoteError` for a request that no correct member makes."""

@@ -46,7 +46,7 @@ from antecede.live.transport.handshake import Handshake
 from antecede.live.transport.links import Links
 from antecede.live.transport.listener import Listener, Serve
 from antecede.live.transport.wires import FaultyWire, TcpWire, WebWire, Wire, dial
-from antecede.protocols.base import RemoteError
+from antecede.protocols.base import RemoteError, Span
 
 _GREETING_SECONDS = 10.0
 _CLOSING_SECONDS = 1.0
@@ -331,7 +331,9 @@ class Connections:
             frame = decode(await wire.read())
             if connection.wire is not wire:
                 return
-            connection.link.receive(frame, time.monotonic(), self._clock.now())
+            now = self._clock.now()
+            connection.link.receive(frame, time.monotonic(), now)
+            self._report_gaps(connection, self._links.ask_for_held(connection.link, now))
             connection.has_work.set()
             self._stepped()
 
@@ -352,11 +354,7 @@ class Connections:
         request = self._links.gossip(now, patience)
         if request is not None:
             helper, spans = request
-            for origin, first, last in spans:
-                name, asked = self._roster.names[origin], self.by_peer[helper].name
-                text = f"{name}:{first} to {last}, asked of {asked}"
-                self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
-                self._notify("gap", name, text)
+            self._report_gaps(self.by_peer[helper], spans)
         self._report_divergences()
         for connection in self._open_connections():
             lost = connection.link.tick(time.monotonic())
@@ -364,6 +362,14 @@ class Connections:
                 connection.reason = lost
                 connection.wire.abort()
             connection.has_work.set()
+
+    def _report_gaps(self, helper: Connection, spans: list[Span]) -> None:
+        """Log what was missing, and whom it was asked of."""
+        for origin, first, last in spans:
+            name, asked = self._roster.names[origin], helper.name
+            text = f"{name}:{first} to {last}, asked of {asked}"
+            self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
+            self._notify("gap", name, text)
 
     def _report_divergences(self) -> None:
         for divergence in self._core.stability.divergences.values():

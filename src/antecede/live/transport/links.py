@@ -8,8 +8,8 @@ was killed and came back with its store, is a slow link and nothing else.
 network. Times are seconds of a monotonic clock; `now` in nanoseconds is the core's.
 
 What a partner can make this member do is bounded: one reply to a repair request at a time, composed when the
-connection can take it, and at most ten a second; so many packets in a frame; a repair is accepted only from
-whom it was asked.
+connection can take it, after a pause that grows with the work of the last; so many packets in a frame; a
+repair is accepted only from whom it was asked.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from antecede.live.core import Core
 from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
+from antecede.live.repair import REPEAT_PAUSE
 from antecede.live.transport.frames import (
     Ack,
     Frame,
@@ -42,7 +43,9 @@ RESEND_SECONDS = 2.0
 """Packets that are not acknowledged for this long are sent again."""
 _FRAME_BYTES = 1 << 16
 MAX_FRAME_PACKETS = 4_096
-_REPLY_PAUSE_SECONDS = 0.1
+_REPLY_PAUSE_SECONDS = 0.005
+_REPLY_BYTES_PER_SECOND = 10e6
+_REPLY_MESSAGES_PER_SECOND = 100e3
 _MAX_OUTSTANDING = 4
 """Repair requests to one partner that may still be answered."""
 
@@ -56,7 +59,7 @@ class PartnerLink:
         self.is_open = False
         self.sent_at = self.heard_at = 0.0
         self._reset(0, 0.0)
-        self._replied_at = float("-inf")
+        self._may_reply_at = float("-inf")
         self._handlers: dict[type, Callable[[Any, float, int], None]] = {
             Packets: self._on_packets,
             Ack: self._on_ack,
@@ -79,6 +82,8 @@ class PartnerLink:
         self._requests: dict[int, list[Span]] = {}
         """What this member has asked the partner for, by the number of the request."""
         self._last_request = 0
+        self.asked_at = 0
+        """When it was asked last for what is held, by the core's clock."""
         self._requested: RepairRequest | None = None
         """What the partner has asked for."""
 
@@ -108,6 +113,10 @@ class PartnerLink:
         self._requests[self._last_request] = spans
         self.send(RepairRequest(self._last_request, spans))
 
+    @property
+    def awaits_reply(self) -> bool:
+        return bool(self._requests)
+
     def take_frames(self, now: float) -> list[Frame]:
         """What is to be sent next; empty if there is nothing."""
         core, box = self._core, self._box
@@ -116,10 +125,9 @@ class PartnerLink:
         if durable > self._ack_sent:
             self._ack_sent = durable
             frames.append(Ack(durable, core.durable_chain[self.peer]))
-        if self._requested is not None and now - self._replied_at >= _REPLY_PAUSE_SECONDS:
-            bodies = core.repair.reply(self._requested.spans)
-            frames.append(RepairReply(self._requested.number, bodies))
-            self._requested, self._replied_at = None, now
+        if self._requested is not None and now >= self._may_reply_at:
+            frames.append(self._reply(self._requested, now))
+            self._requested = None
         self._rewind(now)
         if box.last > self._sent:
             bodies = box.after(self._sent, _FRAME_BYTES, MAX_FRAME_PACKETS)
@@ -129,6 +137,13 @@ class PartnerLink:
         if frames:
             self.sent_at = now
         return frames
+
+    def _reply(self, request: RepairRequest, now: float) -> RepairReply:
+        bodies = self._core.repair.reply(request.spans)
+        size = sum(map(len, bodies)) / _REPLY_BYTES_PER_SECOND
+        work = sum(last - first + 1 for _, first, last in request.spans) / _REPLY_MESSAGES_PER_SECOND
+        self._may_reply_at = now + max(_REPLY_PAUSE_SECONDS, size, work)
+        return RepairReply(request.number, bodies)
 
     def _rewind(self, now: float) -> None:
         """Go back to packets that were lost: the partner says so, or has acknowledged none for a while."""
@@ -233,6 +248,18 @@ class Links:
         """Tell a partner what has changed in the matrix clock."""
         if rows := self._core.stability.changes_since(link.reported, self._turn):
             link.send(Progress(rows))
+
+    def ask_for_held(self, link: PartnerLink, now: int) -> list[Span]:
+        """Something has arrived from a partner: ask it at once for what its messages depend on, if that
+        cannot arrive because the origin is not connected; for what."""
+        closed = {peer for peer, each in self.by_peer.items() if not each.is_open}
+        if not closed or (link.awaits_reply and now - link.asked_at < REPEAT_PAUSE):
+            return []
+        spans = self._core.repair.request_held(now, link.peer, closed)
+        if spans:
+            link.ask(spans)
+            link.asked_at = now
+        return spans
 
     def gossip(self, now: int, patience: int) -> tuple[int, list[Span]] | None:
         """Report progress to all partners, and ask one for what has been missing for `patience`; whom, and
