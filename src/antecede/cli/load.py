@@ -33,6 +33,9 @@ def load(
     sync: Annotated[
         bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
     ] = True,
+    own: Annotated[
+        bool, typer.Option("--own/--no-own", help="Deliver messages to their senders too; not measured.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Measure throughput and latency of N real processes on this machine.
@@ -48,7 +51,7 @@ def load(
         raise typer.BadParameter(f"--senders {senders}: there are {size} members")
     plan = TrialPlan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
     with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
-        result = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update))
+        result = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update, own))
     if as_json:
         show.json(result)
         return

@@ -37,7 +37,7 @@ class LoadTask(msgspec.Struct, frozen=True):
     messages: int
     """To broadcast."""
     expected: int
-    """To be delivered, its own included."""
+    """To be delivered, its own included if they are delivered to it."""
     size: int
     rate: float
     """Messages a second from this member; 0 for full speed."""
@@ -138,8 +138,9 @@ async def _broadcast(group: Group, task: LoadTask, start: int) -> None:
 
 async def _receive(group: Group, expected: int, report: LoadReport) -> None:
     """Receive everything; only messages of others are measured: one's own cross no link."""
-    latencies = report.latencies
-    left = expected
+    latencies, left = report.latencies, expected
+    if not left:
+        return
     async for message in group:
         if not message.own:
             now = time.monotonic_ns()
@@ -159,17 +160,23 @@ def _memory() -> int:
 
 
 async def drive(
-    plan: TrialPlan, folder: Path, rate: float, senders: int, durable: bool, progress: Callable[[str], None]
+    plan: TrialPlan,
+    folder: Path,
+    rate: float,
+    senders: int,
+    durable: bool,
+    progress: Callable[[str], None],
+    own: bool = True,
 ) -> LoadResult:
     """Start all members, release them at the same moment, and merge what they measured."""
     settings = [
-        msgspec.structs.replace(one, faults=None, store=one.store if durable else None)
+        msgspec.structs.replace(one, faults=None, store=one.store if durable else None, own=own)
         for one in configure(plan, folder, None)
     ]
     share, more = divmod(plan.messages, senders)
     quota = [(share + (rank < more)) if rank < senders else 0 for rank in range(plan.size)]
     tasks = [
-        LoadTask(one, count, plan.messages, plan.payload, rate / senders)
+        LoadTask(one, count, plan.messages - (0 if own else count), plan.payload, rate / senders)
         for one, count in zip(settings, quota, strict=True)
     ]
     processes = [await _start(task) for task in tasks]
