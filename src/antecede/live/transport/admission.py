@@ -1,16 +1,16 @@
 """Limits on whoever connects, before it has authenticated: no stranger keeps a member out, or its files shut.
 
 A connection passes two gates. Until its first bytes arrive it costs a file descriptor and nothing else: it
-waits in a pool of bounded size. When the pool is full, the source with the most connections loses one: the
-oldest that is silent, or else the oldest handshake if that has taken long. A member speaks at once, so it is
-not among those. Once a connection has spoken, token buckets for its source and for all strangers together
-decide whether the handshake is worth its time; TLS costs about a millisecond. Whoever authenticates gets its
-token back, so the members of a large group that all connect at once do not wait for each other.
+waits in a pool of bounded size. When the pool is full, one of the oldest few that are silent is closed, of
+the source with the most connections; if all have spoken, a handshake that has taken long. A member speaks at
+once, so it is not among those. Once a connection has spoken, token buckets for its source and for all
+strangers together decide whether the handshake is worth its time; TLS costs about a millisecond. Whoever
+authenticates gets its token back, so the members of a large group that all connect at once do not wait for
+each other.
 
 Sources from which a member has authenticated, or that are listed as peers, have a pool and buckets of their
 own, so strangers cannot use them up. A source is an address of IPv4, or a /64 of IPv6, which is what one
-customer of a provider has. Every table is bounded; each decision takes time linear in the size of the pool at
-most.
+customer of a provider has. Every table is bounded, and each decision takes constant time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
 _RESERVED_FILES = 96
 """File descriptors for the store, the trace, Python itself and the application."""
-_MAX_CAPACITY = 256
+_MAX_CAPACITY = 1024
 _MIN_CAPACITY = 16
+_MAX_HANDSHAKES = 128
+"""In one pool: they have buffers, which silent connections do not."""
+_CANDIDATES = 8
 _MAX_SOURCES = 4096
 _MAX_KNOWN = 1024
 _STRANGERS_PER_SECOND = 100.0
@@ -62,37 +66,25 @@ class TokenBucket:
 class PendingConnection:
     """A connection that has not authenticated yet. `close` ends it, whatever stage it is in."""
 
-    __slots__ = ("close", "is_silent", "pool", "since", "source")
+    __slots__ = ("close", "pool", "since", "source")
 
     def __init__(self, source: str, pool: _Pool, close: Callable[[], None]) -> None:
         self.source, self.pool, self.close = source, pool, close
-        self.is_silent, self.since = True, time.monotonic()
-
-
-class _Source:
-    """The connections of one source, oldest first."""
-
-    def __init__(self) -> None:
-        self.silent: dict[PendingConnection, None] = {}
-        self.speaking: dict[PendingConnection, None] = {}
-
-    def __len__(self) -> int:
-        return len(self.silent) + len(self.speaking)
-
-    def displaceable(self, moment: float) -> PendingConnection | None:
-        """The oldest silent one, or else the oldest handshake if it began before this moment."""
-        if self.silent:
-            return next(iter(self.silent))
-        oldest = next(iter(self.speaking), None)
-        return oldest if oldest is not None and oldest.since < moment else None
+        self.since = time.monotonic()
 
 
 class _Pool:
-    """A bounded number of connections by source."""
+    """A bounded number of connections, oldest first, and how many each source has."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity, self.size = capacity, 0
-        self._by_source: dict[str, _Source] = {}
+        self._capacity = capacity
+        self._silent: dict[PendingConnection, None] = {}
+        self._speaking: dict[PendingConnection, None] = {}
+        self._by_source: Counter[str] = Counter()
+
+    @property
+    def size(self) -> int:
+        return len(self._silent) + len(self._speaking)
 
     @property
     def is_full(self) -> bool:
@@ -100,44 +92,49 @@ class _Pool:
 
     def make_room(self) -> bool:
         """Close a connection that another may displace, and return whether there was one."""
+        chosen = self._heaviest_of_oldest(self._silent) or self._stalled()
+        if chosen is not None:
+            self.remove(chosen)
+            chosen.close()
+        return chosen is not None
+
+    def _stalled(self) -> PendingConnection | None:
+        """A handshake that has taken too long."""
         moment = time.monotonic() - _HANDSHAKE_SECONDS
-        best: tuple[int, float] | None = None
-        chosen: PendingConnection | None = None
-        for source in self._by_source.values():
-            found = source.displaceable(moment)
-            if found is not None and (best is None or (len(source), -found.since) > best):
-                best, chosen = (len(source), -found.since), found
-        if chosen is None:
-            return False
-        self.remove(chosen)
-        chosen.close()
-        return True
+        chosen = self._heaviest_of_oldest(self._speaking)
+        return chosen if chosen is not None and chosen.since < moment else None
+
+    def _heaviest_of_oldest(self, stage: dict[PendingConnection, None]) -> PendingConnection | None:
+        """Of the oldest few, one whose source has most connections; the oldest of several."""
+        oldest = islice(stage, _CANDIDATES)
+        return max(oldest, key=lambda pending: self._by_source[pending.source], default=None)
 
     def add(self, pending: PendingConnection) -> None:
-        self._by_source.setdefault(pending.source, _Source()).silent[pending] = None
-        self.size += 1
+        self._silent[pending] = None
+        self._by_source[pending.source] += 1
 
-    def has_spoken(self, pending: PendingConnection) -> None:
-        source = self._by_source.get(pending.source)
-        if source is not None and pending in source.silent:
-            del source.silent[pending]
-            source.speaking[pending] = None
-            pending.is_silent = False
+    def begin(self, pending: PendingConnection) -> bool:
+        """A connection has spoken; whether there is room for one more handshake."""
+        if len(self._speaking) >= _MAX_HANDSHAKES:
+            stalled = self._stalled()
+            if stalled is None:
+                return False
+            self.remove(stalled)
+            stalled.close()
+        del self._silent[pending]
+        self._speaking[pending] = None
+        return True
 
     def remove(self, pending: PendingConnection) -> None:
-        source = self._by_source.get(pending.source)
-        if source is None:
-            return
-        stage = source.silent if pending.is_silent else source.speaking
+        stage = self._silent if pending in self._silent else self._speaking
         if pending in stage:
             del stage[pending]
-            self.size -= 1
-            if not source:
+            self._by_source[pending.source] -= 1
+            if not self._by_source[pending.source]:
                 del self._by_source[pending.source]
 
     def since_before(self, moment: float) -> list[PendingConnection]:
-        stages = [stage for each in self._by_source.values() for stage in (each.silent, each.speaking)]
-        return [pending for stage in stages for pending in stage if pending.since < moment]
+        return [each for stage in (self._silent, self._speaking) for each in stage if each.since < moment]
 
 
 class Admission:
@@ -170,8 +167,8 @@ class Admission:
     def may_begin(self, pending: PendingConnection) -> bool:
         """Whether a connection that has spoken may shake hands; if not, it is forgotten."""
         bucket = self._bucket(pending.source)
-        if bucket.admit() and (pending.source in self._known or self._all_strangers.admit()):
-            pending.pool.has_spoken(pending)
+        has_token = bucket.admit() and (pending.source in self._known or self._all_strangers.admit())
+        if has_token and pending.pool.begin(pending):
             return True
         self._counts["rejected too many"] += 1
         self.ended(pending)

@@ -17,7 +17,7 @@ from typing import Any
 from antecede.live.operations.logs import LOG
 from antecede.live.transport.admission import Admission, PendingConnection, source_of
 
-_BACKLOG = 1024
+_BACKLOG = 4096
 _AT_ONCE = 32
 """Connections that are accepted in a row before others get their turn."""
 _SWEEP_SECONDS = 1.0
@@ -75,22 +75,24 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop, in_a_row = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
         while True:
             try:
-                connected, address = await loop.sock_accept(listening)
+                self._consider(*await loop.sock_accept(listening))
+                # Others that wait, without a future for each. Were the queue to overflow, the kernel would
+                # drop requests of members along with those of strangers.
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(_AT_ONCE):
+                        self._consider(*listening.accept())
+                await asyncio.sleep(0)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     LOG.warning("cannot accept a connection: %s; closing strangers", error.strerror)
                     self._admission.close_all()
                 await asyncio.sleep(0.1)
-                continue
-            self._wait_for_first_bytes(connected, source_of(address))
-            in_a_row += 1
-            if in_a_row % _AT_ONCE == 0:
-                await asyncio.sleep(0)
 
-    def _wait_for_first_bytes(self, connected: socket.socket, source: str) -> None:
+    def _consider(self, connected: socket.socket, address: Any) -> None:
+        """Begin with a connection that has spoken; let one that has not wait for it."""
         connected.setblocking(False)
         loop = asyncio.get_running_loop()
 
@@ -98,15 +100,25 @@ class Listener:
             loop.remove_reader(connected)
             _reset(connected)
 
-        pending = self._admission.connected(source, close)
+        pending = self._admission.connected(source_of(address), close)
         if pending is None:
             _reset(connected)
             return
         try:
-            loop.add_reader(connected, self._on_first_bytes, connected, pending)
-        except NotImplementedError:  # Windows: it is not known whether anything has arrived
-            pending.close = lambda: _reset(connected)
+            is_there = bool(connected.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            with contextlib.suppress(NotImplementedError):  # Windows: a loop does not say when bytes arrive
+                loop.add_reader(connected, self._on_first_bytes, connected, pending)
+                return
+            is_there = True
+        except OSError:
+            is_there = False
+        pending.close = lambda: _reset(connected)
+        if is_there:
             self._begin(connected, pending)
+        else:
+            self._admission.ended(pending)
+            _reset(connected)
 
     def _on_first_bytes(self, connected: socket.socket, pending: PendingConnection) -> None:
         asyncio.get_running_loop().remove_reader(connected)
