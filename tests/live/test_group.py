@@ -153,6 +153,12 @@ def test_two_tasks_cannot_iterate() -> None:
                 await anext(bo)
             await ana.broadcast("to the first")
             assert (await first).body == "to the first"
+            ear = Ear(bo)
+            await until(lambda: ear.messages)
+            with pytest.raises(LocalError, match="two tasks iterate"):
+                await anext(bo)
+            await ana.broadcast("to the loop, which goes on")
+            await ear.has(2)
 
     run(test())
 

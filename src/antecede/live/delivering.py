@@ -87,9 +87,8 @@ class Deliveries:
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
-        if self._iterator is None or not isinstance(self._iterator, _SingleCalls):
-            self._iterator = _SingleCalls(self)
-        return await self.next(self._iterator)
+        before = self._iterator
+        return await self.next(before if isinstance(before, _SingleCalls) else _SingleCalls(self))
 
     def _poll(self, iterator: MessageIterator) -> Delivery | None:
         if self._is_closed():
