@@ -237,7 +237,8 @@ class Core:
                     self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
                 else:
                     self.stability.deliver(origin, seq, delivery.payload)
-        self.trace.durable = max(self.trace.durable, ready.trace_length)
+        if ready.trace_length > self.trace.durable:
+            self.trace.durable = ready.trace_length
         if ready.number:
             self.durably_received, self.durable_chain = ready.received, ready.received_chain
             self._persisted = ready.number
@@ -261,7 +262,8 @@ class Core:
     @property
     def deliveries(self) -> int:
         """How many times the message in flight was delivered, as far as that is known."""
-        return max(self.attempts, 2) if self.acked < self.uncertain_until else self.attempts
+        is_uncertain = self.uncertain_until and self.acked < self.uncertain_until
+        return max(self.attempts, 2) if is_uncertain else self.attempts
 
     @property
     def pending_bytes(self) -> int:
@@ -426,12 +428,13 @@ class Core:
     # Delivering
 
     def _on_request(self, event: DeliveryRequested) -> None:
-        if event.acks:
+        if event.acks and self.attempts:
             self._ack()
         if not self.unacked:
-            self._flush()  # which may deliver messages of this member itself
-        if not self.unacked:
-            self.deliver_next(event.time)
+            if self._staged:
+                self._flush()  # which may deliver messages of this member itself
+            if not self.unacked:
+                self.deliver_next(event.time)
         self._is_requested = True
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:

@@ -45,11 +45,11 @@ class Deliveries:
         names: list[str],
         now: Callable[[], int],
         check_open: Callable[[], None],
-        is_closed: Callable[[], bool],
         own_taken: Callable[[], None],
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
-        self._now, self._check_open, self._is_closed = now, check_open, is_closed
+        self._now, self._check_open = now, check_open
+        self._is_closed = False
         self._own_taken = own_taken
         self._deliverable = asyncio.Event()
         self._is_awaited = False
@@ -61,7 +61,12 @@ class Deliveries:
         """Until it fires, the message in flight is not delivered again."""
 
     def wake(self) -> None:
-        """There may be something to deliver, or the group was closed."""
+        """There may be something to deliver."""
+        self._deliverable.set()
+
+    def close(self) -> None:
+        """Nothing more is delivered: iterations end."""
+        self._is_closed = True
         self._deliverable.set()
 
     # Iterating
@@ -91,9 +96,7 @@ class Deliveries:
         return await self.next(before if isinstance(before, _SingleCalls) else _SingleCalls(self))
 
     def _poll(self, iterator: MessageIterator) -> Delivery | None:
-        if self._is_closed():
-            return None
-        if self._delay is not None:
+        if self._is_closed or self._delay is not None:
             return None
         acks, self._holder = self._holder is iterator, None
         delivery = self._driver.next_delivery(self._now(), acks)
@@ -103,7 +106,7 @@ class Deliveries:
 
     async def _wait(self, iterator: MessageIterator) -> Delivery:
         while True:
-            if self._is_closed():
+            if self._is_closed:
                 self._driver.check_failed()
                 raise StopAsyncIteration
             self._deliverable.clear()

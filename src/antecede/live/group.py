@@ -146,7 +146,6 @@ class Group:
                 self._names,
                 self._clock.now,
                 self._check_not_closed,
-                lambda: self._state == "closed",
                 self._room.set,
             )
             try:
@@ -235,6 +234,7 @@ class Group:
         if self._state == "new" or self._has_left:
             return
         self._state, self._has_left = "closed", True
+        self._deliveries.close()
         if self._ticking is not None:
             self._ticking.cancel()
         if self._metrics is not None:
@@ -293,8 +293,8 @@ class Group:
         self._report_room()
 
     def _is_full(self) -> bool:
-        limit = self.settings.limit
-        return self._core.pending_bytes > limit or self._core.untaken_own_bytes > limit
+        limit, core = self.settings.limit, self._core
+        return core.untaken_own_bytes > limit or core.pending_bytes > limit
 
     def _report_full(self) -> None:
         core = self._core
@@ -466,6 +466,7 @@ class Group:
         self._problems.begin("store", "store", self.me, str(error), log=False)
         self._notify("store", self.me, str(error))
         self._state = "closed"
+        self._deliveries.close()
         self._wake_waiters()
 
     def _on_trace(self, problem: str) -> None:
