@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 import antecede
 from antecede.live.group import Group
 from antecede.live.transport.admission import Admission, capacity_for, source_of
-from antecede.live.transport.frames import add_lengths
+from antecede.live.transport.frames import Heartbeat, Refusal, add_lengths, encode
 
 FLOOD = Path(__file__).parent / "flood.py"
 PER_SECOND = 3_000
@@ -330,6 +330,52 @@ def test_others_have_their_turn_while_a_phone_sends_short_frames() -> None:
             counting.cancel()
             assert sue.connected
             assert turns >= 25
+            writer.transport.abort()
+
+    run(test())
+
+
+async def greeting_of_bo() -> bytes:
+    """What a real member says first, with its length."""
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readexactly(4)
+        greeting = head + await reader.readexactly(int.from_bytes(head, "big"))
+        if not heard.done():
+            heard.set_result(greeting)
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, antecede.join("room", me="bo", peers=[f"ana@127.0.0.1:{port}"]):
+        return await heard
+
+
+def test_others_have_their_turn_while_a_member_sends_short_frames() -> None:
+    """40,000 frames that had arrived were read in a row."""
+    heartbeats = 40_000
+
+    async def test() -> None:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        greeting = await greeting_of_bo()
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            _, writer = await call(ana)
+            writer.write(greeting)
+            await until(lambda: ana.connected)
+            counting = asyncio.create_task(count_turns())
+            last = add_lengths([encode(Refusal("that is all"))])
+            writer.write(add_lengths([encode(Heartbeat())]) * heartbeats + last)
+            await until(lambda: not ana.connected)
+            counting.cancel()
+            assert turns > heartbeats // 100
             writer.transport.abort()
 
     run(test())

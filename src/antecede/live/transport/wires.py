@@ -20,6 +20,7 @@ _PACKETS_TAG = encode(Packets(1, []))[1]
 
 READ_AHEAD = 1 << 17
 """Bytes that are buffered before they are read."""
+_READS_IN_A_ROW = 64
 
 
 class Wire(Protocol):
@@ -57,6 +58,7 @@ class TcpWire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.max_bytes = MAX_BYTES
+        self._reads = 0
         self.proof: Proof | None = None
 
     @classmethod
@@ -87,6 +89,11 @@ class TcpWire:
         return self._writer.get_extra_info(what)
 
     async def read(self) -> bytes:
+        self._reads += 1
+        if self._reads % _READS_IN_A_ROW == 0:
+            # What is buffered is read without a pause: others would wait for a partner that sends many short
+            # frames.
+            await asyncio.sleep(0)
         try:
             return await self._reader.readexactly(
                 read_length(await self._reader.readexactly(4), self.max_bytes)
