@@ -200,6 +200,23 @@ def test_a_long_greeting_is_refused_before_it_is_read() -> None:
     run(test())
 
 
+def test_a_long_answer_to_a_greeting_is_refused_before_it_is_read() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((100_000).to_bytes(4, "big"))
+        await reader.read()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, antecede.join("room", me="bo", peers=[f"ana@127.0.0.1:{port}"]) as bo:
+            ear = Ear(bo)
+            await until(lambda: ear.texts("refused"))
+            assert ear.texts("refused")[0].startswith("a frame of 100000 bytes; the longest is 1")
+
+    run(test())
+
+
 @contextlib.asynccontextmanager
 async def web_member(**more: Any) -> AsyncIterator[Group]:
     async with antecede.join(

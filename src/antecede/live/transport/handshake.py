@@ -36,8 +36,10 @@ class Handshake:
 
     async def read_greeting(self, wire: Wire, called: int | None) -> Greeting:
         """What the other side says first; the caller has sent its own greeting before."""
-        if called is None:
+        if called is None or isinstance(wire, TcpWire):
+            # Not where this member has opened a WebSocket: its library reads ahead, past the greeting.
             wire.max_bytes = self.max_bytes
+        if called is None:
             if isinstance(wire, TcpWire):
                 await self._start_tls(wire)
         else:
