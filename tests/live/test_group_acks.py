@@ -271,3 +271,31 @@ def test_a_cancelled_park_is_not_undone(tmp_path: Path) -> None:
             assert [each.message.body for each in group.parked()] == ["poison"]
 
     run(test())
+
+
+def test_a_handler_that_always_fails_does_not_stop_the_member() -> None:
+    """It awaits nothing and fails at once, for ever; connections and other tasks must get their turn."""
+
+    async def test() -> None:
+        async with together("ana", "bo") as (first, second):
+            failures = 0
+
+            async def fail() -> None:
+                nonlocal failures
+                while True:
+                    with contextlib.suppress(ZeroDivisionError):
+                        async for message in second:
+                            failures += 1
+                            if failures % 2:
+                                raise ZeroDivisionError
+                            second.nack(message)
+
+            failing = asyncio.create_task(fail())
+            await first.broadcast("poison")
+            await until(lambda: failures > 100)
+            ear = Ear(first)
+            await second.broadcast("I am still here")
+            await ear.has(1)
+            failing.cancel()
+
+    run(test())

@@ -18,6 +18,8 @@ from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.protocols.base import Delivery, LocalError
 
 _MAX_REASON = 1_000
+_PAUSE_EVERY = 256
+"""Deliveries between two turns of the event loop, if the application does not await anything itself."""
 
 
 class MessageIterator:
@@ -53,6 +55,7 @@ class Deliveries:
         self._own_taken = own_taken
         self._deliverable = asyncio.Event()
         self._is_awaited = False
+        self._polls = 0
         self._iterator: MessageIterator | None = None
         """The iteration that asked last."""
         self._holder: MessageIterator | None = None
@@ -78,7 +81,7 @@ class Deliveries:
                 "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
             )
         self._iterator, iterator.has_begun = iterator, True
-        delivery = self._poll(iterator)
+        delivery = None if self._must_pause(iterator) else self._poll(iterator)
         if delivery is None:
             self._is_awaited = True
             try:
@@ -104,15 +107,22 @@ class Deliveries:
             self._holder = iterator
         return delivery
 
+    def _must_pause(self, iterator: MessageIterator) -> bool:
+        """Whether other tasks, such as connections, need their turn: an application that never awaits
+        anything, or fails at the same message again and again, would stop them."""
+        self._polls += 1
+        is_redelivery = self._core.attempts > 0 and self._holder is not iterator
+        return is_redelivery or self._polls % _PAUSE_EVERY == 0
+
     async def _wait(self, iterator: MessageIterator) -> Delivery:
-        while True:
+        await asyncio.sleep(0)
+        while (delivery := self._poll(iterator)) is None:
             if self._is_closed:
                 self._driver.check_failed()
                 raise StopAsyncIteration
             self._deliverable.clear()
             await self._deliverable.wait()
-            if (delivery := self._poll(iterator)) is not None:
-                return delivery
+        return delivery
 
     # Acknowledging, refusing, putting aside
 
