@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from antecede.live.group import Group
 from antecede.live.messages import MessageId
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.store.disk import FileDisk
+from antecede.trace import writer
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:
@@ -339,6 +342,10 @@ def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
     (missing,) = json.loads((folder / "meta.json").read_text())["parameters"]["missing"]
     assert indices[0] == 0
     assert missing == [1, indices[1] - 1]
+    audited = subprocess.run(
+        [sys.executable, "-m", "antecede", "audit", str(tmp_path / "trace")], capture_output=True, text=True
+    )
+    assert f"{missing[1]} rows are missing" in audited.stdout
     assert indices[1:] == list(range(missing[1] + 1, 102))
 
 
@@ -391,6 +398,70 @@ def test_deliveries_that_nothing_follows_are_in_the_trace_soon(
             await until(lambda: "deliver" in {row["kind"] for row in read_rows(folder)})
             indices = [row["index"] for row in read_rows(folder)]
             assert indices == list(range(len(indices)))
+
+    run(test())
+
+
+def test_a_part_of_a_trace_has_its_name_only_once_it_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a power failure could leave a part that is empty; a name that is not synced could be lost."""
+    happened: list[str] = []
+
+    def watched(what: str, function: Any) -> Any:
+        def call(path: Path, *more: Any) -> Any:
+            happened.append(f"{what} {path.name}")
+            return function(path, *more)
+
+        return call
+
+    for name in ("sync_file", "sync_folder"):
+        monkeypatch.setattr(writer, name, watched(name, getattr(writer, name)))
+    monkeypatch.setattr(Path, "rename", watched("rename", Path.rename))
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", trace=tmp_path, peers=["bo"]) as first:
+            await first.broadcast("word")
+
+    run(test())
+    part = ".part-00000.parquet.writing"
+    assert happened[-3:] == [f"sync_file {part}", f"rename {part}", "sync_folder ana"]
+
+
+def _reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileDisk, "boot_id", lambda _: b"another boot")
+
+
+def test_after_a_power_failure_every_message_that_may_have_been_seen_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has the log, which was synced, and the cursor as it was when the store was opened."""
+
+    async def test() -> None:
+        async with antecede.join(**ana(tmp_path, listen=":0", own=False)) as first:
+            for number in range(1, 6):
+                await first.broadcast(number)
+            async with antecede.join(**bo(tmp_path, first)) as second:
+                cursor = (tmp_path / "bo.db" / "cursor").read_bytes()
+                async for message in second:
+                    assert not message.redelivered
+                    if message.seq == 4:
+                        break
+                await until(lambda: second._core.stability.received[0].base == 5)
+                shutil.copytree(tmp_path / "bo.db", tmp_path / "failed" / "bo.db")
+        (tmp_path / "failed" / "bo.db" / "cursor").write_bytes(cursor)
+        _reboot(monkeypatch)
+        async with (
+            antecede.join(**ana(tmp_path, listen=":0", own=False)) as first,
+            antecede.join(**bo(tmp_path / "failed", first)) as second,
+        ):
+            ear = Ear(second)
+            await first.broadcast(6)
+            await until(lambda: 6 in ear.bodies())
+            marks = {each.seq: each.redelivered for each in ear.messages}
+            assert not marks.pop(6)
+            assert set(range(2, 6)) <= marks.keys()
+            assert all(marks.values())
 
     run(test())
 

@@ -84,7 +84,7 @@ def audit(
     if as_json:
         _print_json(trace, outcome, html, bad)
     else:
-        show.bad_rows(bad.kinds)
+        _print_incomplete(trace, bad)
         _print_outcome(outcome)
         if html:
             show.line(f"Page: {html}")
@@ -93,11 +93,22 @@ def audit(
 
 
 def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:
+    from antecede.trace.reader import missing_rows
+
     document = {"trace": trace, "clean": outcome.verdict.clean, "engine": outcome.engine}
     document |= outcome.verdict.counts()
     document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
-    document |= {"bad_rows": bad.rows, "bad": bad.kinds}
+    document |= {"bad_rows": bad.rows, "bad": bad.kinds, "missing_rows": missing_rows(trace)}
     show.json(document | ({"page": str(page)} if page else {}))
+
+
+def _print_incomplete(trace: str, bad: BadRows) -> None:
+    """What of a trace was not audited."""
+    from antecede.trace.reader import missing_rows
+
+    if rows := missing_rows(trace):
+        show.line(f"{rows:,} rows are missing: a live member could not write them")
+    show.bad_rows(bad.kinds)
 
 
 def _print_outcome(outcome: AuditResult) -> None:

@@ -83,6 +83,18 @@ def read_metas(path: Path) -> list[Meta]:
     return [read_meta(file.read_bytes(), str(file)) for file in files]
 
 
+def missing_rows(path: str) -> int:
+    """How many rows of a local trace are lost, by its `meta.json`: a live member could not write them."""
+    local = Path(path.removeprefix("file://"))
+    if not local.exists():
+        return 0
+    spans = [span for meta in read_metas(local) for span in meta.parameters.get("missing", [])]
+    try:
+        return sum(last - first + 1 for first, last in spans)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: `missing` in a meta.json is not a list of pairs of numbers") from error
+
+
 def check_files(files: list[Path]) -> None:
     """Refuse a Parquet file that is damaged or lacks columns of a trace; only footers are read."""
     for file in files:
