@@ -26,13 +26,19 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     opened.quit()
 
 
-def open_browser(folder: Path, home: Path | None = None) -> Chrome:
-    """A browser with a new profile, and with a home of its own if it is to trust other authorities."""
+def find_browser() -> tuple[str, str]:
+    """Chromium and its driver; skips the test where there is none."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         if os.environ.get("ANTECEDE_BROWSER") == "required":
             pytest.fail("chromium and chromedriver are required here and were not found")
         pytest.skip("no chromium with chromedriver (Debian: apt-get install chromium chromium-driver)")
+    return chromium, driver
+
+
+def open_browser(folder: Path, home: Path | None = None) -> Chrome:
+    """A browser with a new profile, and with a home of its own if it is to trust other authorities."""
+    chromium, driver = find_browser()
     from selenium.webdriver import Chrome, ChromeOptions
     from selenium.webdriver.chrome.service import Service
 

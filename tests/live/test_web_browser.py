@@ -26,7 +26,7 @@ from antecede.live.group import Group
 from antecede.live.security import certificates, keys
 from antecede.live.security.identity import Identity
 from antecede.live.transport.frames import Greeting, Refusal, decode
-from chromium import open_browser
+from chromium import find_browser, open_browser
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -55,6 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """A browser that trusts the authority of these keys."""
+    find_browser()
     home = tmp_path_factory.mktemp("home")
     authority = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
     (home / "ca.der").write_bytes(authority.public_bytes(serialization.Encoding.DER))
