@@ -36,6 +36,15 @@ def import_log(
             r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'; known patterns are detected.",
         ),
     ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Read at most so many bytes, counted after decompression; by default 2 GiB, of gzip no more "
+            "than 100 times its size.",
+        ),
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -47,7 +56,7 @@ def import_log(
     require("antecede.trace", "sim")
     from antecede.trace.foreign.import_formats import import_path
 
-    about = import_path(format_, path, out, regex, strict)
+    about = import_path(format_, path, out, regex, strict, max_bytes)
     _print_imported(about, out, as_json)
 
 

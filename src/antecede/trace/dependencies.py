@@ -29,6 +29,8 @@ _DISTINCTIVE = "parents"
 """The column that distinguishes such a table from a trace."""
 _BLOCK = 1 << 24
 _MAX_CYCLE_SHOWN = 8
+_MAX_ROWS_PER_BYTE = 8
+"""The name of a node takes a bit at least, however it is compressed."""
 
 
 class Dependencies(NamedTuple):
@@ -200,6 +202,12 @@ def _read_parquet(file: Path) -> pa.Table:
     names = opened.schema_arrow.names
     _check_columns(names, str(file))
     refuse_duplicate_columns(names, file)
+    rows, size = opened.metadata.num_rows, file.stat().st_size
+    if rows > _MAX_ROWS_PER_BYTE * size:
+        raise InputError(
+            f"{file} says that it has {rows:,} rows in {size:,} bytes; nodes have different names, so that "
+            "cannot be"
+        )
     try:
         table = opened.read(columns=list(COLUMNS))
         table.validate(full=True)

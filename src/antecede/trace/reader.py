@@ -20,7 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
-from antecede.trace.parquet_files import parquet_file
+from antecede.trace.parquet_files import (
+    parquet_file,
+    refuse_long_text,
+    refuse_oversized,
+    text_columns_of,
+)
 from antecede.trace.schema import FIELDS, META, Meta, read_meta
 from antecede.trace.validate import (
     cast_columns,
@@ -37,6 +42,8 @@ BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
 _MAX_CSV_FIELD = 1 << 28
+_MAX_LINE = 1 << 28
+"""Bytes of a row of JSON."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 Row = dict[str, Any]
@@ -160,9 +167,10 @@ def open_any_parquet(file: Path) -> pq.ParquetFile:
     try:
         opened = parquet_file(file)
         _ = opened.schema_arrow.names  # they may not be text
-        return opened
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is {_why_not_parquet(file)} ({first_line(error)})") from error
+    refuse_oversized(opened, file)
+    return opened
 
 
 def _why_not_parquet(file: Path) -> str:
@@ -185,7 +193,9 @@ def _read_parquet(file: Path) -> Iterator[pa.Table]:
         yield schema.empty_table()
     rows_before = 0
     try:
-        for batch in opened.iter_batches(BATCH_ROWS, columns=columns):
+        encoded = parquet_file(file, text_columns_of(opened))
+        for batch in encoded.iter_batches(BATCH_ROWS, columns=columns):
+            refuse_long_text(batch, file)
             yield validate_parquet_batch(batch, schema, file, rows_before)
             rows_before += batch.num_rows
     except (pa.ArrowException, OSError) as error:
@@ -217,6 +227,7 @@ def read_dictionary_encoded(
         rows_before = sum(sizes[: groups.start])
         columns = [*dict.fromkeys([*names, *numbers, "time"])]
         for batch in opened.iter_batches(_ENCODED_ROWS, row_groups, columns=columns):
+            refuse_long_text(batch, file)
             table = pa.Table.from_batches([batch])
             refuse_empty_fields(table, file, rows_before)
             rows_before += batch.num_rows
@@ -259,8 +270,10 @@ def json_rows(file: Path, on_unreadable: OnUnreadable | None = None) -> Iterator
     """The objects of a file of JSON lines, each with its line's number."""
     on_unreadable = on_unreadable or _refuse_row(file)
     decoder = msgspec.json.Decoder()
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+    with file.open("rb") as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), start=1):
+            if len(line) > _MAX_LINE:
+                raise InputError(f"{file}, row {number}: it has more than {_MAX_LINE:,} bytes")
             if not line.strip():
                 continue
             try:

@@ -28,12 +28,12 @@ _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
 """Names between ASCII white space; other white space is part of a name."""
 
 
-def read_table(path: Path, into: DependencyWriter) -> None:
+def read_table(path: Path, into: DependencyWriter, max_bytes: int | None = None) -> None:
     """A table with `node,process,seq,parents`: CSV, the parents separated by spaces, or Parquet."""
     if path.suffix == ".parquet":
         _read_parquet(path, into)
         return
-    with open_text(path) as stream:
+    with open_text(path, max_bytes) as stream:
         reader = csv_dict_reader(stream)
         try:
             if reader.fieldnames is None:
@@ -92,13 +92,13 @@ class _Editing(msgspec.Struct):
 _transaction = msgspec.json.Decoder(_Transaction)
 
 
-def read_editing(path: Path, into: DependencyWriter) -> None:
+def read_editing(path: Path, into: DependencyWriter, max_bytes: int | None = None) -> None:
     """An editing trace: JSON, plain or compressed, whose `txns` have an `agent` and, by place, `parents`.
 
     A trace of one author has no parents: each transaction follows the one before.
     """
     try:
-        trace = msgspec.json.decode(read_whole(path).removeprefix(codecs.BOM_UTF8), type=_Editing)
+        trace = msgspec.json.decode(read_whole(path, max_bytes).removeprefix(codecs.BOM_UTF8), type=_Editing)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not an editing trace: {error}") from error
     if not trace.txns:

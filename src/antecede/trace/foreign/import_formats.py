@@ -13,20 +13,28 @@ FORMATS = ("shiviz", "editing", "dependencies", "git")
 
 
 def import_path(
-    form: str, path: Path, folder: Path, regex: str | None = None, strict: bool = False
+    form: str,
+    path: Path,
+    folder: Path,
+    regex: str | None = None,
+    strict: bool = False,
+    max_bytes: int | None = None,
 ) -> DependencyTableInfo:
-    """Read another program's file at `path`, and write a dependency table to `folder`."""
+    """Read another program's file at `path`, and write a dependency table to `folder`.
+
+    At most `max_bytes` of the file are read, counted after decompression.
+    """
     if form not in FORMATS:
         raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")
     if regex is not None and form != "shiviz":
         raise InputError(f"--regex is for shiviz logs, not for {form}")
     into = DependencyWriter(str(path), form, strict)
     if form == "shiviz":
-        read_shiviz(path, into, regex)
+        read_shiviz(path, into, regex, max_bytes)
     elif form == "editing":
-        read_editing(path, into)
+        read_editing(path, into, max_bytes)
     elif form == "dependencies":
-        read_table(path, into)
+        read_table(path, into, max_bytes)
     else:
         read_git(path, into)
     return into.write(folder)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
+from antecede.trace.parquet_files import parquet_file, refuse_long_text, text_columns_of
 from antecede.trace.reader import (
     BATCH_ROWS,
     csv_rows,
@@ -194,10 +195,11 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
 
 
 def _read_parquet(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Table]:
-    opened = open_any_parquet(file)
+    opened = parquet_file(file, text_columns_of(open_any_parquet(file)))
     rows_before = 0
     try:
         for batch in opened.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns.values()))):
+            refuse_long_text(batch, file)
             table = pa.Table.from_batches([batch])
             table.validate(full=True)
             numbers = pa.array(range(rows_before + 1, rows_before + len(batch) + 1), pa.int64())

@@ -102,9 +102,11 @@ def find_with_deadline(
         signal.signal(signal.SIGALRM, before)
 
 
-def read_shiviz(path: Path, into: DependencyWriter, regex: str | None = None) -> None:
+def read_shiviz(
+    path: Path, into: DependencyWriter, regex: str | None = None, max_bytes: int | None = None
+) -> None:
     """A log of events with vector clocks; without a regular expression, the known form that fits it best."""
-    data = read_whole(path)
+    data = read_whole(path, max_bytes)
     if b"\0" in data[:4096]:
         raise InputError(f"{path} is not text in UTF-8")
     # The text of an event is not used, so undecodable letters in it do no harm.
