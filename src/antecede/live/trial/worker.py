@@ -5,7 +5,8 @@
 The log is what the application knows, independent of the member's own store: a line for each message that
 was accepted (`s`) or delivered (`d`, or `r` if redelivered), written before the next one is asked for, and
 one with the number of messages accepted before (`+`) at each start. It survives SIGKILL, so it shows what
-was delivered twice or never.
+was delivered twice or never. Some messages take a while, so that kills find them in flight, and some are
+refused at first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from antecede.live.settings import Settings
 
 _CONCURRENT = 64
 """Broadcasts that wait for the disk at the same time, at full speed."""
+_REFUSED_EVERY, _SLOW_EVERY, _SLOW_SECONDS = 16, 8, 0.005
 _TEXT = b"effects come after their causes, "
 
 
@@ -55,7 +57,12 @@ async def broadcast(group: Group, log: ApplicationLog, messages: int, pause: flo
 
 async def receive(group: Group, log: ApplicationLog) -> None:
     async for message in group:
+        if message.seq % _REFUSED_EVERY == 1 and not message.redelivered:
+            group.nack(message)
+            continue
         log.line(f"{'r' if message.redelivered else 'd'} {message.origin} {message.seq}")
+        if message.seq % _SLOW_EVERY == 0:
+            await asyncio.sleep(_SLOW_SECONDS)
 
 
 async def run(config: str, path: str, messages: int, pause: float, size: int) -> None:
