@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -466,9 +467,13 @@ def test_after_a_power_failure_every_message_that_may_have_been_seen_is_marked(
     run(test())
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", None])
-def test_a_truncated_last_part_of_a_trace_is_written_again(
-    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+def _flipped(data: bytes) -> bytes:
+    return data[:60] + bytes([data[60] ^ 1]) + data[61:]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda _: b"PAR1", lambda data: data[:-20], _flipped])
+def test_a_damaged_last_part_of_a_trace_is_written_again(
+    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "trace" / "ana"
     where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace", "store": tmp_path / "ana.db"}
@@ -479,7 +484,7 @@ def test_a_truncated_last_part_of_a_trace_is_written_again(
                 for _ in range(count):
                     await first.broadcast("word")
         last = max(folder.glob("part-*"))
-        last.write_bytes(last.read_bytes()[:-20] if content is None else content)
+        last.write_bytes(damage(last.read_bytes()))
         async with antecede.join("room", **where) as first:
             await first.broadcast("word")
 

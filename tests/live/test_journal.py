@@ -27,6 +27,7 @@ from antecede.live.events import Broadcast, Cursor, LogRecord, PacketReceived, T
 from antecede.live.recovery import restore
 from antecede.live.store import journal as journal_module
 from antecede.live.store import records
+from antecede.live.store.cursor import CursorFile
 from antecede.live.store.disk import Disk, FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import Checkpoint, Commit, Link, StoredPacket
@@ -416,7 +417,22 @@ def test_the_power_may_have_failed_since_a_store_was_opened_again() -> None:
         assert not after.cursor_is_exact
 
 
-@pytest.mark.parametrize("content", [None, b"", b"1234567", bytes(194)])
+def test_a_write_of_the_cursor_that_is_torn_anywhere_leaves_the_one_before() -> None:
+    buffer = bytearray(CursorFile.new())
+    file = CursorFile(buffer)
+    for number in range(1, 20):
+        before = bytes(buffer)
+        old, _ = file.read_cursor()
+        file.write_cursor(Cursor(number, number % 3))
+        for place in range(len(buffer) + 1):
+            torn = CursorFile.open(bytearray(buffer[:place] + before[place:]))
+            assert torn is not None
+            cursor, is_latest = torn.read_cursor()
+            assert cursor in (old, Cursor(number, number % 3))
+            assert is_latest or cursor == old
+
+
+@pytest.mark.parametrize("content", [None, b"", b"1234567", bytes(384)])
 def test_a_store_without_its_cursor_is_refused(tmp_path: Path, content: bytes | None) -> None:
     """To start from 0 would deliver everything again."""
     path = made(tmp_path / "store")

@@ -124,11 +124,13 @@ def _parts(folder: Path) -> list[Path]:
 
 def _set_aside_damaged_part(folder: Path, log: Log) -> None:
     """Put a last part aside that was truncated: its rows are written again if the store still has them."""
-    parquet: Any = require("pyarrow.parquet", "sim")
+    from antecede.trace.parquet_files import parquet_file
+
     arrow: Any = require("pyarrow", "sim")
     for part in _parts(folder)[-1:]:
         try:
-            parquet.read_table(part)
+            with parquet_file(part) as file:
+                file.read()
         except (OSError, arrow.ArrowException) as error:
             if isinstance(error, OSError) and error.errno:
                 raise

@@ -22,6 +22,9 @@ from antecede.live.events import Cursor
 from antecede.live.store.records import Link
 
 _CHECKSUM = struct.Struct("<I")
+_SLOT_BYTES = 64
+"""Every slot is longer than its values and aligned, so that no sector of a disk ends within one."""
+CURSOR_BYTES = 6 * _SLOT_BYTES
 
 
 class _Slots:
@@ -30,8 +33,7 @@ class _Slots:
     def __init__(self, buffer: bytearray | mmap.mmap, start: int, values: str) -> None:
         self._buffer = buffer
         self._values = struct.Struct("<Q" + values)
-        self.size = 2 * (self._values.size + _CHECKSUM.size)
-        self._starts = (start, start + self.size // 2)
+        self._starts = (start, start + _SLOT_BYTES)
         self._turn = 0
         """A number for each write; its parity says which slot is next."""
 
@@ -76,15 +78,13 @@ class CursorFile:
 
     def __init__(self, buffer: bytearray | mmap.mmap) -> None:
         self._cursor = _Slots(buffer, 0, "QI")
-        self._durable = _Slots(buffer, self._cursor.size, "Q16s")
-        start = self._cursor.size + self._durable.size
-        self._session = _Slots(buffer, start, "?16sQ")
-        self.size = start + self._session.size
+        self._durable = _Slots(buffer, 2 * _SLOT_BYTES, "Q16s")
+        self._session = _Slots(buffer, 4 * _SLOT_BYTES, "?16sQ")
 
     @classmethod
     def new(cls) -> bytes:
         """The content of a new file."""
-        buffer = bytearray(_SIZE)
+        buffer = bytearray(CURSOR_BYTES)
         file = cls(buffer)
         file.write_cursor(Cursor(0, 0), both=True)
         file.write_durable(Link(), both=True)
@@ -94,7 +94,7 @@ class CursorFile:
     @classmethod
     def open(cls, buffer: bytearray | mmap.mmap) -> CursorFile | None:
         """None if the file is damaged beyond use."""
-        if len(buffer) != _SIZE:
+        if len(buffer) != CURSOR_BYTES:
             return None
         file = cls(buffer)
         parts = (file._cursor, file._durable, file._session)
@@ -126,6 +126,3 @@ class CursorFile:
     @session.setter
     def session(self, session: Session) -> None:
         self._session.write_both(*session)
-
-
-_SIZE = CursorFile(bytearray(0)).size

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from antecede.errors import InputError
 from antecede.live.events import Cursor, LogRecord
-from antecede.live.store.cursor import CursorFile, Session
+from antecede.live.store.cursor import CURSOR_BYTES, CursorFile, Session
 from antecede.live.store.disk import LOCK, Disk
 from antecede.live.store.reader import (
     CURSOR,
@@ -277,7 +277,7 @@ class Journal:
 
     def size(self) -> int:
         """Bytes of its files, without room for later records."""
-        return self._checkpoint_bytes + self._log_bytes + self._cursor_file.size
+        return self._checkpoint_bytes + self._log_bytes + CURSOR_BYTES
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
