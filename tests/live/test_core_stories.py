@@ -11,7 +11,7 @@ from core_group import Group, roster
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
-from antecede.live.events import Cursor, DeliveryRequested, PacketReceived
+from antecede.live.events import Cursor, DeliveryRequested, PacketReceived, RepairReceived
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
@@ -270,3 +270,31 @@ def test_messages_broadcast_in_one_round_count_before_the_round_ends() -> None:
     for _ in range(10):
         core.broadcast(b"x" * 1_000_000, 1)
     assert core.pending_bytes >= 10_000_000
+
+
+def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_member_in_a_loop(
+    group_of: Groups,
+) -> None:
+    """Ana and Cleo have no connection; Bo's answer to Ana is held at Cleo."""
+    group = group_of(roster("mbcp", 3))
+    ana, bo, cleo = group.peers
+    group.cut(0, 2)
+    group.broadcast(0)
+    ana.flush()
+    group.carry(0, 1)
+    bo.flush()
+    assert bo.take(1)
+    group.broadcast(1)
+    bo.flush()
+    group.carry(1, 2)
+    repair, second = cleo.core.repair, 1_000_000_000
+    assert repair.request_held(second, 1, []) == []
+    assert repair.request_held(second, 1, [0]) == [(0, 1, 1)]
+    # Others are not asked for the same, nor is Bo again if he did not have it; not for a while.
+    assert repair.request_held(second + 20_000_000, 1, [0]) == []
+    assert repair.request_held(second + 40_000_000, 0, [0]) == []
+    assert repair.request_held(2 * second, 1, [0]) == [(0, 1, 1)]
+    for data in bo.core.repair.reply([(0, 1, 1)]):
+        cleo.core.step(RepairReceived(1, data, 3 * second, [(0, 1, 1)]))
+    assert cleo.core.protocol.waiting() == []
+    assert repair.request_held(4 * second, 1, [0]) == []

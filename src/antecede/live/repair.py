@@ -41,8 +41,8 @@ class Repair:
         """For each origin, the last message before the gap and when that was first seen."""
         self._protocol = protocol
         self._looked_at = -_ASK_PAUSE
-        self._asked: dict[int, tuple[int, int, int]] = {}
-        """For each origin that is not connected, the last message that was asked for, of whom, and when."""
+        self._asked: dict[int, tuple[Span, int, int]] = {}
+        """For each origin that is not connected, what was asked for last, of whom, and when."""
 
     def request(self, now: int, patience: int, connected: Iterable[int]) -> tuple[int, list[Span]] | None:
         """Whom to ask for which messages that have been missing for `patience`, though others have them."""
@@ -82,14 +82,17 @@ class Repair:
                 lasts[origin] = max(lasts[origin], seq)
         spans = []
         for origin, last in lasts.items():
-            asked, of, at = self._asked.get(origin, (0, helper, 0))
+            asked, of, at = self._asked.get(origin, ((origin, 0, 0), helper, now - REPEAT_PAUSE))
             first = stability.received[origin].base + 1
-            if of != helper and now - at < REPEAT_PAUSE:
-                first = max(first, asked + 1)  # another partner will supply the rest
+            if now - at < REPEAT_PAUSE:
+                if of == helper and asked[1] == first:
+                    continue  # it does not have it either
+                if of != helper:
+                    first = max(first, asked[2] + 1)  # another partner will supply what is before
             last = min(last, first + _MAX_SPAN - 1)
             if first <= last:
-                self._asked[origin] = (last, helper, now)
                 spans.append((origin, first, last))
+                self._asked[origin] = (spans[-1], helper, now)
         return spans[: _MAX_REQUEST // _MAX_SPAN]
 
     def validate(self, spans: Sequence[Span]) -> None:
