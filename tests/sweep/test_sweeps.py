@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from antecede.sim.scenario import Scenario
 from antecede.sweep.grid import expand
 from antecede.sweep.on_spark import Sweep, _run
 from antecede.sweep.results import RESULTS, SUMMARY, write_results
+from antecede.sweep.run import run_study
 
 
 class FailsInLargeGroups(Mbcp):
@@ -42,7 +44,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {
         str(file.relative_to(folder)): sha256(file.read_bytes()).hexdigest()
         for file in folder.rglob("*")
-        if file.is_file() and file.name != "run.json"
+        if file.is_file() and file.name not in ("run.json", "digest.json", "verdict.sha256")
     }
 
 
@@ -187,7 +189,54 @@ def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert [outcome["error"] for outcome in outcomes] == [None] * 8
     assert [folder.name for folder in tmp_path.iterdir()] == [setting.key()]
     assert sorted(file.name for file in (tmp_path / setting.key()).iterdir()) == [
+        "digest.json",
         "meta.json",
         "part-00000.parquet",
         "run.json",
     ]
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_run_that_is_not_as_it_was_left_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    run_study(tmp_path / "out", grid())
+    keys = sorted(folder.name for folder in (tmp_path / "out" / "runs").iterdir())
+    whole = digests(tmp_path / "out" / "runs")
+    runs = {key: tmp_path / "out" / "runs" / key for key in keys}
+    part = runs[keys[0]] / "part-00000.parquet"
+    part.write_bytes(part.read_bytes()[:100])
+    flip(runs[keys[1]] / "run.json")
+    shutil.rmtree(runs[keys[2]])
+    shutil.copytree(runs[keys[3]], runs[keys[2]])
+    flip(runs[keys[3]] / "verdict.json")
+
+    again = run_study(tmp_path / "out", grid())
+    assert again.repeated == {
+        keys[0]: "part-00000.parquet is not as the run left it",
+        keys[1]: "run.json is not as the run left it",
+        keys[2]: "it is another run",
+        keys[3]: "verdict.json is not as the audit left it",
+    }
+    assert again.skipped == 1
+    assert digests(tmp_path / "out" / "runs") == whole
+    once_more = run_study(tmp_path / "out", grid())
+    assert (once_more.repeated, once_more.skipped) == ({}, 4)
+
+
+def test_a_foreign_part_in_a_run_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, grid())
+    sweep.simulate(spark)
+    first, second, *_ = sorted(sweep.scenarios)
+    shutil.copy(
+        sweep.run_folder(first) / "part-00000.parquet", sweep.run_folder(second) / "part-00001.parquet"
+    )
+    (sweep.run_folder(first) / "digest.json").unlink()
+    assert sweep.discard_damaged() == {
+        first: "it has no digest.json",
+        second: "part-00001.parquet does not belong to it",
+    }
+    assert sorted(sweep.unfinished()) == [first, second]

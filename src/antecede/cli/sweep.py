@@ -41,7 +41,8 @@ def sweep(
     path = write_report(out, f"Sweep of {grid.name}", failed=outcome.failed)
     if as_json:
         document = {"summary": outcome.summary.to_pylist(), "failed": outcome.failed}
-        show.json(document | {"resumed": outcome.skipped, "report": str(path)})
+        document |= {"resumed": outcome.skipped, "repeated": outcome.repeated}
+        show.json(document | {"report": str(path)})
     else:
         _print_outcome(outcome, path, str(grid))
     raise typer.Exit(0 if outcome.fine else 1)
@@ -77,6 +78,8 @@ def _print_outcome(outcome: SweepResult, path: Path, title: str) -> None:
     show.line(page.lead(summary, len(outcome.failed)))
     if outcome.skipped:
         show.note(f"{outcome.skipped} runs were finished before and not repeated.")
+    for run, reason in outcome.repeated.items():
+        show.line(f"run again: {run}: {reason}")
     for error, count in Counter(outcome.failed.values()).items():
         first = next(key for key, reason in outcome.failed.items() if reason == error)
         more = f" and {count - 1:,} more" if count > 1 else ""

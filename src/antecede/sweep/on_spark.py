@@ -2,7 +2,8 @@
 
 An attempt at a run writes into a folder of its own, which is renamed to the run's key once it is complete.
 So a sweep that was stopped continues where it was, attempts at one run do not disturb each other, and the
-folders are all the state there is. A run that fails is reported with its error; the others finish.
+folders are all the state there is. Digests tell a run that is as it was left from one that is not
+(`digests`). A run that fails is reported with its error; the others finish.
 """
 
 from __future__ import annotations
@@ -34,6 +35,16 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
 from antecede.spark.read import read_events, read_members
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
+from antecede.sweep.digests import (
+    ERROR,
+    RUN,
+    VERDICT,
+    VERDICT_DIGEST,
+    is_verdict_intact,
+    seal_run,
+    seal_verdict,
+    what_is_wrong,
+)
 from antecede.trace.reader import read_metas, trace_files
 from antecede.trace.schema import META
 from antecede.trace.writer import write_whole
@@ -45,7 +56,6 @@ _TASK_RESULT = pa.schema([("key", pa.string()), ("error", pa.string())])
 Progress = Callable[[int], None]
 """Called now and then with the number of finished runs."""
 
-_RUN, _VERDICT, _ERROR = "run.json", "verdict.json", "error.txt"
 _POLL_SECONDS = 0.2
 _MAX_DELIVERIES_WITH_RECEIVES = 500_000
 """Traces of larger runs have no rows for when packets were received."""
@@ -81,17 +91,34 @@ class Sweep:
     def _has(self, key: str, *files: str) -> bool:
         return all((self.run_folder(key) / file).exists() for file in files)
 
+    def discard_damaged(self) -> dict[str, str]:
+        """Remove finished runs, or their verdicts, that are not as they were left. Returns why, by key.
+
+        Files may have been cut off by a full disk, changed, or copied from another sweep. Reads every file.
+        """
+        damaged = {}
+        for key in self.scenarios:
+            folder = self.run_folder(key)
+            if not self._has(key, RUN):
+                continue
+            if (wrong := what_is_wrong(folder, key)) is not None:
+                damaged[key] = wrong
+                shutil.rmtree(folder)
+            elif self._has(key, VERDICT) and not is_verdict_intact(folder):
+                damaged[key] = f"{VERDICT} is not as the audit left it"
+                for name in (VERDICT, VERDICT_DIGEST):
+                    (folder / name).unlink(missing_ok=True)
+        return damaged
+
     def unfinished(self) -> list[str]:
         """Runs that still lack a result, or a trace that they should have."""
         return [
-            key
-            for key, traced in self.traced.items()
-            if not self._has(key, _RUN, *([META] if traced else []))
+            key for key, traced in self.traced.items() if not self._has(key, RUN, *([META] if traced else []))
         ]
 
     def unjudged(self) -> list[str]:
         """Finished runs whose trace has not been audited."""
-        return [key for key in self.scenarios if self._has(key, _RUN, META) and not self._has(key, _VERDICT)]
+        return [key for key in self.scenarios if self._has(key, RUN, META) and not self._has(key, VERDICT)]
 
     def simulate(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
         """Run what is not finished yet. Returns the errors of failed runs by key."""
@@ -149,23 +176,23 @@ class Sweep:
             if key not in errors:
                 # A run without events has no rows, so the audit has no verdict on it.
                 verdict = verdicts.get(key) or Verdict.no_faults(self.scenarios[key].peers, 0, 0)
-                write_whole(self.run_folder(key) / _VERDICT, msgspec.json.encode(verdict.counts()))
+                _write_verdict(self.run_folder(key), verdict)
             progress(done)
         return errors
 
     def errors(self) -> dict[str, str]:
         """The errors of failed runs by key."""
-        failed = [key for key in self.scenarios if self._has(key, _ERROR)]
-        return {key: (self.run_folder(key) / _ERROR).read_text() for key in failed}
+        failed = [key for key in self.scenarios if self._has(key, ERROR)]
+        return {key: (self.run_folder(key) / ERROR).read_text() for key in failed}
 
     def runs(self) -> Iterator[tuple[str, SweepRun, Verdict | None]]:
         """Every finished run with its verdict, in the order of the scenarios."""
         for key in self.scenarios:
-            if not self._has(key, _RUN):
+            if not self._has(key, RUN):
                 continue
             folder = self.run_folder(key)
-            verdict = _read_verdict(folder / _VERDICT) if self._has(key, _VERDICT) else None
-            yield key, _read(folder / _RUN, SweepRun), verdict
+            verdict = _read_verdict(folder / VERDICT) if self._has(key, VERDICT) else None
+            yield key, _read(folder / RUN, SweepRun), verdict
 
 
 def _run_watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], None]) -> T:
@@ -232,8 +259,13 @@ def _check(folder: Path) -> dict[str, str | None]:
     except InputError:
         verdict = None  # the full audit reports what is wrong
     if verdict is not None:
-        write_whole(folder / _VERDICT, msgspec.json.encode(verdict.counts()))
+        _write_verdict(folder, verdict)
     return {"key": folder.name, "error": None}
+
+
+def _write_verdict(folder: Path, verdict: Verdict) -> None:
+    write_whole(folder / VERDICT, msgspec.json.encode(verdict.counts()))
+    seal_verdict(folder)
 
 
 def _run(
@@ -252,12 +284,13 @@ def _run(
         else:
             metrics = simulate(scenario, long=long).metrics
         run = SweepRun(scenario, metrics, time.process_time() - start)
-        write_whole(aside / _RUN, msgspec.json.encode(run))
+        write_whole(aside / RUN, msgspec.json.encode(run))
+        seal_run(aside, key)
     except (Exception, SystemExit) as error:  # whatever happened, the other runs continue
         known = isinstance(error, AntecedeError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
         _remove_files(aside)
-        write_whole(aside / _ERROR, reason.encode())
+        write_whole(aside / ERROR, reason.encode())
         _move_into_place(aside, runs / key)
         return {"key": key, "error": reason}
     _move_into_place(aside, runs / key)

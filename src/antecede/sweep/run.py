@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ class SweepResult:
     summary: pa.Table
     failed: dict[str, str]
     skipped: int
+    repeated: dict[str, str] = field(default_factory=dict)
+    """Why runs that seemed finished were not skipped, by key."""
 
     @property
     def fine(self) -> bool:
@@ -55,6 +57,8 @@ def run_study(
     folder.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(folder, scenarios, traced=traced)
     total = len(sweep.scenarios)
+    progress("checking", 0, 0)
+    repeated = sweep.discard_damaged()
     todo = len(sweep.unfinished())
     failed: dict[str, str] = {}
     with ExitStack() as stack:
@@ -71,7 +75,7 @@ def run_study(
     if not any(True for _ in sweep.runs()) and failed:
         key, error = next(iter(failed.items()))
         raise InputError(f"all runs failed; the first, {key}: {error}")
-    return SweepResult(write_results(sweep), failed, total - todo)
+    return SweepResult(write_results(sweep), failed, total - todo, repeated)
 
 
 def write_report(
