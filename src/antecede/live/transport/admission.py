@@ -28,8 +28,8 @@ _RESERVED_FILES = 96
 """File descriptors for the store, the trace, Python itself and the application."""
 _MAX_CAPACITY = 1024
 _MIN_CAPACITY = 16
-_MAX_HANDSHAKES = 128
-"""In one pool: they have buffers, which silent connections do not."""
+_MAX_HANDSHAKES = 64
+"""In one pool: with TLS each has buffers of about a megabyte, which silent connections do not."""
 _CANDIDATES = 8
 _MAX_SOURCES = 4096
 _MAX_KNOWN = 1024

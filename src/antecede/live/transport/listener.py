@@ -104,25 +104,26 @@ class Listener:
         if pending is None:
             _reset(connected)
             return
-        try:
-            is_there = bool(connected.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:
+        if (has_spoken := _has_spoken(connected)) is None:
             with contextlib.suppress(NotImplementedError):  # Windows: a loop does not say when bytes arrive
-                loop.add_reader(connected, self._on_first_bytes, connected, pending)
+                loop.add_reader(connected, self._on_readable, connected, pending)
                 return
-            is_there = True
-        except OSError:
-            is_there = False
+            has_spoken = True
+        self._decide(connected, pending, has_spoken)
+
+    def _on_readable(self, connected: socket.socket, pending: PendingConnection) -> None:
+        """It has spoken, or has gone."""
+        if (has_spoken := _has_spoken(connected)) is not None:
+            asyncio.get_running_loop().remove_reader(connected)
+            self._decide(connected, pending, has_spoken)
+
+    def _decide(self, connected: socket.socket, pending: PendingConnection, has_spoken: bool) -> None:
         pending.close = lambda: _reset(connected)
-        if is_there:
+        if has_spoken:
             self._begin(connected, pending)
         else:
             self._admission.ended(pending)
             _reset(connected)
-
-    def _on_first_bytes(self, connected: socket.socket, pending: PendingConnection) -> None:
-        asyncio.get_running_loop().remove_reader(connected)
-        self._begin(connected, pending)
 
     def _begin(self, connected: socket.socket, pending: PendingConnection) -> None:
         if not self._is_open or not self._admission.may_begin(pending):
@@ -160,6 +161,16 @@ def _bind(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def _has_spoken(connected: socket.socket) -> bool | None:
+    """Whether there is something to read; None if it may come, False if the other side has gone."""
+    try:
+        return bool(connected.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
 
 
 def _reset(connected: socket.socket) -> None:
