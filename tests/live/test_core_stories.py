@@ -296,5 +296,8 @@ def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_membe
     assert repair.request_held(2 * second, 1, [0]) == [(0, 1, 1)]
     for data in bo.core.repair.reply([(0, 1, 1)]):
         cleo.core.step(RepairReceived(1, data, 3 * second, [(0, 1, 1)]))
-    assert cleo.core.protocol.waiting() == []
     assert repair.request_held(4 * second, 1, [0]) == []
+    cleo.flush()
+    assert cleo.take(1)
+    assert cleo.take(1)
+    assert cleo.seen == [(0, 1), (1, 1)]
