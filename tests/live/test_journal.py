@@ -326,7 +326,7 @@ def test_what_was_accepted_is_there_after_a_kill_or_a_power_failure_at_any_opera
 
 
 def test_a_kill_at_any_operation_of_making_a_store_leaves_one_that_can_be_used() -> None:
-    for operation in range(8):
+    for operation in range(9):
         disk = MemoryDisk()
         disk.before = stop_at(operation)
         with pytest.raises(StopError):

@@ -94,6 +94,7 @@ class Journal:
         data, _ = encode_record(Link(0, NO_DIGEST), b"", body, MAGIC % VERSION)
         self._disk.write(CURSOR, CursorFile.new())
         self._disk.sync(CURSOR)
+        self._disk.sync_folder()  # or a power failure could leave a checkpoint without a cursor
         self._write_generation(1, data)
 
     def _write_generation(self, generation: int, data: bytearray) -> None:
