@@ -12,6 +12,7 @@ from antecede.causality import BitWindow
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import Body, wrap
 from antecede.live.events import Incarnation
+from antecede.live.seals import Statement
 from antecede.live.security import identity
 from antecede.live.stability import Row
 from antecede.live.transport import frames
@@ -52,6 +53,7 @@ FRAMES: dict[str, frames.Frame] = {
         2,
         300,
         CHAIN,
+        True,
         "a.b",
     ),
     "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
@@ -62,6 +64,8 @@ FRAMES: dict[str, frames.Frame] = {
     "repair request": frames.RepairRequest(1, [(2, 4, 9)]),
     "repair reply": frames.RepairReply(1, [b"\x01"]),
     "heartbeat": frames.Heartbeat(),
+    "certificates": frames.Certificates([b"0\x82"]),
+    "evidence": frames.Evidence(2, [Statement(4, 9, bytes(32), bytes(range(32)), bytes(64))]),
 }
 PACKETS: dict[str, tuple[str, Any]] = {
     "mbcp, timestamp-diff, vcube": ("DependencyPacket", MESSAGE),

@@ -16,7 +16,7 @@ import contextlib
 import json
 import secrets
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Self
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from urllib.parse import quote
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-GREETING, REFUSAL, PACKETS, GOT, AGAIN, HAVE, _, _, BEAT = range(9)
+GREETING, REFUSAL, PACKETS, GOT, AGAIN, HAVE, _, _, BEAT, CERTIFICATES = range(10)
 UP, DOWN, ECHO, _, ACK = range(6, 11)
 BEAT_SECONDS, LOST_SECONDS, ACK_EVERY, MAX_BYTES = 3, 12, 32, 1 << 24
 RETRY_SECONDS = 0.1, 0.2, 0.5, 1.0, 2.0
@@ -147,7 +147,10 @@ class Phone:
         relay: str,
         token: str = "",
         ssl: ssl.SSLContext | None = None,
+        sign: Callable[[bytes], bytes] | None = None,
+        certificate: bytes = b"",
     ) -> None:
+        self._sign, self._certificate = sign, certificate
         self._url, self._group, self._me, self._relay, self._token, self._ssl = (
             url,
             group,
@@ -194,10 +197,23 @@ class Phone:
         kind, data = (1, body.encode()) if isinstance(body, str) else (0, body)
         payload = pack([kind, self._after_own, dict(sorted(self._causes.values())), data])
         self._count += 1
+        before = self._chains.get(self._rank, bytes(32))
+        self._count_message(self._rank, self._count, payload)
+        payload += self._sealed(before)
         self._send([UP, payload, self._rank, self._count, bits(self._causes), self._solid])
         self._causes, self._after_own, self._mine, self._unreported = {}, True, 0, 0
-        self._count_message(self._rank, self._count, payload)
         return self._count
+
+    def _sealed(self, before: bytes) -> bytes:
+        """A signature over what its last message adds to the chain."""
+        if self._sign is None:
+            return b""
+        said = [b"antecede messages", self._rank, self._count, self._count, before, self._chains[self._rank]]
+        return before + self._signed(said) + b"\1"
+
+    def _signed(self, said: list[Any]) -> bytes:
+        assert self._sign is not None
+        return self._sign(self._group.encode() + b"\0" + pack(said))
 
     def _count_message(self, origin: int, seq: int, payload: bytes) -> None:
         before = self._chains.get(origin, bytes(32))
@@ -230,6 +246,8 @@ class Phone:
     def _deliver(
         self, number: int, payload: bytes, origin: int, seq: int, past: set[int]
     ) -> tuple[str, int, Any]:
+        if self._sign is not None:
+            payload = payload[:-97] if payload[-1] else payload[:-1]
         self._add(number)
         self._causes = {each: what for each, what in self._causes.items() if each not in past}
         self._causes[number] = origin, seq
@@ -301,7 +319,15 @@ class Phone:
             raise Refused(f"its certificate is not for {self._relay} of group {self._group!r}")
         mine = [self._group, "freescale", self._lines]
         self._attempts += 1
-        rest = [self._lives, self._known, self._attempts, self._got, self._got_chain, self._token]
+        rest = [
+            self._lives,
+            self._known,
+            self._attempts,
+            self._got,
+            self._got_chain,
+            self._sign is not None,
+            self._token,
+        ]
         await socket.send(pack([GREETING, 3, *mine, self._me, self._relay, *rest]))
         answer = await self._next(socket)
         if answer[0] == REFUSAL:
@@ -364,6 +390,8 @@ class Phone:
 
     async def _speak(self, socket: ClientConnection) -> None:
         reported: dict[int, int] = {}
+        if self._certificate:
+            await socket.send(pack([CERTIFICATES, [self._certificate]]))
         while True:
             self._work.clear()
             if unsent := self._unsafe[self._sent - self._safe :][:100]:
@@ -374,11 +402,16 @@ class Phone:
                 self._said_got = self._got
                 await socket.send(pack([GOT, self._got, self._got_chain]))
             if changed := {
-                origin: count for origin, count in self._row.items() if reported.get(origin) != count
+                origin: count
+                for origin, count in self._row.items()
+                if reported.get(origin) != count or self._sign is not None
             }:
+                row = {origin: [count, self._chains[origin][:8]] for origin, count in sorted(changed.items())}
+                said = [b"antecede progress", self._rank, [[origin, *each] for origin, each in row.items()]]
+                signature = self._signed(said) if self._sign else b""
+                if changed != reported:
+                    await socket.send(pack([HAVE, [[self._rank, row, signature]]]))
                 reported |= changed
-                row = {origin: [count, self._chains[origin][:8]] for origin, count in changed.items()}
-                await socket.send(pack([HAVE, [[self._rank, row]]]))
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._work.wait()

@@ -23,6 +23,7 @@ from second_client import Phone, Refused, bits, pack, ranked, unbits, unpack
 import antecede
 from antecede.live.group import Group
 from antecede.live.joining import Joining
+from antecede.live.security.credentials import load_signing_key
 from antecede.live.security.keys import make_keys
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -268,7 +269,9 @@ def test_a_token_is_made_as_the_page_says() -> None:
 
 
 def test_with_keys_it_shows_a_token_and_reads_why_one_is_refused(tmp_path: Path) -> None:
-    make_keys(tmp_path, "room", ["sue", "ext"], ["lib"], 1, {}, ["sue"])
+    make_keys(tmp_path, "room", ["sue", "ext"], ["lib", "cell"], 1, {}, ["sue"])
+    signing_key, certificate = load_signing_key(tmp_path / "cell")
+    signing = (signing_key.sign, certificate)
     key, now = (tmp_path / "token.key").read_bytes(), int(time.time())
 
     async def test() -> None:
@@ -279,14 +282,14 @@ def test_with_keys_it_shows_a_token_and_reads_why_one_is_refused(tmp_path: Path)
             assert url.startswith("wss://")
             for expires, reason in ((now - 60, "its token expired"), (None, "token")):
                 bad = token(key, "cell", expires) if expires else ""
-                async with Phone(url, "room", LINES, "cell", "sue", bad, trusting) as cell:
+                async with Phone(url, "room", LINES, "cell", "sue", bad, trusting, *signing) as cell:
                     with pytest.raises(Refused, match=reason):
                         await anext(cell)
             async with Phone(url, "room", LINES, "cell", "sue", "", ssl.create_default_context()) as cell:
                 with pytest.raises(Refused, match="certificate verify failed"):
                     await anext(cell)
             good = token(key, "cell", now + 60)
-            async with Phone(url, "room", LINES, "cell", "sue", good, trusting) as cell:
+            async with Phone(url, "room", LINES, "cell", "sue", good, trusting, *signing) as cell:
                 await cell.broadcast("hello")
                 for group in (sue, lib, ext):
                     assert (await anext(group)).body == "hello"

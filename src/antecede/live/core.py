@@ -33,10 +33,12 @@ from antecede.live.envelope import Body, named_causes, wrap
 from antecede.live.events import (
     AckReceived,
     Broadcast,
+    CertificateLearned,
     Cursor,
     Delivered,
     DeliveryAcked,
     DeliveryRequested,
+    Equivocated,
     Event,
     Incarnation,
     LogRecord,
@@ -53,6 +55,7 @@ from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.recovery import ParkedDelivery, take_checkpoint
 from antecede.live.repair import Repair
+from antecede.live.seals import EquivocationError, Seals, Signatures, Statement, content_of
 from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import MAX_BYTES, Packets
@@ -67,10 +70,13 @@ from antecede.protocols.base import (
     RemoteError,
     Span,
 )
-from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
+from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
 """The longest body with its control information: it fits a frame, whoever forwards it."""
+MAX_GAP = 1 << 16
+"""How far a sequence number may lie beyond the last one without a gap: a longer gap is an attack, which costs
+time for each message beyond it."""
 _MAX_BATCH = MAX_BATCH_MESSAGES
 _MAX_BATCH_BYTES = 1 << 15
 """Messages broadcast in a row share a packet up to this size; a longer message goes alone."""
@@ -78,15 +84,22 @@ _MAX_BATCH_BYTES = 1 << 15
 
 class Core:
     """`durable` says whether there is a journal. Without one nothing is recorded, and nothing waits for it.
-    `own` says whether what this member broadcasts is delivered to its own application too."""
+    `own` says whether what this member broadcasts is delivered to its own application too. With
+    `signatures` all messages and reports of progress are signed, and others' are verified."""
 
     def __init__(
-        self, protocol: Protocol, traced: bool = False, durable: bool = True, own: bool = False
+        self,
+        protocol: Protocol,
+        traced: bool = False,
+        durable: bool = True,
+        own: bool = False,
+        signatures: Signatures | None = None,
     ) -> None:
         self.is_durable, self.is_traced, self.delivers_own = durable, traced, own
-        self.protocol = protocol
+        self.protocol, self.signatures = protocol, signatures
         self.me, self.size, self.partners = protocol.me, protocol.size, protocol.partners()
-        self.stability = Stability(protocol)
+        self.seals = Seals(signatures, protocol.size) if signatures is not None else None
+        self.stability = Stability(protocol, self.seals)
         self.repair = Repair(protocol, self.stability)
         self.wake_at: int | None = None
         """When the protocol asks for a `TimerFired`."""
@@ -143,6 +156,8 @@ class Core:
             DeliveryAcked: self._on_delivery_acked,
             Parked: self._on_parked,
             Unparked: self._on_unparked,
+            CertificateLearned: self._on_certificate,
+            Equivocated: self._on_equivocated,
             Opened: self._on_opened,
             PartnerMet: self._on_partner_met,
         }
@@ -164,8 +179,12 @@ class Core:
         self.partner_lineages: dict[int, list[Incarnation]] = {}
         """The same of partners, as they last greeted."""
         self.max_undelivered = sys.maxsize
-        """Above this many undelivered bytes packets are refused: no group that keeps to its limit gets
-        there."""
+        """Above this many undelivered bytes of an origin its packets are refused: nobody that keeps to the
+        group's limit gets there."""
+        self.equivocators: dict[int, list[Statement]] = {}
+        """Members that have sent different messages under one id, and the proof."""
+        self.is_replaying = False
+        """Whether the log is being replayed: what is in it was verified before."""
 
     # What a driver calls
 
@@ -178,7 +197,7 @@ class Core:
         before the next `ready` or delivery, or when that fills a packet."""
         me, causes = self.me, self.causes
         others = None
-        if not self.protocol.carries_immediate_dependencies:
+        if not self.protocol.carries_immediate_dependencies or self.seals is not None:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
         payload = wrap(body, me in causes, others)
         if len(self._staged) == _MAX_BATCH or self._staged_bytes + len(payload) > _MAX_BATCH_BYTES:
@@ -275,10 +294,18 @@ class Core:
     def _flush(self) -> None:
         """Give the protocol what was staged."""
         if self._staged:
-            causes, event = self._staged_causes, Broadcast(self._staged, self._staged_at, self.delivers_own)
+            causes, payloads = self._staged_causes, self._seal(self._staged)
+            event = Broadcast(payloads, self._staged_at, self.delivers_own)
             self._staged, self._staged_bytes = [], 0
             self._log(event)
             self._broadcast_batch(event, causes)
+
+    def _seal(self, contents: list[bytes]) -> list[bytes]:
+        if self.seals is None:
+            return contents
+        first = self.stability.received[self.me].base + 1
+        in_one_packet = type(self.protocol).broadcast_all is not Protocol.broadcast_all
+        return self.seals.seal(self.me, first, contents, self.stability.chain[self.me], in_one_packet)
 
     def _on_broadcast(self, event: Broadcast) -> None:
         self._flush()
@@ -294,7 +321,8 @@ class Core:
             raise LocalError(f"{self.protocol.name} gave a message no identity")
         first = effects.message.seq - len(payloads) + 1
         own, control = self.stability.received[self.me], dict[int, int]()
-        self.stability.broadcast(first, payloads)
+        contents = payloads if self.seals is None else [content_of(payload) for payload in payloads]
+        self.stability.broadcast(first, contents)
         for packet, data in self._carry_out(effects):
             for span in packet.spans():
                 if span[0] == self.me and span[2] > own.base:
@@ -312,7 +340,7 @@ class Core:
             # Nothing waits for `advance`, and `limit` counts messages that were broadcast in this round.
             self.stability.record_delivered(self.me, self.me, own.base)
         if event.own:
-            self._deliver_own(first, payloads, before)
+            self._deliver_own(first, contents, before)
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
         """Deliver messages to their author, after everything that was delivered to it before.
@@ -344,13 +372,12 @@ class Core:
             self._log(event)
             self.received[link], self.received_chain[link] = number, value
             return
-        if self.stability.undelivered_bytes > self.max_undelivered:
-            waiting = self.stability.undelivered_bytes
-            raise RemoteError(f"the receive buffer is full: {waiting} bytes are not delivered yet")
         packet, spans = self._decode(data)
         if self.stability.is_mesh and any(origin != link for origin, _, _ in spans):
             # Only the sender itself, where all are connected; what others supply is a repair.
             raise RemoteError(f"it sends a message of member {spans[0][0]} as its own")
+        self._check_quota(spans)
+        self._verify_seals(link, packet, spans, now)
         # A control-only packet can unblock held messages: they are durable only when it is, so that replay
         # after a crash matches.
         held = None if spans or not self.is_durable else self.protocol.waiting()
@@ -375,9 +402,44 @@ class Core:
         spans = packet.spans()
         size, received = self.size, self.stability.received
         for origin, first, last in spans:
-            if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_AHEAD:
+            if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_GAP:
                 raise RemoteError(f"message {first} of member {origin} cannot exist")
         return packet, spans
+
+    def _check_quota(self, spans: tuple[Span, ...]) -> None:
+        """A member whose messages wait here for causes that do not come is cut off; nobody else is."""
+        for origin, _, _ in spans:
+            if (waiting := self.stability.undelivered_by_origin[origin]) > self.max_undelivered:
+                raise RemoteError(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
+
+    def _verify_seals(self, link: int, packet: Packet, spans: tuple[Span, ...], now: int) -> None:
+        if self.seals is None:
+            return
+        for (origin, first, last), payloads in zip(spans, packet.payloads_by_span(), strict=True):
+            if origin == self.me and last <= self.stability.received[origin].base:
+                continue  # it comes back
+            try:
+                self.seals.verify(origin, first, payloads, self.is_replaying)
+            except EquivocationError as error:
+                # What it has signed is true to whoever has only seen this copy, so it is accepted.
+                self.report_equivocation(error, now)
+                if link == origin:
+                    raise
+
+    def report_equivocation(self, error: EquivocationError, now: int) -> None:
+        """Remember the proof, for good."""
+        if error.origin not in self.equivocators:
+            self.step(Equivocated(error.origin, list(error.statements), now))
+
+    def _on_equivocated(self, event: Equivocated) -> None:
+        self._log(event)
+        self.equivocators[event.origin] = event.statements
+
+    def _on_certificate(self, event: CertificateLearned) -> None:
+        if self.signatures is None:
+            return
+        if self.signatures.learn(event.certificate, trusted=self.is_replaying) is not None:
+            self._log(event)
 
     def _on_repair(self, event: RepairReceived) -> None:
         packet, spans = self._decode(event.data)
@@ -387,6 +449,7 @@ class Core:
             for asked, low, high in event.wanted
         ):
             raise RemoteError("it sends a repair of messages that nobody has asked it for")
+        self._verify_seals(event.link, packet, spans, event.time)
         missing = [
             MessageId(origin, seq)
             for origin, first, last in spans
@@ -471,6 +534,8 @@ class Core:
         delivery = self.protocol.deliver(now)
         if delivery is None:
             return False
+        if self.seals is not None:
+            delivery = Delivery(delivery.message, content_of(delivery.payload), delivery.causes)
         self.delivered += 1
         origin, seq = delivery.message
         causes, named = self.causes, delivery.causes

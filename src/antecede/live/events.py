@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from antecede.live.seals import Statement
 from antecede.live.stability import Row
 
 
@@ -101,6 +102,21 @@ class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     time: int
 
 
+class CertificateLearned(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """The key with which a member signs became known."""
+
+    certificate: bytes
+    time: int
+
+
+class Equivocated(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+    """A member has signed two statements that cannot both be true: nobody talks to it any more."""
+
+    origin: int
+    statements: list[Statement]
+    time: int
+
+
 LogRecord = (
     Broadcast
     | PacketReceived
@@ -111,6 +127,8 @@ LogRecord = (
     | Unparked
     | Opened
     | PartnerMet
+    | CertificateLearned
+    | Equivocated
 )
 
 

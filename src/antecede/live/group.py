@@ -38,6 +38,8 @@ from antecede.live.operations.trace import NodeTrace
 from antecede.live.problems import Problem, Problems, Reachability
 from antecede.live.ready import Ready
 from antecede.live.recovery import restore
+from antecede.live.security.identity import Security
+from antecede.live.security.signing import create_keyring
 from antecede.live.settings import Settings
 from antecede.live.stability import Stability
 from antecede.live.store.disk import FileDisk
@@ -62,14 +64,16 @@ class Group:
         self._clock = clock or MemberClock()
         self._roster = settings.roster()
         self._names = self._roster.names
+        self._security = Security(settings)
         self._core = Core(
             self._roster.create_protocol(settings.me),
             traced=settings.trace is not None,
             durable=settings.store is not None,
             own=settings.own,
+            signatures=create_keyring(self._security, settings, self._names),
         )
-        # Each member has about its limit under way; twice that is not a delay but an attack.
-        self._core.max_undelivered = 2 * len(self._names) * max(settings.limit, 1 << 20)
+        # A member has about its limit under way; four times that is not a delay but an attack.
+        self._core.max_undelivered = 4 * max(settings.limit, 1 << 20)
         self._journal: Journal | None = None
         self._driver: Driver
         self._connections: Connections
@@ -187,6 +191,7 @@ class Group:
             self.settings,
             self._roster,
             self._core,
+            self._security,
             self._on_step,
             self._notify,
             self.counts,

@@ -30,6 +30,7 @@ class JoinOptions(TypedDict, total=False):
     metrics: str | None
     keys: str | Path | None
     secret: str | Path | None
+    sign: bool
     insecure: bool
     plain: bool
     """Deprecated: the former name of `insecure`."""

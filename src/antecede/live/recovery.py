@@ -13,6 +13,7 @@ from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
 from antecede.live.events import Cursor, Delivered, Incarnation, LogRecord, RepairReceived
 from antecede.live.ready import send_and_advance
+from antecede.live.seals import Statement
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
@@ -42,6 +43,9 @@ class CoreState(msgspec.Struct):
     """For each partner, the last packet that it has acknowledged, and its chain value."""
     received: dict[int, int]
     received_chain: dict[int, bytes]
+    certificates: list[bytes]
+    """Of members' signing keys."""
+    equivocators: dict[int, list[Statement]]
     lineage: list[Incarnation]
     partner_lineages: dict[int, list[Incarnation]]
     windows: list[bytes]
@@ -70,6 +74,8 @@ def take_checkpoint(core: Core) -> Checkpoint:
         acked_packets={link: (box.acked, box.chain[box.acked]) for link, box in core.outboxes.items()},
         received=core.received,
         received_chain=core.received_chain,
+        certificates=list(core.signatures.certificates) if core.signatures else [],
+        equivocators=core.equivocators,
         lineage=core.lineage,
         partner_lineages=core.partner_lineages,
         windows=[window.to_bytes() for window in stability.received],
@@ -159,9 +165,11 @@ def _restore(core: Core, store: SavedStore) -> None:
         for number, data in sorted(packets):  # each builds on the chain value of the one before
             core.outboxes[link].extend(number, [data])
     last = 0
+    core.is_replaying = True
     for record in contents.records():
         _replay(core, record, store)
         last = record.time
+    core.is_replaying = False
     # After a power failure the cursor may be older than the checkpoint; a message that was being put aside
     # when the process ended is not in flight any more.
     acked = max(cursor.acked, checkpoint_acked, core.parking)
@@ -198,6 +206,10 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.protocol = type(core.protocol).restore(state.protocol)
     core.causes, core.sent = state.causes, state.sent
     core.received, core.received_chain = state.received, state.received_chain
+    core.equivocators = state.equivocators
+    if core.signatures is not None:
+        for certificate in state.certificates:
+            core.signatures.learn(certificate, trusted=True)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.delivered = core.logged_deliveries = state.delivered
     core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking

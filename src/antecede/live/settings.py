@@ -97,6 +97,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     authenticated."""
     secret: str | None = None
     """Instead of keys, a file with a secret that all members share."""
+    sign: bool = True
+    """Whether members sign their messages, if they have keys or a secret; the same at all."""
     insecure: bool = False
     """Whether links beyond this machine may be unencrypted and unauthenticated."""
     faults: FaultInjection | None = None

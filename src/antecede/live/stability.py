@@ -15,19 +15,18 @@ it has delivered as many. Once they differ, nothing that the other reports of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from antecede.causality import BitWindow, MessageId
+from antecede.live.seals import CHAIN_BYTES, Seals, chain_value
 from antecede.protocols.base import Protocol, RemoteError, Span
 
 ENTRY_BYTES = 100
 """What an unstable message costs besides its own bytes, roughly."""
 
 
-_CHAIN_BYTES = 32
 _REPORTED_BYTES = 8
 """Of a chain value, in reports: enough to notice that two differ."""
 _MAX_PENDING = 8
@@ -39,6 +38,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     member: int
     counts: dict[int, tuple[int, bytes]]
+    signature: bytes = b""
+    """In a group with signatures, of the member itself; then all its counts are there."""
 
 
 class Divergence(NamedTuple):
@@ -74,9 +75,11 @@ def message_bytes(data: bytes, span: Span) -> int:
 class Stability:
     """The matrix clock, and the messages that are not stable."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Protocol, seals: Seals | None = None) -> None:
         size = protocol.size
-        self.me, self.size = protocol.me, size
+        self.me, self.size, self._seals = protocol.me, size, seals
+        self._signed_rows: dict[int, Row] = {}
+        """With signatures, the latest row of each member, as it was signed."""
         self.is_mesh = type(protocol).partners is Protocol.partners
         """Whether all members exchange packets with each other, so that each reports for itself. It is not
         enough that this member does: a super peer must pass on the progress of those behind it."""
@@ -93,18 +96,21 @@ class Stability:
         self._pending: list[dict[int, dict[int, bytes]]] = [{} for _ in range(size)]
         """By origin, count and member: chain values to compare once this member has as many."""
         self._pending_counts: dict[tuple[int, int], list[int]] = {}
-        self.chain = [bytes(_CHAIN_BYTES)] * size
+        self.chain = [bytes(CHAIN_BYTES)] * size
         """For each origin, the chain value of the messages delivered here; of one's own, broadcast."""
         self._history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
         """By origin and count, the reported part of chain values from the last stable message on."""
         self._agreed = [[0] * size for _ in range(size)]
         """The last counts of members whose chain values were compared and the same."""
+        self.connected: set[int] = set()
+        """Partners that report for themselves at present."""
         self.divergences: dict[tuple[int, int], Divergence] = {}
         """By member and origin."""
         self.stable = [0] * size
         self.unstable: list[dict[int, UnstableMessage]] = [{} for _ in range(size)]
         """By origin and sequence number."""
         self.unstable_bytes = 0
+        self.undelivered_by_origin = [0] * size
         self.undelivered_bytes = 0
         """The part of it that this member's own application has not been given: nobody else can free that."""
 
@@ -138,6 +144,7 @@ class Stability:
             entries[seq] = entry
         self.unstable_bytes += entry.size * len(seqs)
         self.undelivered_bytes += entry.size * len(undelivered)
+        self.undelivered_by_origin[origin] += entry.size * len(undelivered)
 
     def deliver(self, origin: int, seq: int, payload: bytes) -> None:
         """The application has been given a message; not for the first time, perhaps, or its own."""
@@ -160,9 +167,7 @@ class Stability:
             self.record_delivered(self.me, origin, count)
 
     def _extend_chain(self, origin: int, seq: int, payload: bytes) -> None:
-        hashed = blake2b(self.chain[origin], digest_size=_CHAIN_BYTES)
-        hashed.update(payload)
-        self.chain[origin] = value = hashed.digest()
+        self.chain[origin] = value = chain_value(self.chain[origin], payload)
         self._history[origin][seq] = value[:_REPORTED_BYTES]
 
     def record_delivered(self, member: int, origin: int, count: int) -> None:
@@ -177,6 +182,7 @@ class Stability:
             for seq in range(before + 1, count + 1):
                 if (entry := entries.get(seq)) is not None:
                     self.undelivered_bytes -= entry.size
+                    self.undelivered_by_origin[origin] -= entry.size
         if before <= self.stable[origin]:
             self._update_stable(origin)
 
@@ -201,13 +207,35 @@ class Stability:
         for row in rows:
             if not 0 <= row.member < self.size or (row.member != link and link in self.leaves):
                 raise RemoteError(f"it reports progress of member {row.member}")
+            try:
+                for origin, (count, value) in row.counts.items():
+                    self._validate(link, origin, count, value)
+            except RemoteError:
+                if self._seals is None or row.member == link:
+                    raise
+                continue  # a lie of the member itself, which the partner could not recognise
+            if not self._is_news(link, row):
+                continue
             for origin, (count, value) in row.counts.items():
-                self._validate(link, origin, count, value)
                 if row.member != self.me and count > self.matrix_clock[row.member][origin]:
                     self._compare_or_wait(row.member, origin, count, value)
                     if (row.member, origin) not in self.divergences:
                         self._reported_chain[row.member][origin] = value
                         self.record_delivered(row.member, origin, count)
+
+    def _is_news(self, link: int, row: Row) -> bool:
+        """Whether a row may count: with signatures, if the member itself says so, and has not said so before;
+        else if it comes from the member, or the member cannot be asked."""
+        if self._seals is None:
+            return row.member == link or row.member not in self.connected
+        if row.member == self.me:
+            return False
+        known = self._signed_rows.get(row.member)
+        if known is not None and _total(row) <= _total(known):
+            return False
+        self._seals.verify_progress(row.member, row.counts, row.signature)
+        self._signed_rows[row.member] = row
+        return True
 
     def _validate(self, link: int, origin: int, count: int, value: bytes) -> None:
         if not 0 <= origin < self.size or count < 0 or len(value) != _REPORTED_BYTES:
@@ -250,26 +278,50 @@ class Stability:
         In a mesh, that is this member's own row and, in turn, one of another member: a partner hears of those
         to which it has a slow link, and the report stays O(members).
         """
-        rows: list[Row] = []
         members: Iterable[int] = range(self.size)
         if self.is_mesh:
             members = {self.me, turn % self.size}
         elif self.is_leaf:
             members = (self.me,)
-        for member in members:
-            is_own = member == self.me
-            row, before = self.matrix_clock[member], reported.setdefault(member, [0] * self.size)
-            if row != before:
-                changed = [o for o, (n, old) in enumerate(zip(row, before, strict=True)) if n > old]
-                values = (
-                    [self._history[o][row[o]] for o in changed]
-                    if is_own
-                    else [self._reported_chain[member][o] for o in changed]
-                )
-                counts = {o: (row[o], value) for o, value in zip(changed, values, strict=True)}
-                rows.append(Row(member, counts))
-                reported[member] = row.copy()
-        return rows
+        rows = (
+            self._changed_row(member, reported.setdefault(member, [0] * self.size))
+            if self._seals is None
+            else self._signed_row(self._seals, member, reported.setdefault(member, [0] * self.size))
+            for member in members
+        )
+        return [row for row in rows if row is not None]
+
+    def _changed_row(self, member: int, before: list[int]) -> Row | None:
+        row = self.matrix_clock[member]
+        if row == before:
+            return None
+        counts = {
+            origin: (count, self._chain_at(member, origin))
+            for origin, (count, old) in enumerate(zip(row, before, strict=True))
+            if count > old
+        }
+        before[:] = row
+        return Row(member, counts)
+
+    def _signed_row(self, seals: Seals, member: int, before: list[int]) -> Row | None:
+        """Others' rows as they have signed them; one's own is signed when it has changed."""
+        signed = self._signed_rows.get(member)
+        if member == self.me:
+            row = self.matrix_clock[member]
+            counts = {origin: (n, self._chain_at(member, origin)) for origin, n in enumerate(row) if n}
+            if counts and (signed is None or signed.counts != counts):
+                signed = Row(member, counts, seals.sign_progress(member, counts))
+                self._signed_rows[member] = signed
+        if signed is None or _total(signed) <= sum(before):
+            return None
+        before[:] = [signed.counts.get(origin, (0, b""))[0] for origin in range(self.size)]
+        return signed
+
+    def _chain_at(self, member: int, origin: int) -> bytes:
+        """The reported part of the chain value of what a member has delivered."""
+        if member != self.me:
+            return self._reported_chain[member][origin]
+        return self._history[origin][self.matrix_clock[member][origin]]
 
     # What can be asked
 
@@ -297,3 +349,7 @@ class Stability:
         }
         most = max(lag.values(), default=0)
         return [member for member, count in lag.items() if count == most > 0]
+
+
+def _total(row: Row) -> int:
+    return sum(count for count, _ in row.counts.values())

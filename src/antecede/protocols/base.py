@@ -59,6 +59,10 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The messages that it carries; none if it is a control packet."""
         return ()
 
+    def payloads_by_span(self) -> tuple[list[bytes], ...]:
+        """The payloads of the messages in each of its spans."""
+        return ()
+
     def spans(self) -> tuple[Span, ...]:
         """The messages that it carries, as spans."""
         return tuple((origin, seq, seq) for origin, seq in self.message_ids())

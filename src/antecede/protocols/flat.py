@@ -47,6 +47,9 @@ class MessagePacket(Packet, frozen=True, array_like=True):
     def payload_bytes(self) -> int:
         return len(self.payload)
 
+    def payloads_by_span(self) -> tuple[list[bytes], ...]:
+        return ([self.payload],)
+
 
 class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
     """Carries a whole vector clock; the sender's own entry is the message's sequence number."""
@@ -117,6 +120,9 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
 
     def payload_bytes(self) -> int:
         return sum(map(len, self.payloads))
+
+    def payloads_by_span(self) -> tuple[list[bytes], ...]:
+        return (self.payloads,)
 
     def message_ids(self) -> tuple[MessageId, ...]:
         return tuple(MessageId(self.origin, seq) for seq in range(self.seq, self.last + 1))

@@ -74,6 +74,9 @@ class Bundle(Packet, frozen=True, array_like=True, tag=3):
     def payload_bytes(self) -> int:
         return sum(len(message.payload) for message in self.messages)
 
+    def payloads_by_span(self) -> tuple[list[bytes], ...]:
+        return tuple([message.payload] for message in self.messages)
+
     def message_ids(self) -> tuple[MessageId, ...]:
         return tuple(MessageId(message.origin, message.seq) for message in self.messages)
 

@@ -90,6 +90,17 @@ def verify_signing_certificate(
     return holder, key
 
 
+def read_signing_certificate(der: bytes) -> tuple[Identity, Ed25519PublicKey]:
+    """Whose signing certificate it is and the key it is for, of one that was verified before."""
+    certificate = x509.load_der_x509_certificate(der)
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise RemoteError("its signing certificate is for another kind of key than Ed25519")
+    names = _extension(certificate.extensions, x509.SubjectAlternativeName)
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names else []
+    return identity_of_uris(uris), key
+
+
 def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)

@@ -64,6 +64,7 @@ class Connections:
         settings: Settings,
         roster: Roster,
         core: Core,
+        security: Security,
         stepped: Callable[[], None],
         notify: Callable[[str, str, str], None],
         counts: Counter[str],
@@ -80,7 +81,7 @@ class Connections:
         self._rng = random.Random(settings.faults.seed if settings.faults else None)
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._security = Security(settings)
+        self._security = security
         if settings.web is not None and self._security.is_on and self._security.web is None:
             raise InputError("web: phones show a token, and the folder of keys has no token.key to verify it")
         self._logged: dict[tuple[str, str], float] = {}
@@ -90,6 +91,7 @@ class Connections:
         self.admission = Admission(capacity_for(len(roster.members)), peers, counts)
         self._offline_until = 0.0
         self._divergences: set[Divergence] = set()
+        self._liars: set[int] = set()
         self.address: str | None = None
         """Where others can connect, once that is known."""
         self.web_address: str | None = None
@@ -372,6 +374,10 @@ class Connections:
             self._notify("gap", name, text)
 
     def _report_divergences(self) -> None:
+        for liar in self._core.equivocators.keys() - self._liars:
+            self._liars.add(liar)
+            name = self._roster.names[liar]
+            self._refuse(name, "it has signed different messages under the same ids", "equivocation")
         for divergence in self._core.stability.divergences.values():
             if divergence not in self._divergences:
                 self._divergences.add(divergence)

@@ -18,6 +18,7 @@ import struct
 import msgspec
 
 from antecede.live.events import Incarnation
+from antecede.live.seals import Statement
 from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
 
@@ -47,6 +48,8 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The last of the other's packets that is durable here."""
     chain: bytes
     """The chain value of that packet."""
+    signed: bool = False
+    """Whether the speaker signs its messages, and requires that all do."""
     token: str = ""
     """From a phone or a browser: what proves its name, where others show a certificate."""
 
@@ -104,7 +107,33 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Nothing to send, and still there."""
 
 
-Frame = Greeting | Refusal | Packets | Ack | Nack | Progress | RepairRequest | RepairReply | Heartbeat
+class Certificates(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Certificates, in DER, of members' signing keys; before any message that they have signed."""
+
+    certificates: list[bytes]
+
+
+class Evidence(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """What the speaker has seen an origin sign, since others have seen something else; two statements that
+    cannot both be true are proof."""
+
+    origin: int
+    statements: list[Statement]
+
+
+Frame = (
+    Greeting
+    | Refusal
+    | Packets
+    | Ack
+    | Nack
+    | Progress
+    | RepairRequest
+    | RepairReply
+    | Heartbeat
+    | Certificates
+    | Evidence
+)
 
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 encode = msgspec.msgpack.Encoder().encode

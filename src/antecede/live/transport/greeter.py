@@ -45,6 +45,7 @@ class Greeter:
             self._attempts,
             core.durably_received[peer],
             core.durable_chain[peer],
+            core.seals is not None,
             token,
         )
 
@@ -59,6 +60,9 @@ class Greeter:
             raise RemoteError(f"it is of group '{greeting.group}', {me} of '{group}'")
         if greeting.protocol != self._roster.protocol.name:
             raise RemoteError(f"it uses protocol {greeting.protocol}, {me} uses {self._roster.protocol.name}")
+        if greeting.signed != (self._core.seals is not None):
+            whose, other = ("it", me) if greeting.signed else (me, "it")
+            raise RemoteError(f"{whose} requires that messages are signed, and {other} does not sign")
         if greeting.members != mine:
             if sorted(greeting.members) == sorted(mine):
                 raise RemoteError("it lists the members in another order; docs/wire.md says which")
@@ -71,6 +75,7 @@ class Greeter:
         if peer not in self._core.partners or called not in (None, peer):
             expected = "a partner of this member" if called is None else self._names[called]
             raise RemoteError(f"{greeting.me} is not {expected}")
+        check_honest(self._core, self._names, peer)
         return peer
 
     def check_resumable(self, peer: int, greeting: Greeting) -> None:
@@ -109,6 +114,15 @@ class Greeter:
         self._latest[peer] = (greeting.lineage[-1], greeting.attempt)
         if self._core.partner_lineages.get(peer) != greeting.lineage:
             self._core.step(PartnerMet(peer, greeting.lineage, now))
+
+
+def check_honest(core: Core, names: list[str], peer: int) -> None:
+    """Raise a `RemoteError` if it is proven that a member has lied."""
+    if (proof := core.equivocators.get(peer)) is not None:
+        where = f"{names[peer]}:{proof[-1].first}"
+        raise RemoteError(
+            f"{names[peer]} has signed different messages under the same ids, from {where} on: it is refused"
+        )
 
 
 def _fork_text(name: str, common: int) -> str:

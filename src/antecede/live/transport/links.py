@@ -19,10 +19,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from antecede.live.core import Core
-from antecede.live.events import AckReceived, PacketReceived, ProgressReceived, RepairReceived
+from antecede.live.events import (
+    AckReceived,
+    CertificateLearned,
+    PacketReceived,
+    ProgressReceived,
+    RepairReceived,
+)
 from antecede.live.repair import REPEAT_PAUSE
+from antecede.live.seals import EquivocationError
+from antecede.live.stability import Divergence
 from antecede.live.transport.frames import (
     Ack,
+    Certificates,
+    Evidence,
     Frame,
     Greeting,
     Heartbeat,
@@ -69,6 +79,8 @@ class PartnerLink:
             RepairReply: self._on_repair_reply,
             Refusal: self._on_refusal,
             Heartbeat: self._on_heartbeat,
+            Certificates: self._on_certificates,
+            Evidence: self._on_evidence,
         }
 
     def _reset(self, sent: int, now: float) -> None:
@@ -94,10 +106,15 @@ class PartnerLink:
             self._core.step(AckReceived(self.peer, received, greeting.chain))
         self._reset(received, now)
         self.is_open = True
+        self._core.stability.connected.add(self.peer)
+        self._certified = 0
+        for origin, statements in self._core.equivocators.items():
+            self.send(Evidence(origin, statements))
         self.sent_at = self.heard_at = now
 
     def close(self) -> None:
         self.is_open = False
+        self._core.stability.connected.discard(self.peer)
 
     # What is sent
 
@@ -120,7 +137,7 @@ class PartnerLink:
     def take_frames(self, now: float) -> list[Frame]:
         """What is to be sent next; empty if there is nothing."""
         core, box = self._core, self._box
-        frames, self._control = self._control, []
+        frames, self._control = self._new_certificates() + self._control, []
         durable = core.durably_received[self.peer]
         if durable > self._ack_sent:
             self._ack_sent = durable
@@ -145,6 +162,14 @@ class PartnerLink:
         self._may_reply_at = now + max(_REPLY_PAUSE_SECONDS, size, work)
         return RepairReply(request.number, bodies)
 
+    def _new_certificates(self) -> list[Frame]:
+        """Those that the partner may not know: they come before what was signed with them."""
+        signatures = self._core.signatures
+        if signatures is None or len(signatures.certificates) == self._certified:
+            return []
+        new, self._certified = signatures.certificates[self._certified :], len(signatures.certificates)
+        return [Certificates(new)]
+
     def _rewind(self, now: float) -> None:
         """Go back to packets that were lost: the partner says so, or has acknowledged none for a while."""
         box = self._box
@@ -159,7 +184,9 @@ class PartnerLink:
         self._sent = max(self._sent, box.acked)
 
     def tick(self, now: float) -> str | None:
-        """Now and then: a heartbeat if nothing else was sent; why the partner is lost, if it is."""
+        """Now and then: a heartbeat if nothing else was sent; why the connection must end, if it must."""
+        if self.peer in self._core.equivocators:
+            return "it has signed different messages under the same ids"
         if now - self.heard_at > SILENCE_SECONDS:
             return "it was silent for too long"
         if now - self.sent_at > HEARTBEAT_SECONDS:
@@ -176,6 +203,8 @@ class PartnerLink:
     def receive(self, frame: Frame, now: float, time: int) -> None:
         """A frame has arrived; `time` is the core's. A `RemoteError` ends the connection."""
         self.heard_at = now
+        if self.peer in self._core.equivocators:
+            raise RemoteError("it has signed different messages under the same ids")
         handler = self._handlers.get(type(frame))
         if handler is None:
             raise RemoteError(f"it sends a {type(frame).__name__} after the handshake")
@@ -225,6 +254,21 @@ class PartnerLink:
         for body in frame.bodies:
             self._core.step(RepairReceived(self.peer, body, time, wanted))
 
+    def _on_certificates(self, frame: Certificates, now: float, time: int) -> None:
+        if len(frame.certificates) > self._core.size:
+            raise RemoteError(f"{len(frame.certificates)} certificates for {self._core.size} members")
+        for certificate in frame.certificates:
+            self._core.step(CertificateLearned(certificate, time))
+
+    def _on_evidence(self, frame: Evidence, now: float, time: int) -> None:
+        core = self._core
+        if core.seals is None or not 0 <= frame.origin < core.size:
+            raise RemoteError("it sends evidence that nobody can verify")
+        try:
+            core.seals.examine(frame.origin, frame.statements)
+        except EquivocationError as error:
+            core.report_equivocation(error, time)
+
     def _on_heartbeat(self, frame: Heartbeat, now: float, time: int) -> None:
         """It was heard, and that is all it is for."""
 
@@ -240,6 +284,8 @@ class Links:
         self._core = core
         self.by_peer = {peer: PartnerLink(core, peer, counts) for peer in core.partners}
         self._turn = 0
+        self._shown: set[Divergence] = set()
+        self._proven: set[int] = set()
 
     def open_links(self) -> Iterable[PartnerLink]:
         return [link for link in self.by_peer.values() if link.is_open]
@@ -269,8 +315,25 @@ class Links:
         self._turn += 1
         for link in self.open_links():
             self.report(link)
+        self._show_evidence()
         request = core.repair.request(now, patience, [link.peer for link in self.open_links()])
         if request is not None:
             helper, spans = request
             self.by_peer[helper].ask(spans)
         return request
+
+    def _show_evidence(self) -> None:
+        """Show what an origin has signed to whom has something else of it, and proof of its lies to all."""
+        core = self._core
+        if core.seals is None:
+            return
+        for divergence in set(core.stability.divergences.values()) - self._shown:
+            self._shown.add(divergence)
+            self._send_all(Evidence(divergence.origin, core.seals.statements(divergence.origin)))
+        for origin in core.equivocators.keys() - self._proven:
+            self._proven.add(origin)
+            self._send_all(Evidence(origin, core.equivocators[origin]))
+
+    def _send_all(self, frame: Frame) -> None:
+        for link in self.open_links():
+            link.send(frame)

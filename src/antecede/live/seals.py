@@ -1,0 +1,193 @@
+"""Seals: each message is signed at its origin, so relays and repairs are proven end to end.
+
+In a group with signatures every payload ends with a *seal*. Messages that travel in one packet share a
+signature: the seal of the last one holds it, those of the others are empty. What is signed is a `Statement`:
+the messages from `first` to `last` of an origin lead from one chain value to another. So a packet proves
+itself, whoever supplies it, and whatever came before.
+
+An honest member signs each of its messages once. Two different statements about the same message are
+therefore proof of *equivocation*: anybody can verify it, and nobody can fake it.
+
+Cost: one signature for each packet broadcast, one verification for each packet received (Ed25519: about 40
+and 110 µs), and 97 bytes a packet. The last 256 statements of each origin are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+
+from antecede.protocols.base import RemoteError
+
+CHAIN_BYTES = 32
+_SIGNATURE_BYTES = 64
+_EMPTY, _SIGNED = b"\0", b"\1"
+_SEAL_BYTES = CHAIN_BYTES + _SIGNATURE_BYTES + 1
+_MAX_STATEMENTS = 256
+_MESSAGES, _PROGRESS = b"antecede messages", b"antecede progress"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Signatures(Protocol):
+    """Signs for one member, and verifies for all; `security/signing.py` has the real one."""
+
+    def sign(self, statement: bytes) -> bytes: ...
+
+    def verify(self, member: int, statement: bytes, signature: bytes) -> bool: ...
+
+    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
+        """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing.
+
+        A `trusted` one was verified before a restart. What was signed with it must still be forwarded to
+        others, so it may have expired since, or be revoked.
+        """
+
+    @property
+    def certificates(self) -> list[bytes]:
+        """All that are known, in the order in which they came to be."""
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An origin's signed word on some of its messages."""
+
+    first: int
+    last: int
+    previous: bytes
+    """The chain value of the message before the first."""
+    value: bytes
+    """The chain value of the last."""
+    signature: bytes
+
+
+class EquivocationError(RemoteError):
+    """A member has signed two statements that cannot both be true."""
+
+    def __init__(self, origin: int, statements: tuple[Statement, Statement]) -> None:
+        super().__init__(f"member {origin} has sent different messages under the same ids")
+        self.origin, self.statements = origin, statements
+
+
+def chain_value(previous: bytes, content: bytes) -> bytes:
+    """The chain value of a message: a hash of the origin's messages up to it."""
+    hashed = blake2b(previous, digest_size=CHAIN_BYTES)
+    hashed.update(content)
+    return hashed.digest()
+
+
+def content_of(payload: bytes) -> bytes:
+    """A payload without its seal."""
+    return payload[:-_SEAL_BYTES] if payload[-1:] == _SIGNED else payload[:-1]
+
+
+class Seals:
+    """Seals one member's messages, and verifies those of the others."""
+
+    def __init__(self, signatures: Signatures, size: int) -> None:
+        self._signatures = signatures
+        self._by_first: list[dict[int, Statement]] = [{} for _ in range(size)]
+        self._by_last: list[dict[int, Statement]] = [{} for _ in range(size)]
+
+    # Messages
+
+    def seal(
+        self, me: int, first: int, contents: Sequence[bytes], previous: bytes, in_one_packet: bool
+    ) -> list[bytes]:
+        """The payloads of messages that were broadcast in a row."""
+        payloads: list[bytes] = []
+        start, value = first, previous
+        for seq, content in enumerate(contents, first):
+            value = chain_value(value, content)
+            if in_one_packet and seq < first + len(contents) - 1:
+                payloads.append(content + _EMPTY)
+                continue
+            signature = self._signatures.sign(_message_statement(me, start, seq, previous, value))
+            self._remember(me, Statement(start, seq, previous, value, signature))
+            payloads.append(content + previous + signature + _SIGNED)
+            start, previous = seq + 1, value
+        return payloads
+
+    def verify(self, origin: int, first: int, payloads: Sequence[bytes], trusted: bool = False) -> None:
+        """Raise a `RemoteError` unless the origin has signed these messages, which came in one packet.
+
+        `trusted` ones were verified before a restart.
+        """
+        seal = payloads[-1][-_SEAL_BYTES:]
+        if len(seal) < _SEAL_BYTES or seal[-1:] != _SIGNED or any(p[-1:] != _EMPTY for p in payloads[:-1]):
+            raise RemoteError(f"messages of member {origin} without its signature")
+        previous, signature = seal[:CHAIN_BYTES], seal[CHAIN_BYTES:-1]
+        value = previous
+        for payload in payloads:
+            value = chain_value(value, content_of(payload))
+        statement = Statement(first, first + len(payloads) - 1, previous, value, signature)
+        if self._by_first[origin].get(first) == statement:
+            return  # it came on another way before
+        if not trusted:
+            self._verify_statement(origin, statement)
+        self.add(origin, statement)
+
+    def _verify_statement(self, origin: int, statement: Statement) -> None:
+        signed = _message_statement(
+            origin, statement.first, statement.last, statement.previous, statement.value
+        )
+        if not self._signatures.verify(origin, signed, statement.signature):
+            raise RemoteError(f"messages of member {origin} with a signature that is not its own")
+
+    # Equivocation
+
+    def add(self, origin: int, statement: Statement) -> None:
+        """Remember a statement; an `EquivocationError` if it contradicts another one."""
+        by_first, by_last = self._by_first[origin], self._by_last[origin]
+        before, after = by_last.get(statement.first - 1), by_first.get(statement.last + 1)
+        for other in (by_first.get(statement.first), by_last.get(statement.last)):
+            if other is not None and _content_of_statement(other) != _content_of_statement(statement):
+                raise EquivocationError(origin, (other, statement))
+        if before is not None and before.value != statement.previous:
+            raise EquivocationError(origin, (before, statement))
+        if after is not None and after.previous != statement.value:
+            raise EquivocationError(origin, (statement, after))
+        self._remember(origin, statement)
+
+    def _remember(self, origin: int, statement: Statement) -> None:
+        by_first, by_last = self._by_first[origin], self._by_last[origin]
+        by_first[statement.first], by_last[statement.last] = statement, statement
+        while len(by_first) > _MAX_STATEMENTS:
+            del by_first[next(iter(by_first))]
+        while len(by_last) > _MAX_STATEMENTS:
+            del by_last[next(iter(by_last))]
+
+    def statements(self, origin: int) -> list[Statement]:
+        """What this member has seen the origin sign last: evidence for others."""
+        return list(self._by_first[origin].values())
+
+    def examine(self, origin: int, statements: Sequence[Statement]) -> None:
+        """Another member's evidence; an `EquivocationError` if it contradicts itself or this member's."""
+        if len(statements) > _MAX_STATEMENTS:
+            raise RemoteError(f"{len(statements)} statements; {_MAX_STATEMENTS} at most")
+        for statement in statements:
+            if self._by_first[origin].get(statement.first) != statement:
+                self._verify_statement(origin, statement)
+                self.add(origin, statement)
+
+    # Progress
+
+    def sign_progress(self, member: int, counts: dict[int, tuple[int, bytes]]) -> bytes:
+        return self._signatures.sign(_progress_statement(member, counts))
+
+    def verify_progress(self, member: int, counts: dict[int, tuple[int, bytes]], signature: bytes) -> None:
+        if not self._signatures.verify(member, _progress_statement(member, counts), signature):
+            raise RemoteError(f"it reports progress of member {member} that this one has not signed")
+
+
+def _message_statement(origin: int, first: int, last: int, previous: bytes, value: bytes) -> bytes:
+    return _encode((_MESSAGES, origin, first, last, previous, value))
+
+
+def _progress_statement(member: int, counts: dict[int, tuple[int, bytes]]) -> bytes:
+    return _encode((_PROGRESS, member, sorted((origin, *reported) for origin, reported in counts.items())))
+
+
+def _content_of_statement(statement: Statement) -> tuple[int, int, bytes, bytes]:
+    return statement.first, statement.last, statement.previous, statement.value

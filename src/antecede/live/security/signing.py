@@ -1,0 +1,78 @@
+"""The keys with which members sign messages and progress, as far as they are known here.
+
+A member sends its signing certificate with every new connection, and those that it has learned from others,
+so each member gets to know the key of everybody whose messages it may receive. A certificate proves itself:
+it names the member, and this group's authority has signed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antecede.errors import require
+from antecede.live.security.identity import Security
+from antecede.live.settings import Settings
+from antecede.protocols.base import RemoteError
+
+MAX_CERTIFICATE_BYTES = 4_096
+
+
+def create_keyring(security: Security, settings: Settings, names: list[str]) -> Keyring | None:
+    """With which a member signs; None if its group does not."""
+    if not security.is_on or not settings.sign:
+        return None
+    return Keyring(security, settings.group, names, names.index(settings.me))
+
+
+class Keyring:
+    """This member's signing key and everybody's certificates, by rank."""
+
+    def __init__(self, security: Security, group: str, names: list[str], me: int) -> None:
+        self._security, self._group, self._names = security, group, names
+        self._context = group.encode() + b"\0"
+        self._key = security.signing_key
+        self._keys: dict[int, list[Any]] = {}
+        """Several of one member, if it has renewed its certificate."""
+        self.certificates: list[bytes] = []
+        """In DER, all that are known, in the order in which they came to be."""
+        self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
+        self._learn_own(me)
+
+    def _learn_own(self, me: int) -> None:
+        try:
+            self.learn(self._security.signing_certificate)
+        except RemoteError:
+            # Others will refuse it, and this member has been warned; it starts nevertheless.
+            self._keys[me] = [self._key.public_key()]
+            self.certificates.append(self._security.signing_certificate)
+
+    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
+        """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing."""
+        if certificate in self.certificates:
+            return None
+        if len(certificate) > MAX_CERTIFICATE_BYTES:
+            raise RemoteError(f"a certificate of {len(certificate)} bytes; {MAX_CERTIFICATE_BYTES} at most")
+        holder, key = self._security.verify_signing_certificate(certificate, trusted)
+        if holder.name not in self._names:
+            raise RemoteError(f"a signing certificate of {holder.name}, who is not in this group")
+        member = self._names.index(holder.name)
+        self._keys.setdefault(member, []).append(key)
+        self.certificates.append(certificate)
+        return member
+
+    def sign(self, statement: bytes) -> bytes:
+        signature: bytes = self._key.sign(self._context + statement)
+        return signature
+
+    def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
+        keys = self._keys.get(member)
+        if keys is None:
+            raise RemoteError(f"a message of {self._names[member]}, whose signing certificate is not known")
+        return any(self._is_by(key, statement, signature) for key in reversed(keys))
+
+    def _is_by(self, key: Any, statement: bytes, signature: bytes) -> bool:
+        try:
+            key.verify(signature, self._context + statement)
+        except self._invalid_signature:
+            return False
+        return True
