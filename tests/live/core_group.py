@@ -241,15 +241,14 @@ class Peer:
             self.attempts[acked:] = [core.attempts] * in_flight
         assert acked == max(self.journal.cursor.acked, 0, *positions)
         assert core.delivered >= acked + in_flight
+        same = self._same_deliveries()
         self.actions = [
             action
             for index, action in enumerate(before)
-            if (
-                index < self.durable_actions
-                if action.kind is Kind.SEND
-                else action.position <= core.delivered
-            )
+            if (index < self.durable_actions if action.kind is Kind.SEND else action.position <= same)
         ]
+        if self.journal.uncertain_until:
+            self.record_deliveries()  # after a power failure what may have been seen is delivered at once
         sends = [action for action in self.actions if action.kind is Kind.SEND]
         assert core.stability.matrix_clock[self.rank][self.rank] == len(sends)
         if sends:  # what a durable message depends on is as lasting as itself
@@ -266,6 +265,16 @@ class Peer:
         assert unacked == deliveries[acked:]
         assert len(self.seen) == acked + in_flight
         self.durable_actions = len(self.actions)
+
+    def _same_deliveries(self) -> int:
+        """How many of the deliveries before are the same now. After a power failure some that nothing
+        durable depends on may come in another order."""
+        core = self.core
+        known = {action.position: action.message for action in self.actions}
+        for position, delivery in enumerate(core.unacked, core.acked + 1):
+            if self.journal.uncertain_until and known.get(position) != delivery.message:
+                return position - 1
+        return core.delivered
 
     def history(self) -> list[Action]:
         """Its broadcasts, and deliveries of others' messages: for the sender, sending is the delivery."""

@@ -175,6 +175,35 @@ def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: P
     group.close()
 
 
+def test_what_is_broadcast_after_a_power_failure_depends_on_all_that_may_have_been_seen(
+    tmp_path: Path,
+) -> None:
+    """The application may have seen it and answer it; and all of it is still marked."""
+    group = Group(roster("mbcp", 2), tmp_path, own=True, sync=True)
+    ana, bo = group.peers
+    for _ in range(2):
+        group.broadcast(0)
+        ana.flush()
+    group.carry(0, 1)
+    bo.flush()
+    for now in range(2):
+        assert bo.take(now)
+    bo.kill(power=0)
+    bo.revive()
+    group.broadcast(1)
+    bo.flush()
+    marks = []
+    while bo.take(9):
+        marks.append((bo.seen[-1], bo.core.deliveries > 1))
+    assert marks[:2] == [((0, 1), True), ((0, 2), True)]
+    assert bo.core.protocol.name == "mbcp"
+    group.cut(0, 1)
+    group.connect_all()
+    group.settle()
+    assert group.judged().order.immediate_dependencies(MessageId(1, 1)) == [(0, 2)]
+    group.close()
+
+
 def test_a_member_that_leaves_before_it_asks_still_marks_the_message_as_redelivered(group_of: Groups) -> None:
     group = group_of(roster("mbcp", 2))
     bo = group.peers[1]

@@ -96,6 +96,27 @@ def test_members_that_have_met_different_copies_notice_each_other(tmp_path: Path
     run(test())
 
 
+def test_a_process_learns_that_another_runs_on_a_copy_of_its_store(tmp_path: Path) -> None:
+    """Bo meets the second Ana, which is a later life of the first; the first is told when it calls again."""
+
+    async def test() -> None:
+        async with antecede.join("room", me="bo", peers=["ana"], listen=":0") as second:
+            at_bo = Ear(second)
+            peer = f"bo@{second.address}"
+            async with antecede.join(**ana(tmp_path, peer)) as first:
+                at_first = Ear(first)
+                await first.broadcast("the same")
+                await until(lambda: at_bo.bodies() == ["the same"])
+                shutil.copytree(tmp_path / "ana.db", tmp_path / "copy")
+                async with antecede.join(**ana(tmp_path, peer, store="copy")) as other:
+                    await until(lambda: "bo" in other.connected)
+                    await refused(at_first, "ana was started again on this store or a copy of it")
+                await at_first.stop()
+            await at_bo.stop()
+
+    run(test())
+
+
 def test_ordinary_restarts_raise_no_alarm(tmp_path: Path) -> None:
     async def test() -> None:
         for number in range(5):

@@ -8,6 +8,7 @@ a restart it goes on at the last time in the store, if the time of day is before
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol as Interface
 
 
@@ -22,13 +23,18 @@ class Clock(Interface):
 
 
 class MemberClock:
-    """The time of day at its creation, and the monotonic clock since."""
+    """The time of day at its creation, and the monotonic clock since; both in nanoseconds."""
 
-    def __init__(self) -> None:
-        self._offset = time.time_ns() - time.monotonic_ns()
+    def __init__(
+        self,
+        time_of_day: Callable[[], int] | None = None,
+        monotonic: Callable[[], int] | None = None,
+    ) -> None:
+        self._monotonic = monotonic or time.monotonic_ns
+        self._offset = (time_of_day or time.time_ns)() - self._monotonic()
 
     def now(self) -> int:
-        return self._offset + time.monotonic_ns()
+        return self._offset + self._monotonic()
 
     def start_after(self, last: int) -> None:
-        self._offset = max(self._offset, last - time.monotonic_ns())
+        self._offset = max(self._offset, last - self._monotonic())

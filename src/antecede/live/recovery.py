@@ -188,6 +188,9 @@ def _restore(core: Core, store: SavedStore) -> None:
         # Whatever is deliverable may have been yielded before the power failed.
         store.uncertain_until = _deliverable(core)
     core.uncertain_until = store.uncertain_until
+    # What is broadcast from here on depends on it, and comes after it.
+    while core.delivered < core.uncertain_until and core.deliver_next(last):
+        pass
     # What the replay asks for was persisted before.
     send_and_advance(core, core.ready())
     store.release()

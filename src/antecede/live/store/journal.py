@@ -131,7 +131,7 @@ class Journal:
         if contents.link != left.durable or contents.rest_bytes or self._log not in names:
             self._finish_write(names, contents)
         current = {LOCK, CURSOR, f"checkpoint-{contents.generation}", self._log}
-        for name in filter(is_ours, set(names) - current):
+        for name in filter(is_ours, sorted(set(names) - current)):
             self._disk.remove(name)
         self._open_cursor(contents)
 

@@ -14,14 +14,12 @@ class Connection:
     def __init__(self, link: PartnerLink, name: str, target: str | None) -> None:
         self.link, self.peer, self.name, self.target = link, link.peer, name, target
         self.wire: Wire | None = None
-        self.by_lesser_name = False
-        """Whether the one with the lesser name has called."""
         self.has_work = asyncio.Event()
         self.reason = ""
         """Why it is not connected, as last heard."""
 
-    def open(self, wire: Wire, by_lesser_name: bool) -> None:
-        self.wire, self.by_lesser_name, self.reason = wire, by_lesser_name, ""
+    def open(self, wire: Wire) -> None:
+        self.wire, self.reason = wire, ""
 
     def close(self, reason: str) -> None:
         self.wire, self.reason = None, reason

@@ -284,11 +284,11 @@ class Connections:
     async def _serve(self, wire: Wire, connection: Connection, greeting: Greeting, dialled: bool) -> None:
         by_lesser_name = (self._settings.me < connection.name) == dialled
         if connection.wire is not None:
-            if connection.by_lesser_name and not by_lesser_name:
+            if not connection.link.is_replaced_by(greeting, by_lesser_name):
                 return
             connection.wire.abort()
-        connection.open(wire, by_lesser_name)
-        connection.link.open(greeting, time.monotonic())
+        connection.open(wire)
+        connection.link.open(greeting, time.monotonic(), by_lesser_name)
         self._log.info("connected to %s", connection.name, extra={"peer": connection.name})
         self._counts["connections"] += 1
         self._notify("joined", connection.name, "")

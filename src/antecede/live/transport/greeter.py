@@ -17,7 +17,14 @@ from antecede.protocols.base import RemoteError
 
 
 class StaleGreetingError(ConnectionError):
-    """A greeting that was overtaken: its sender has greeted again since."""
+    """A greeting that was overtaken: its sender has greeted again since.
+
+    `refusal` is what to answer. If the greeting was merely late, its sender has ended and nobody reads it.
+    """
+
+    def __init__(self, refusal: str = "") -> None:
+        super().__init__("a greeting that was overtaken by a later one")
+        self.refusal = refusal
 
 
 class Greeter:
@@ -83,8 +90,10 @@ class Greeter:
         if not greeting.lineage:
             raise RemoteError("its greeting names no life of its sender")
         known = self._core.partner_lineages.get(peer, [])
-        if is_earlier(greeting.lineage, known) or self._is_overtaken(peer, greeting):
-            raise StaleGreetingError("a greeting that was overtaken by a later one")
+        if is_earlier(greeting.lineage, known):
+            raise StaleGreetingError(_copy_text(greeting))
+        if self._is_overtaken(peer, greeting):
+            raise StaleGreetingError
         for name, lineage, remembered in (
             (greeting.me, greeting.lineage, known),
             (self._settings.me, self._core.lineage, greeting.known),
@@ -134,6 +143,14 @@ def _fork_text(name: str, common: int) -> str:
     return (
         f"{name} has an older store than before: its messages after {name}:{common} exist in two versions; "
         f"restore the latest store. `antecede store show --messages` prints what this one has accepted"
+    )
+
+
+def _copy_text(greeting: Greeting) -> str:
+    name, common = greeting.me, greeting.lineage[-1].broadcasts
+    return (
+        f"{name} was started again on this store or a copy of it, and this process still runs: its messages "
+        f"after {name}:{common} may exist in two versions; stop one, and keep the store of the other"
     )
 
 

@@ -9,7 +9,7 @@ from antecede.live.core import Core
 from antecede.live.security.identity import Identity, Proof, Security
 from antecede.live.settings import Roster, Settings
 from antecede.live.transport.frames import MAX_BYTES, Greeting, Refusal, decode, encode
-from antecede.live.transport.greeter import Greeter
+from antecede.live.transport.greeter import Greeter, StaleGreetingError
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
 
@@ -70,6 +70,10 @@ class Handshake:
             self._greeter.check_resumable(peer, greeting)
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
+            raise
+        except StaleGreetingError as error:
+            if error.refusal:
+                await wire.write([encode(Refusal(error.refusal))])
             raise
         wire.max_bytes = MAX_BYTES
         self._greeter.accept(peer, greeting, self._clock.now())

@@ -22,6 +22,7 @@ from antecede.live.core import Core
 from antecede.live.events import (
     AckReceived,
     CertificateLearned,
+    Incarnation,
     PacketReceived,
     ProgressReceived,
     RepairReceived,
@@ -67,6 +68,10 @@ class PartnerLink:
         self.peer, self._core, self._counts = peer, core, counts
         self._box = core.outboxes[peer]
         self.is_open = False
+        self._by_lesser_name = False
+        """Whether the one with the lesser name has called."""
+        self._life: Incarnation | None = None
+        """Of the partner that greeted."""
         self.sent_at = self.heard_at = 0.0
         self._reset(0, 0.0)
         self._may_reply_at = float("-inf")
@@ -99,8 +104,18 @@ class PartnerLink:
         self._requested: RepairRequest | None = None
         """What the partner has asked for."""
 
-    def open(self, greeting: Greeting, now: float) -> None:
+    def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
+        """Whether a new connection takes the place of the one that is open.
+
+        If both have called each other at once, the call of the lesser name is kept, at both ends. But a later
+        life of the partner is always served: its earlier one has ended, or runs on a copy of the store and
+        learns of it when it calls again.
+        """
+        return by_lesser_name or not self._by_lesser_name or greeting.lineage[-1] != self._life
+
+    def open(self, greeting: Greeting, now: float, by_lesser_name: bool = True) -> None:
         """A connection begins: the partner's greeting was accepted, and says where to resume."""
+        self._by_lesser_name, self._life = by_lesser_name, greeting.lineage[-1]
         received = max(greeting.received, self._box.acked)
         if greeting.received == received:
             self._core.step(AckReceived(self.peer, received, greeting.chain))

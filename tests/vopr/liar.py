@@ -1,0 +1,133 @@
+"""A member that lies: besides what an honest one sends, frames that no honest one would send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antecede.live.envelope import wrap
+from antecede.live.stability import Row
+from antecede.live.transport.frames import Ack, Packets, Progress, RepairReply, RepairRequest, encode
+from vopr.network import MILLISECOND
+
+if TYPE_CHECKING:
+    from vopr.network import End
+    from vopr.node import Process
+    from vopr.world import World
+
+
+MESH = ("mbcp", "timestamp", "timestamp-diff", "depseq")
+"""In which every member sends to every other itself, so that the others can do without one."""
+
+
+class Liar:
+    """Tells a few lies to partners. Everybody must stay correct towards everybody else."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        self.world, self.rank = world, rank
+        world.may_be_forged.add(rank)
+        world.is_honest = False
+        world.checks_order = False
+        world.members[rank].witness.is_exact = False
+        self._lies = [
+            self._reply_unasked,
+            self._report_for_another,
+            self._report_too_much,
+            self._ask_for_too_much,
+            self._ack_too_much,
+            self._leave_a_gap,
+            self._send_garbage,
+        ]
+        if world.protocol in MESH:
+            # Elsewhere members pass on what others have sent, and nothing but a signature tells who has.
+            self._lies.append(self._forge_origin)
+
+    def lie(self, _: object) -> None:
+        world = self.world
+        process = world.members[self.rank].process
+        if process is None or not process.is_up or not process.serving:
+            return
+        peers = list(process.serving)
+        end = process.serving[peers[world.below(len(peers))]]
+        tell = self._lies[world.below(len(self._lies))]
+        frames = tell(process, end)
+        if frames:
+            name = tell.__name__[1:].replace("_", " ")
+            world.count(f"lie: {name}")
+            world.tell(process.name, f"lies to {world.roster.names[end.peer]}: {name}")
+            end.write(frames)
+
+    def _another(self) -> int:
+        return (self.rank + 1 + self.world.below(len(self.world.members) - 1)) % len(self.world.members)
+
+    def _next_packet(self, process: Process, rank: int, ahead: int) -> bytes | None:
+        """A packet with a message of any member that follows what it has broadcast."""
+        world = self.world
+        protocol = world.roster.create_protocol(world.roster.names[rank])
+        last = process.core.stability.received[rank].base + ahead
+        data = None
+        for _ in range(last):
+            sends = protocol.broadcast_all([wrap(b"a lie", False, None)], 1).sends
+            data = protocol.encode(sends[0].packet) if sends else None
+        return data
+
+    def _packets(self, process: Process, end: End, data: bytes) -> list[bytes]:
+        box = process.core.outboxes[end.peer]
+        return [encode(Packets(box.last + 1, [data], box.chain[box.last]))]
+
+    def _forge_origin(self, process: Process, end: End) -> list[bytes]:
+        data = self._next_packet(process, self._another(), 1)
+        return self._packets(process, end, data) if data else []
+
+    def _leave_a_gap(self, process: Process, end: End) -> list[bytes]:
+        self.world.faults.may_not_rest = True  # what honest members deliver of it may differ
+        data = self._next_packet(process, self.rank, 1 + self.world.below(3))
+        return self._packets(process, end, data) if data else []
+
+    def _reply_unasked(self, process: Process, end: End) -> list[bytes]:
+        data = self._next_packet(process, self._another(), 1)
+        number = self.world.below(3)
+        return [encode(RepairReply(number, [data]))] if data else []
+
+    def _report_for_another(self, process: Process, end: End) -> list[bytes]:
+        """Another member, which cannot be reached, has all that this one has."""
+        world, other = self.world, self._another()
+        victim = world.members[end.peer].process
+        if other == end.peer or victim is None:
+            return []
+        world.faults.sever(victim, other)
+        self._insist((process, end, other, 6))
+        return self._report(process, other)
+
+    def _insist(self, lie: tuple[Process, End, int, int]) -> None:
+        """Say it again: there may be more by now."""
+        process, end, other, times = lie
+        if process.is_alive and times:
+            end.write(self._report(process, other))
+            due = self.world.now + 50 * MILLISECOND
+            self.world.push(due, None, self._insist, (process, end, other, times - 1))
+
+    def _report(self, process: Process, other: int) -> list[bytes]:
+        stability = process.core.stability
+        counts = {
+            origin: (count, stability.chain[origin][:8])
+            for origin, count in enumerate(stability.matrix_clock[self.rank])
+            if count and origin != self.rank
+        }
+        return [encode(Progress([Row(other, counts)]))]
+
+    def _report_too_much(self, process: Process, end: End) -> list[bytes]:
+        counts = {end.peer: (process.core.stability.matrix_clock[self.rank][end.peer] + 100, bytes(8))}
+        return [encode(Progress([Row(self.rank, counts)]))]
+
+    def _ask_for_too_much(self, process: Process, end: End) -> list[bytes]:
+        return [encode(RepairRequest(1, [(end.peer, 1, 10**9)]))]
+
+    def _ack_too_much(self, process: Process, end: End) -> list[bytes]:
+        return [
+            encode(
+                Ack(process.core.received[end.peer] + 1 + self.world.below(3), self.world.random_bytes(16))
+            )
+        ]
+
+    def _send_garbage(self, process: Process, end: End) -> list[bytes]:
+        return [self.world.random_bytes(2 + self.world.below(40))]
