@@ -28,9 +28,9 @@ def rosters(draw: st.DrawFn, protocol: str) -> Roster:
 
 
 @contextmanager
-def group_of(members: Roster) -> Iterator[Group]:
+def group_of(members: Roster, signed: bool = False) -> Iterator[Group]:
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(members, Path(folder), own=True, sync=True)
+        group = Group(members, Path(folder), own=True, sync=True, signed=signed)
         try:
             yield group
         finally:
@@ -127,7 +127,7 @@ protocols = pytest.mark.parametrize("protocol", LIVE)
 def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_when(
     protocol: str, data: st.DataObject, story: bytes
 ) -> None:
-    with group_of(data.draw(rosters(protocol))) as group:
+    with group_of(data.draw(rosters(protocol)), data.draw(st.booleans())) as group:
         happen(group, story)
         group.settle()
         judgement = group.judged()
@@ -176,7 +176,7 @@ def check_trace(group: Group) -> None:
 def test_what_one_live_member_delivers_all_deliver_though_the_sender_is_gone(
     protocol: str, data: st.DataObject, story: bytes, victims: set[int]
 ) -> None:
-    with group_of(data.draw(rosters(protocol))) as group:
+    with group_of(data.draw(rosters(protocol)), data.draw(st.booleans())) as group:
         happen(group, story)
         gone = frozenset(victim % len(group.peers) for victim in victims)
         group.settle(gone)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from core_group import LIVE
+from core_group import LIVE, Macs
 from live_groups import Ear, run, together, until
 
 import antecede
@@ -40,27 +39,6 @@ from antecede.protocols.mbcp import Mbcp
 
 NAMES = ["ana", "bo", "cleo", "eve"]
 ANA, BO, CLEO, EVE = range(4)
-
-
-class Macs:
-    """Signatures that are quick to compute, by keys that each member uses as if they were its own alone."""
-
-    def __init__(self, me: int) -> None:
-        self._me = me
-        self.certificates: list[bytes] = []
-
-    def sign(self, statement: bytes) -> bytes:
-        return _mac(self._me, statement)
-
-    def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
-        return hmac.compare_digest(_mac(member, statement), signature)
-
-    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
-        return None
-
-
-def _mac(member: int, statement: bytes) -> bytes:
-    return hmac.digest(bytes([member]) * 32, statement, "sha512")
 
 
 class Node:
@@ -184,6 +162,29 @@ def test_a_forged_repair_is_refused_where_messages_are_signed() -> None:
             link.receive(RepairReply(attempt, [packet]), 0.0, 0)
     mesh.rounds()
     assert mesh.nodes[ANA].heard == []
+
+
+def test_a_repair_with_other_causes_than_its_sender_signed_does_not_change_the_order() -> None:
+    """Bo answers Ana. Eve, who supplies his answer to Cleo, leaves out what it answers."""
+    mesh = Mesh(signed=True)
+    mesh.cut = {(ANA, CLEO), (BO, CLEO), (EVE, CLEO)}
+    mesh.nodes[ANA].core.broadcast("a question", 0)
+    mesh.rounds(2)
+    mesh.nodes[BO].core.broadcast("the answer", 0)
+    mesh.rounds(2)
+    cleo = mesh.nodes[CLEO]
+    (packet,) = mesh.nodes[EVE].core.repair.reply([(BO, 1, 1)])
+    answer = Mbcp.decode(packet)
+    assert isinstance(answer, DependencyPacket)
+    assert answer.causes == {ANA: 1}
+    cleo.links.by_peer[EVE].ask([(BO, 1, 1)])
+    altered = Mbcp.encode(DependencyPacket(answer.payload, BO, 1, {}))
+    cleo.links.by_peer[EVE].receive(RepairReply(1, [altered]), 0.0, 0)
+    cleo.listen()
+    assert cleo.heard == []
+    mesh.cut.clear()
+    mesh.rounds(10)
+    assert cleo.heard == ["a question", "the answer"]
 
 
 def test_a_relayed_message_is_proven_by_its_origin() -> None:

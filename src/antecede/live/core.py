@@ -56,6 +56,7 @@ from antecede.live.ready import Ready
 from antecede.live.recovery import ParkedDelivery, take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.seals import EquivocationError, Seals, Signatures, Statement, content_of
+from antecede.live.signed_order import SignedOrder
 from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import MAX_BYTES, Packets
@@ -99,6 +100,7 @@ class Core:
         self.protocol, self.signatures = protocol, signatures
         self.me, self.size, self.partners = protocol.me, protocol.size, protocol.partners()
         self.seals = Seals(signatures, protocol.size) if signatures is not None else None
+        self.signed_order = SignedOrder(protocol.size) if signatures is not None else None
         self.stability = Stability(protocol, self.seals)
         self.repair = Repair(protocol, self.stability)
         self.wake_at: int | None = None
@@ -531,11 +533,13 @@ class Core:
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
         self._flush()
-        delivery = self.protocol.deliver(now)
+        delivery = (
+            self.protocol.deliver(now)
+            if self.signed_order is None
+            else self._next_signed(self.signed_order, now)
+        )
         if delivery is None:
             return False
-        if self.seals is not None:
-            delivery = Delivery(delivery.message, content_of(delivery.payload), delivery.causes)
         self.delivered += 1
         origin, seq = delivery.message
         causes, named = self.causes, delivery.causes
@@ -549,6 +553,19 @@ class Core:
             self.trace.add(TraceRow(DELIVER, origin, seq, now))
         self.unacked.append(delivery)
         return True
+
+    def _next_signed(self, order: SignedOrder, now: int) -> Delivery | None:
+        """The next message whose causes, as its sender has signed them, are delivered."""
+        order.record(self.me, self.stability.received[self.me].base)
+        found = order.next()
+        while found is None and (delivery := self.protocol.deliver(now)) is not None:
+            # Without the causes that its packet names: those in its payload are signed.
+            delivery = Delivery(delivery.message, content_of(delivery.payload))
+            if order.admit(delivery):
+                found = delivery
+        if found is not None:
+            order.record(*found.message)
+        return found
 
     def _take_deliverable(self) -> tuple[Delivery, ...]:
         """The message that was asked for, if it is here and would be delivered again after a crash."""

@@ -46,6 +46,8 @@ class CoreState(msgspec.Struct):
     certificates: list[bytes]
     """Of members' signing keys."""
     equivocators: dict[int, list[Statement]]
+    signed_order: tuple[list[int], list[Delivery]] | None
+    """Counts and held messages, in a group with signatures."""
     lineage: list[Incarnation]
     partner_lineages: dict[int, list[Incarnation]]
     windows: list[bytes]
@@ -76,6 +78,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         received_chain=core.received_chain,
         certificates=list(core.signatures.certificates) if core.signatures else [],
         equivocators=core.equivocators,
+        signed_order=(core.signed_order.counts, core.signed_order.held) if core.signed_order else None,
         lineage=core.lineage,
         partner_lineages=core.partner_lineages,
         windows=[window.to_bytes() for window in stability.received],
@@ -210,6 +213,8 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.causes, core.sent = state.causes, state.sent
     core.received, core.received_chain = state.received, state.received_chain
     core.equivocators = state.equivocators
+    if core.signed_order is not None and state.signed_order is not None:
+        core.signed_order.counts, core.signed_order.held = state.signed_order
     if core.signatures is not None:
         for certificate in state.certificates:
             core.signatures.learn(certificate, trusted=True)
