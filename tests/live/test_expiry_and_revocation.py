@@ -130,6 +130,43 @@ def test_a_bad_line_in_the_list_does_not_stop_the_others(
     assert f"{folder / 'ana' / 'revoked'}, line 2: not a name, a serial number or a token's id" in caplog.text
 
 
+def test_what_a_revoked_member_has_said_before_still_reaches_everybody(tmp_path: Path) -> None:
+    """Otherwise revoking one member would separate the others: what they say depends on it."""
+    folder = tmp_path / "k"
+    keys.make_keys(folder, GROUP, ["ana", "bo", "cy"], [], 30, {}, [])
+
+    async def test() -> None:
+        async with antecede.join(GROUP, me="cy", listen=":0", peers=["ana", "bo"], keys=folder / "cy") as cy:
+            at_cy, there = Ear(cy), f"cy@{cy.address}"
+            async with antecede.join(GROUP, me="bo", peers=[there, "ana"], keys=folder / "bo") as bo:
+                await bo.broadcast("before")
+                await until(lambda: at_cy.bodies("bo"))
+                keys.revoke(folder, "bo")
+                await until(lambda: not cy.connected)
+            async with antecede.join(GROUP, me="ana", peers=[there, "bo"], keys=folder / "ana") as ana:
+                at_ana = Ear(ana)
+                await cy.broadcast("after")
+                await until(lambda: at_ana.bodies("cy"))
+                assert [*at_ana.bodies("bo"), *at_ana.bodies("cy")] == ["before", "after"]
+                assert ana.connected == ("cy",)
+
+    run(test())
+
+
+def test_a_member_whose_signing_certificate_is_revoked_is_refused(tmp_path: Path) -> None:
+    folder = make(tmp_path / "k")
+    lines = [line.split() for line in (folder / "issued").read_text().splitlines()]
+    (number,) = [line[2] for line in lines if line[:2] == ["bo", "signing-certificate"]]
+    keys.revoke(folder, number)
+
+    async def test() -> None:
+        async with servers(folder) as (ana, _):
+            ear = Ear(ana)
+            await until(lambda: "its signing certificate was revoked" in ear.texts("refused"))
+
+    run(test())
+
+
 def test_a_phone_and_its_super_peer_share_a_secret(tmp_path: Path) -> None:
     """A phone had no token then, and was refused for ever."""
     secret = tmp_path / "room.secret"

@@ -38,6 +38,10 @@ class Signatures(Protocol):
 
     def verify(self, member: int, statement: bytes, signature: bytes) -> bool: ...
 
+    def check_partner(self, member: int, certificates: list[bytes]) -> None:
+        """Raise if a partner shows certificates of its own, and none of them is valid now."""
+        ...
+
     def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
         """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing.
 

@@ -60,9 +60,15 @@ def load_signing_key(folder: Path) -> tuple[Ed25519PrivateKey, bytes]:
 
 
 def verify_signing_certificate(
-    authorities: Sequence[x509.Certificate], der: bytes, revoked: Revocations | None = None
+    authorities: Sequence[x509.Certificate],
+    der: bytes,
+    revoked: Revocations | None = None,
+    is_current: bool = True,
 ) -> tuple[Identity, Ed25519PublicKey]:
-    """Whose signing certificate it is and the key it is for, or a `RemoteError` that says what is wrong."""
+    """Whose signing certificate it is and the key it is for, or a `RemoteError` that says what is wrong.
+
+    Unless it must be valid now (`is_current`), its dates do not matter.
+    """
     try:
         certificate = x509.load_der_x509_certificate(der)
         extensions = certificate.extensions
@@ -79,9 +85,9 @@ def verify_signing_certificate(
     if not isinstance(key, Ed25519PublicKey):
         raise RemoteError("its signing certificate is for another kind of key than Ed25519")
     now = datetime.datetime.now(datetime.UTC)
-    if now < not_before:
+    if is_current and now < not_before:
         raise RemoteError("its signing certificate is not valid yet")
-    if now >= not_after:
+    if is_current and now >= not_after:
         raise RemoteError("its signing certificate has expired")
     names = _extension(extensions, x509.SubjectAlternativeName)
     holder = identity_of_uris(names.get_values_for_type(x509.UniformResourceIdentifier) if names else [])

@@ -213,16 +213,19 @@ class Security:
         self.check(proof)  # a resumed session of TLS does not look at the time again
         return proof
 
-    def verify_signing_certificate(self, der: bytes, trusted: bool = False) -> tuple[Identity, Any]:
+    def verify_signing_certificate(
+        self, der: bytes, trusted: bool = False, is_current: bool = True
+    ) -> tuple[Identity, Any]:
         """Whose signing certificate it is, and the `Ed25519PublicKey`; or a `RemoteError`.
 
-        A `trusted` one was verified before: it may have expired or been revoked since.
+        A `trusted` one was verified before. One that need not be current may have expired or been revoked.
         """
         credentials: Any = require("antecede.live.security.credentials", "live")
         if trusted:
             holder, key = credentials.read_signing_certificate(der)
         else:
-            holder, key = credentials.verify_signing_certificate(self._authorities, der, self._revoked)
+            revoked = self._revoked if is_current else None
+            holder, key = credentials.verify_signing_certificate(self._authorities, der, revoked, is_current)
         if holder.group != self._group:
             raise RemoteError(f"its signing certificate is for group '{holder.group}', not '{self._group}'")
         return holder, key

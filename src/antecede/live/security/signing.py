@@ -3,6 +3,9 @@
 A member sends its signing certificate with every new connection, and those that it has learned from others,
 so each member gets to know the key of everybody whose messages it may receive. A certificate proves itself:
 it names the member, and this group's authority has signed it.
+
+A certificate that has expired or been revoked does not let its holder connect any more (`check_partner`).
+What the holder has signed before is still delivered: some members have it, and what they say depends on it.
 """
 
 from __future__ import annotations
@@ -52,13 +55,28 @@ class Keyring:
             return None
         if len(certificate) > MAX_CERTIFICATE_BYTES:
             raise RemoteError(f"a certificate of {len(certificate)} bytes; {MAX_CERTIFICATE_BYTES} at most")
-        holder, key = self._security.verify_signing_certificate(certificate, trusted)
+        holder, key = self._security.verify_signing_certificate(certificate, trusted, is_current=False)
         if holder.name not in self._names:
             raise RemoteError(f"a signing certificate of {holder.name}, who is not in this group")
         member = self._names.index(holder.name)
         self._keys.setdefault(member, []).append(key)
         self.certificates.append(certificate)
         return member
+
+    def check_partner(self, member: int, certificates: list[bytes]) -> None:
+        """Raise if a partner shows certificates of its own, and none of them is valid now."""
+        reason: RemoteError | None = None
+        for certificate in certificates:
+            is_known = certificate in self.certificates
+            holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
+            if holder.name == self._names[member]:
+                try:
+                    self._security.verify_signing_certificate(certificate)
+                    return
+                except RemoteError as error:
+                    reason = error
+        if reason is not None:
+            raise reason
 
     def sign(self, statement: bytes) -> bytes:
         signature: bytes = self._key.sign(self._context + statement)

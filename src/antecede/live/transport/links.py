@@ -47,6 +47,7 @@ from antecede.live.transport.frames import (
 from antecede.live.transport.outbox import ForkError
 from antecede.protocols.base import RemoteError, Span
 
+MAX_CERTIFICATES_EACH = 16
 HEARTBEAT_SECONDS = 3.0
 SILENCE_SECONDS = 12.0
 """A partner that is silent for this long is considered lost."""
@@ -270,8 +271,11 @@ class PartnerLink:
             self._core.step(RepairReceived(self.peer, body, time, wanted))
 
     def _on_certificates(self, frame: Certificates, now: float, time: int) -> None:
-        if len(frame.certificates) > self._core.size:
+        # A few of each member: they are renewed, and what was signed before must still be verified.
+        if len(frame.certificates) > MAX_CERTIFICATES_EACH * self._core.size:
             raise RemoteError(f"{len(frame.certificates)} certificates for {self._core.size} members")
+        if self._core.signatures is not None:
+            self._core.signatures.check_partner(self.peer, frame.certificates)
         for certificate in frame.certificates:
             self._core.step(CertificateLearned(certificate, time))
 
