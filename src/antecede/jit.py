@@ -97,6 +97,11 @@ def sources(file: Path) -> set[Path]:
 
 
 @cache
+def _private_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="antecede-cache-"))
+
+
+@cache
 def cache_folder(file: Path) -> str:
     """The folder for the machine code of `file`: a new one whenever any of its `sources` changes.
 
@@ -107,7 +112,8 @@ def cache_folder(file: Path) -> str:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
-        root = Path(tempfile.gettempdir())
+        # Not a folder that others could have made and filled: numba runs what it finds in its cache.
+        root = _private_folder()
     return str(root / "antecede" / f"{file.stem}-{digest}")
 
 
