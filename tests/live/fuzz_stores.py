@@ -119,13 +119,14 @@ def inspect(disk: MemoryDisk) -> None:
 
 
 def run(seconds: float, seed: int) -> Counter[str]:
-    rng, counts, end = random.Random(seed), Counter[str](), time.monotonic() + seconds
+    rng, counts = random.Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         whole = [(*each, opened(*each[:3], each[3].killed())) for each in stores(Path(folder))]
         others = [
             bytes(file.content) for *_, disk, _ in whole for file in disk.files.values() if file.content
         ]
-        while time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or not counts["refused"]:
             members, name, identity, disk, before = rng.choice(whole)
             disk = disk.killed()
             is_damaged = rng.random() < 0.5
