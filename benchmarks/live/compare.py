@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import platform
 import shutil
@@ -24,6 +25,7 @@ import time
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -156,6 +158,10 @@ async def jgroups(plan: TrialPlan, total: bool) -> LoadResult:
         return await members(commands, plan, pause=7.0)
 
 
+async def secured(plan: TrialPlan, security: Literal["tls", "signed"], durable: bool) -> LoadResult:
+    return await antecede(msgspec.structs.replace(plan, security=security), durable)
+
+
 def contenders() -> dict[str, Callable[[TrialPlan], object]]:
     found: dict[str, Callable[[TrialPlan], object]] = {
         "antecede mbcp, in memory": lambda plan: antecede(plan, durable=False),
@@ -164,6 +170,12 @@ def contenders() -> dict[str, Callable[[TrialPlan], object]]:
         ),
         "antecede mbcp, store, disk has it": lambda plan: antecede(plan, durable=True),
     }
+    securities: tuple[Literal["tls", "signed"], ...] = ("tls", "signed")
+    for security in securities:
+        for durable, where in ((False, "in memory"), (True, "store, disk has it")):
+            found[f"antecede mbcp, {where}, {security}"] = functools.partial(
+                secured, security=security, durable=durable
+            )
     if shutil.which("nats-server"):
         found["NATS, nats-py (FIFO)"] = nats
     found["ZeroMQ PUB/SUB, pyzmq (FIFO)"] = zeromq

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,6 +33,10 @@ def load(
     sync: Annotated[
         bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
     ] = True,
+    security: Annotated[
+        Literal["none", "tls", "signed"],
+        typer.Option(help="Encrypt links by a shared secret; sign messages too."),
+    ] = "none",
     own: Annotated[
         bool, typer.Option("--own/--no-own", help="Deliver messages to their senders too; not measured.")
     ] = True,
@@ -49,14 +53,19 @@ def load(
     senders = size if senders is None else senders
     if senders > size:
         raise typer.BadParameter(f"--senders {senders}: there are {size} members")
-    plan = TrialPlan(size=size, protocol=protocol, messages=messages, payload=payload, sync=sync)
+    plan = TrialPlan(
+        size=size, protocol=protocol, messages=messages, payload=payload, sync=sync, security=security
+    )
     with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
         result = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update, own))
     if as_json:
         show.json(result)
         return
+    kept = {"none": "", "tls": ", encrypted", "signed": ", encrypted and signed"}[security]
     place = "in memory" if not durable else "on disk" if sync else "in the operating system"
-    _print_result(f"{size} processes, {protocol}, {messages:,} messages of {payload} bytes, {place}", result)
+    _print_result(
+        f"{size} processes, {protocol}, {messages:,} messages of {payload} bytes, {place}{kept}", result
+    )
 
 
 def _print_result(title: str, result: LoadResult) -> None:

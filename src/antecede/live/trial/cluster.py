@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from antecede.causality import BitWindow
-from antecede.errors import InputError
+from antecede.errors import InputError, require
 from antecede.live.settings import FaultInjection, Settings
 
 OnProgress = Callable[[int, int, int], None]
@@ -46,6 +46,8 @@ class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
     internal: int = 0
     """Behind each super peer."""
     sync: bool = True
+    security: Literal["none", "tls", "signed"] = "none"
+    """Whether links are encrypted by a shared secret, and messages signed too."""
     limit: int = 32 * 1024 * 1024
     seed: int = 0
     patience: float = 60.0
@@ -90,12 +92,16 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
     ports = _free_ports(2 * plan.size)
     at = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=False)}
     web = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports[plan.size :], strict=False)}
+    secret = folder / "secret"
+    if plan.security != "none" and not secret.exists():
+        require("antecede.live.security.keys", "live").new_secret(secret)
+    scheme = "ws" if plan.security == "none" else "wss"
     settings = []
     for rank, me in enumerate(names):
         peers = [
             {
                 "name": name,
-                "at": None if name in behind else f"ws://{web[name]}" if me in behind else at[name],
+                "at": None if name in behind else f"{scheme}://{web[name]}" if me in behind else at[name],
                 "behind": behind.get(name),
             }
             for name in names
@@ -112,6 +118,8 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
                 web=web[me] if me in supers else None,
                 store=str(folder / f"{me}.db"),
                 sync=plan.sync,
+                secret=None if plan.security == "none" else str(secret),
+                sign=plan.security == "signed",
                 limit=plan.limit,
                 trace=str(trace) if trace else None,
                 faults=FaultInjection(plan.delay, plan.loss, plan.cut_every, rank),
