@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import queue
@@ -17,6 +18,7 @@ from vopr.planted import BUGS
 from vopr.world import execute, short_times
 
 _REPORT_SECONDS = 2.0
+_COLLECT_EVERY = 50
 
 
 class Tally:
@@ -51,6 +53,7 @@ def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue
     step, seconds, bug = options.workers, options.seconds, options.planted
     if bug is not None:
         BUGS[bug]()
+    gc.disable()  # an execution leaves little behind, so it pays to look for it rarely
     end, seed = time.monotonic() + seconds, start
     while time.monotonic() < end:
         tally, cpu = Tally(), time.process_time()
@@ -58,6 +61,8 @@ def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue
         while time.monotonic() < min(end, report_at):
             result = execute(seed, kind=options.kind)
             seed += step
+            if seed // step % _COLLECT_EVERY == 0:
+                gc.collect()
             tally.executions += 1
             tally.deliveries += result.deliveries
             tally.faults.update(result.faults)

@@ -52,6 +52,7 @@ class Faults:
         elif self.kind == "fork":
             world.push(world.below(duration // 2), None, self._copy_store, duration)
         elif self.kind == "liar":
+            world.is_signed = world.random() < 0.6
             self.may_not_rest = world.protocol not in MESH
             liar = Liar(world, world.below(len(world.members)))
             for _ in range(1 + world.below(20)):
@@ -121,7 +122,9 @@ class Faults:
         world = self.world
         damaged = [member for member in world.members if member.was_corrupted]
         member = damaged[0] if damaged else world.members[world.below(len(world.members))]
-        if member.is_gone:
+        if member.is_gone or (member.process is None and member.lost_cursor):
+            # After a power failure nothing tells a damaged last record from one that was being written; the
+            # partners notice.
             return
         if member.process is not None:
             member.die("is killed")

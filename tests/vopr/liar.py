@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from antecede.live.envelope import wrap
+from antecede.live.seals import Seals
 from antecede.live.stability import Row
-from antecede.live.transport.frames import Ack, Packets, Progress, RepairReply, RepairRequest, encode
+from antecede.live.transport.frames import (
+    Ack,
+    Heartbeat,
+    Packets,
+    Progress,
+    RepairReply,
+    RepairRequest,
+    encode,
+)
+from antecede.protocols.base import Span
 from vopr.network import MILLISECOND
+from vopr.signing import SimulatedKeyring
 
 if TYPE_CHECKING:
     from vopr.network import End
@@ -37,7 +49,9 @@ class Liar:
             self._leave_a_gap,
             self._send_garbage,
         ]
-        if world.protocol in MESH:
+        if world.is_signed:
+            self._lies.append(self._forge_repairs)
+        if world.is_signed or world.protocol in MESH:
             # Elsewhere members pass on what others have sent, and nothing but a signature tells who has.
             self._lies.append(self._forge_origin)
 
@@ -60,13 +74,17 @@ class Liar:
         return (self.rank + 1 + self.world.below(len(self.world.members) - 1)) % len(self.world.members)
 
     def _next_packet(self, process: Process, rank: int, ahead: int) -> bytes | None:
-        """A packet with a message of any member that follows what it has broadcast."""
+        """A packet with a message of any member that follows what it has broadcast, signed by this one."""
         world = self.world
         protocol = world.roster.create_protocol(world.roster.names[rank])
         last = process.core.stability.received[rank].base + ahead
         data = None
-        for _ in range(last):
-            sends = protocol.broadcast_all([wrap(b"a lie", False, None)], 1).sends
+        for seq in range(1, last + 1):
+            payloads = [wrap(b"a lie", False, {})]
+            if world.is_signed and seq == last:
+                seals = Seals(SimulatedKeyring(self.rank), len(world.members))
+                payloads = seals.seal(rank, seq, payloads, bytes(32), in_one_packet=True)
+            sends = protocol.broadcast_all(payloads, 1).sends
             data = protocol.encode(sends[0].packet) if sends else None
         return data
 
@@ -88,6 +106,20 @@ class Liar:
         number = self.world.below(3)
         return [encode(RepairReply(number, [data]))] if data else []
 
+    def _forge_repairs(self, process: Process, end: End) -> list[bytes]:
+        """From now on whoever asks for a repair is sent made-up messages of their origin."""
+
+        def reply(spans: Iterable[Span]) -> list[bytes]:
+            forged = [self._next_packet(process, origin, 1) for origin, _, _ in spans]
+            return [data for data in forged if data]
+
+        vars(process.core.repair)["reply"] = reply
+        other = self._another()
+        victim = self.world.members[end.peer].process
+        if victim is not None and other != end.peer:
+            self.world.faults.sever(victim, other)  # so that it asks this one
+        return [encode(Heartbeat())]
+
     def _report_for_another(self, process: Process, end: End) -> list[bytes]:
         """Another member, which cannot be reached, has all that this one has."""
         world, other = self.world, self._another()
@@ -95,6 +127,8 @@ class Liar:
         if other == end.peer or victim is None:
             return []
         world.faults.sever(victim, other)
+        if not world.is_signed:
+            world.faults.may_not_rest = True  # it is believed of a member that cannot be asked
         self._insist((process, end, other, 6))
         return self._report(process, other)
 

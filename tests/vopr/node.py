@@ -27,6 +27,7 @@ from vopr.application import Application
 from vopr.disk import SimulatedDisk
 from vopr.judge import ViolationError, Witness
 from vopr.network import MILLISECOND, End
+from vopr.signing import SimulatedKeyring
 
 if TYPE_CHECKING:
     from vopr.world import World
@@ -121,8 +122,11 @@ class Process:
         """As `Group._start`."""
         member, world = self.member, self.world
         own = world.random() < 0.85
-        core = self.core = Core(world.roster.create_protocol(self.name), own=own)
-        core.max_undelivered = 2 * core.size * (1 << 20)
+        signatures = SimulatedKeyring(self.rank) if world.is_signed else None
+        core = self.core = Core(
+            world.roster.create_protocol(self.name), traced=world.is_traced, own=own, signatures=signatures
+        )
+        core.max_undelivered = 4 << 20
         try:
             self.journal = Journal(member.disk, world.identities[self.rank], world.sync, world.random_bytes)
             restore(core, self.journal)
@@ -403,10 +407,10 @@ class Process:
             core.step(TimerFired(now))
             self.stepped()
         self.links.gossip(now, PATIENCE)
-        if core.stability.divergences:
+        if core.stability.divergences or core.equivocators:
             world.count("fork reported")
             if world.is_honest:
-                raise ViolationError(f"{self.name}: {core.stability.divergences}")
+                raise ViolationError(f"{self.name}: {core.stability.divergences} {core.equivocators}")
         seconds = world.now * 1e-9
         for link in self.links.open_links():
             if link.tick(seconds) is not None:

@@ -18,6 +18,7 @@ from antecede.live.core import Core
 from antecede.live.events import Broadcast, Cursor, RepairReceived
 from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
+from antecede.live.seals import Seals
 from antecede.live.stability import Stability
 from antecede.live.store import records
 from antecede.live.store.journal import Journal
@@ -98,6 +99,11 @@ def repair_reply_unverified() -> None:
             link._core.step(RepairReceived(link.peer, body, time, list(spans)))
 
     _replace(PartnerLink, "_on_repair_reply", on_reply)
+
+
+def signature_not_checked() -> None:
+    """Whatever claims to be signed is."""
+    _replace(Seals, "_verify_statement", lambda *_: None)
 
 
 def counts_believed() -> None:
@@ -202,6 +208,7 @@ BUGS: dict[str, Callable[[], None]] = {
         cursor_not_restored,
         hash_not_checked,
         repair_reply_unverified,
+        signature_not_checked,
         counts_believed,
         timer_on_the_wall_clock,
         ack_before_durable,

@@ -18,6 +18,7 @@ from vopr.world import execute
 _KIND = {
     "hash-not-checked": "fork",
     "repair-reply-unverified": "liar",
+    "signature-not-checked": "liar",
     "counts-believed": "liar",
     "checksum-not-checked": "corrupt",
 }

@@ -31,7 +31,9 @@ PROTOCOLS = (
     "mbcp", "mbcp", "mbcp", "timestamp", "timestamp-diff", "depseq", "freescale", "freescale", "vcube",
     "vcube-agg", "flooding", "pc",
 )  # fmt: skip
-_SIZES = (3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7, 8)
+_SIZES = (3,) * 12 + (4,) * 5 + (5, 5, 6, 7, 8)
+_BATCHES = ({"_MAX_BATCH": 3, "_MAX_BATCH_BYTES": 300}, {"_MAX_BATCH": 64, "_MAX_BATCH_BYTES": 4_000})
+"""How many messages share a packet."""
 _MAX_REST = 30 * SECOND
 """Simulated time after which a group whose faults are over must be at rest."""
 
@@ -52,7 +54,7 @@ def short_times() -> Iterator[None]:
     settings: list[tuple[Any, dict[str, Any]]] = [
         (links_module, {"HEARTBEAT_SECONDS": 0.15, "SILENCE_SECONDS": 0.5, "RESEND_SECONDS": 0.2}),
         (repair_module, {"MANY_PACKETS": 1}),
-        (core_module, {"_MAX_BATCH": 8, "_MAX_BATCH_BYTES": 300}),
+        (core_module, _BATCHES[0]),
         (journal_module, {"_MIN_LOG": 3_000}),
     ]
     before = [(module, {name: getattr(module, name) for name in values}) for module, values in settings]
@@ -121,6 +123,8 @@ class World:
         """Whether every refusal is a false alarm."""
         self.checks_order = True
         """Whether causal order and causes are judged: not beside a member with two stores, nor a liar."""
+        self.is_signed = self.random() < 0.25
+        self.is_traced = self.random() < 0.1
         self.faults = Faults(self, kind)
         self.sync = self.faults.kind != "unsynced"
 
@@ -181,6 +185,7 @@ class World:
     # The execution
 
     def run(self) -> None:
+        _assign([(core_module, _BATCHES[self.below(len(_BATCHES))])])
         for member in self.members:
             self.push(self.below(50) * MILLISECOND, None, member.start, None)
         duration = (150 + self.below(500)) * MILLISECOND
@@ -201,7 +206,7 @@ class World:
         member = self.members[self.below(len(self.members))]
         process = member.process
         if process is not None and process.is_up:
-            self.guard(process, process.application.broadcast, 1 + self.below(24))
+            self.guard(process, process.application.broadcast, 1 + self.below(60 // len(self.members)))
 
     def _rest(self) -> None:
         """Until nothing is left to do."""
@@ -231,6 +236,9 @@ class World:
             if is_complete and (core.stability.unstable_bytes or core.protocol.waiting()):
                 waiting = [each.message for each in core.protocol.waiting()]
                 return f"{member.name} has {core.stability.unstable_bytes} bytes unstable, held: {waiting}"
+            rows = core.stability.matrix_clock
+            if is_complete and any(row != rows[0] for row in rows):
+                return f"{member.name} has not heard of the others' progress: {rows}"
         return None
 
     def _missing(self, member: Member, staying: list[Member]) -> list[str]:
