@@ -58,6 +58,8 @@ class Witness:
         self.sends: list[BroadcastRecord] = []
         self.accepted = 0
         """How many of them returned."""
+        self.is_refused = False
+        """The last ones were refused since the store could not be written: they must not come back."""
         self.observed = 0
         """What its application has broadcast or been given, as bits."""
         self.positions: list[BroadcastRecord] = []
@@ -185,6 +187,9 @@ class Witness:
             return
         if not self.accepted <= durable <= len(self.sends):
             self.fail(f"{durable} broadcasts are in the store, {self.accepted} of {len(self.sends)} returned")
+        if self.is_refused and durable != self.accepted:
+            self.fail(f"{durable - self.accepted} broadcasts that were refused are in the store")
+        self.is_refused = False
         for record in self.sends[durable:]:
             record.is_lost = True
             self.observed &= ~record.bit

@@ -43,6 +43,7 @@ class Liar:
         self._lies = [
             self._reply_unasked,
             self._report_for_another,
+            self._report_for_another,
             self._report_too_much,
             self._ask_for_too_much,
             self._ack_too_much,
@@ -54,6 +55,8 @@ class Liar:
         if world.is_signed or world.protocol in MESH:
             # Elsewhere members pass on what others have sent, and nothing but a signature tells who has.
             self._lies.append(self._forge_origin)
+        if world.protocol in MESH:
+            self._lies.append(self._invent_a_cause)
 
     def lie(self, _: object) -> None:
         world = self.world
@@ -100,6 +103,33 @@ class Liar:
         self.world.faults.may_not_rest = True  # what honest members deliver of it may differ
         data = self._next_packet(process, self.rank, 1 + self.world.below(3))
         return self._packets(process, end, data) if data else []
+
+    def _invent_a_cause(self, process: Process, end: End) -> list[bytes]:
+        """Its last message depends on one that nobody has broadcast; then it is gone."""
+        world, other = self.world, self._another()
+        core, names = process.core, world.roster.names
+        mine, theirs = (
+            world.roster.create_protocol(names[self.rank]),
+            world.roster.create_protocol(names[other]),
+        )
+        for _ in range(core.stability.received[other].base + 2):
+            for send in theirs.broadcast_all([wrap(b"a lie", False, {})], 1).sends:
+                if self.rank in send.to:
+                    mine.receive(other, send.packet, 1)
+        while mine.deliver(1) is not None:
+            pass
+        last = core.stability.received[self.rank].base + 1
+        payloads = [wrap(b"a lie", False, {other: core.stability.received[other].base + 2})]
+        for _ in range(last - 1):
+            mine.broadcast_all(payloads, 1)
+        if core.seals is not None:
+            payloads = core.seals.seal(self.rank, last, payloads, core.stability.chain[self.rank], True)
+        sends = mine.broadcast_all(payloads, 1).sends
+        frames = self._packets(process, end, mine.encode(sends[0].packet))
+        end.write(frames)
+        process.member.die("is gone after a lie")
+        process.member.is_gone = True
+        return [encode(Heartbeat())]
 
     def _reply_unasked(self, process: Process, end: End) -> list[bytes]:
         data = self._next_packet(process, self._another(), 1)

@@ -210,6 +210,7 @@ class Process:
         try:
             self._persist(ready)
         except OSError as error:
+            self.witness.is_refused = True
             self.member.die(f"cannot write its store: {error}")
             return
         if self.world.random() < 0.8:

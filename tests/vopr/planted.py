@@ -19,7 +19,7 @@ from antecede.live.events import Broadcast, Cursor, RepairReceived
 from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
 from antecede.live.seals import Seals
-from antecede.live.stability import Stability
+from antecede.live.stability import Row, Stability
 from antecede.live.store import records
 from antecede.live.store.journal import Journal
 from antecede.live.transport.frames import RepairReply
@@ -107,15 +107,18 @@ def signature_not_checked() -> None:
 
 
 def counts_believed() -> None:
-    """Whatever is reported of anybody's progress is taken over."""
+    """Whatever a partner reports of anybody's progress is taken over, signed or not."""
 
-    def merge(stability: Stability, link: int, rows: Any) -> None:
-        for row in rows:
-            for origin, (count, _) in row.counts.items():
-                if row.member != stability.me:
-                    stability.record_delivered(row.member, origin, count)
+    def is_news(stability: Stability, link: int, row: Row) -> bool:
+        known = stability._signed_rows.get(row.member)
+        if known is None or _total(row) > _total(known):
+            stability._signed_rows[row.member] = row
+        return row.member != stability.me
 
-    _replace(Stability, "merge", merge)
+    def _total(row: Row) -> int:
+        return sum(count for count, _ in row.counts.values())
+
+    _replace(Stability, "_is_news", is_news)
 
 
 def timer_on_the_wall_clock() -> None:
