@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
 from antecede.live.events import Cursor, DeliveryRequested, PacketReceived, RepairReceived
 from antecede.live.settings import Member, Roster
+from antecede.live.transport.links import Links
 from antecede.live.transport.outbox import Outbox
 from antecede.protocols.base import RemoteError
 from antecede.protocols.freescale import Freescale
@@ -283,6 +285,28 @@ def test_a_message_that_its_dead_sender_sent_to_one_member_is_repaired_from_ther
     assert group.peers[2].core.stability.lagging() == [0]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_held_is_asked_for_after_a_restart_too(group_of: Groups, restarts: bool) -> None:
+    group = group_of(roster("mbcp", 3))
+    ana, bo, cleo = group.peers
+    group.broadcast(0)
+    ana.flush()
+    group.carry(0, 1)
+    bo.flush()
+    assert bo.take(1)
+    group.broadcast(1)
+    bo.flush()
+    group.carry(1, 2)
+    cleo.flush(checkpoint=True)
+    if restarts:
+        cleo.kill()
+        cleo.revive()
+    links = Links(cleo.core, Counter())
+    link = links.by_peer[1]
+    link.is_open = True
+    assert links.ask_for_held(link, 10**9) == [(0, 1, 1)]
+
+
 def test_a_repair_reply_has_room_for_many_packets_of_many_messages(group_of: Groups) -> None:
     group = group_of(roster("mbcp", 2))
     for _ in range(300):
@@ -317,15 +341,15 @@ def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_membe
     bo.flush()
     group.carry(1, 2)
     repair, second = cleo.core.repair, 1_000_000_000
-    assert repair.request_held(second, 1, []) == []
-    assert repair.request_held(second, 1, [0]) == [(0, 1, 1)]
+    assert repair.request_held(cleo.core.protocol, second, 1, []) == []
+    assert repair.request_held(cleo.core.protocol, second, 1, [0]) == [(0, 1, 1)]
     # Others are not asked for the same, nor is Bo again if he did not have it; not for a while.
-    assert repair.request_held(second + 20_000_000, 1, [0]) == []
-    assert repair.request_held(second + 40_000_000, 0, [0]) == []
-    assert repair.request_held(2 * second, 1, [0]) == [(0, 1, 1)]
+    assert repair.request_held(cleo.core.protocol, second + 20_000_000, 1, [0]) == []
+    assert repair.request_held(cleo.core.protocol, second + 40_000_000, 0, [0]) == []
+    assert repair.request_held(cleo.core.protocol, 2 * second, 1, [0]) == [(0, 1, 1)]
     for data in bo.core.repair.reply([(0, 1, 1)]):
         cleo.core.step(RepairReceived(1, data, 3 * second, [(0, 1, 1)]))
-    assert repair.request_held(4 * second, 1, [0]) == []
+    assert repair.request_held(cleo.core.protocol, 4 * second, 1, [0]) == []
     cleo.flush()
     assert cleo.take(1)
     assert cleo.take(1)

@@ -316,6 +316,7 @@ class Process:
             now, link, time = world.now * 1e-9, self.links.by_peer[end.peer], self.now()
             for data in frames:
                 link.receive(decode(data), now, time)
+                self.links.ask_for_held(link, time)
         except StaleGreetingError as error:
             self.world.count("stale greeting")
             if error.refusal:

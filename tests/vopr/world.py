@@ -53,7 +53,8 @@ def short_times() -> Iterator[None]:
     """Everything that waits waits for less, and limits are low, so that small executions reach all of it."""
     settings: list[tuple[Any, dict[str, Any]]] = [
         (links_module, {"HEARTBEAT_SECONDS": 0.15, "SILENCE_SECONDS": 0.5, "RESEND_SECONDS": 0.2}),
-        (repair_module, {"MANY_PACKETS": 1}),
+        (links_module, {"REPEAT_PAUSE": 50 * MILLISECOND}),
+        (repair_module, {"REPEAT_PAUSE": 50 * MILLISECOND, "MANY_PACKETS": 1}),
         (core_module, _BATCHES[0]),
         (journal_module, {"_MIN_LOG": 3_000}),
     ]

@@ -39,7 +39,6 @@ class Repair:
         self.is_possible = type(protocol).on_repair is not Protocol.on_repair and not stability.is_leaf
         self._missing_since: dict[int, tuple[int, int]] = {}
         """For each origin, the last message before the gap and when that was first seen."""
-        self._protocol = protocol
         self._looked_at = -_ASK_PAUSE
         self._asked: dict[int, tuple[Span, int, int]] = {}
         """For each origin that is not connected, what was asked for last, of whom, and when."""
@@ -68,7 +67,7 @@ class Repair:
         helper, spans = max(requests.items(), key=lambda item: len(item[1]))
         return helper, spans[: _MAX_REQUEST // _MAX_SPAN]
 
-    def request_held(self, now: int, helper: int, closed: Collection[int]) -> list[Span]:
+    def request_held(self, protocol: Protocol, now: int, helper: int, closed: Collection[int]) -> list[Span]:
         """What to ask a partner for, from which something has just arrived, while some links are closed:
         messages of origins at their other end, that others depend on or that it reports to have."""
         stability = self._stability
@@ -76,7 +75,7 @@ class Repair:
             return []
         self._looked_at = now
         lasts = {origin: stability.matrix_clock[helper][origin] for origin in closed}
-        for wait in self._protocol.waiting():
+        for wait in protocol.waiting():
             if wait.cause is not None and wait.cause.origin in lasts:
                 origin, seq = wait.cause
                 lasts[origin] = max(lasts[origin], seq)

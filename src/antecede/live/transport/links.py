@@ -320,7 +320,7 @@ class Links:
         closed = {peer for peer, each in self.by_peer.items() if not each.is_open}
         if not closed or (link.awaits_reply and now - link.asked_at < REPEAT_PAUSE):
             return []
-        spans = self._core.repair.request_held(now, link.peer, closed)
+        spans = self._core.repair.request_held(self._core.protocol, now, link.peer, closed)
         if spans:
             link.ask(spans)
             link.asked_at = now
