@@ -5,8 +5,8 @@ In two terminals, or on two machines; each member names all others and their add
     python examples/chat.py ana --listen :7000 bo@127.0.0.1:7001
     python examples/chat.py bo --listen :7001 ana@127.0.0.1:7000
 
-With `--store ana.db` messages survive this process: kill it, restart it, and it resumes. Without arguments,
-three members talk in this process; one of them leaves and comes back.
+With `--store ana-store` messages survive this process: kill it, restart it, and it resumes. Without
+arguments, three members talk in this process; one of them leaves and comes back.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ async def demonstration(folder: Path) -> None:
     the operating system can choose the ports.
     """
     async with (
-        antecede.join("chat", me="cleo", listen=":0", peers=["ana", "bo"], store=folder / "cleo.db") as cleo,
+        antecede.join(
+            "chat", me="cleo", listen=":0", peers=["ana", "bo"], store=folder / "cleo-store"
+        ) as cleo,
         antecede.join("chat", me="bo", listen=":0", peers=["ana", f"cleo@{cleo.address}"]) as bo,
         antecede.join(
-            "chat", me="ana", peers=[f"bo@{bo.address}", f"cleo@{cleo.address}"], store=folder / "ana.db"
+            "chat", me="ana", peers=[f"bo@{bo.address}", f"cleo@{cleo.address}"], store=folder / "ana-store"
         ) as ana,
     ):
         printing = [asyncio.create_task(show(group)) for group in (ana, bo, cleo)]
@@ -79,7 +81,7 @@ async def demonstration(folder: Path) -> None:
 
         print("-- cleo comes back with her store")
         async with antecede.join(
-            "chat", me="cleo", listen=address, peers=["ana", "bo"], store=folder / "cleo.db"
+            "chat", me="cleo", listen=address, peers=["ana", "bo"], store=folder / "cleo-store"
         ) as cleo_again:
             printing.append(asyncio.create_task(show(cleo_again)))
             await cleo_again.broadcast("what did I miss?")

@@ -2,7 +2,7 @@
 
 This package is the API of live groups:
 
-    async with antecede.join("room", me="ana", peers=["bo@bo.example:7000"], store="ana.db") as group:
+    async with antecede.join("room", me="ana", peers=["bo@bo.example:7000"], store="ana-store") as group:
         await group.broadcast("shall we?")
         async for message in group: ...
 

@@ -133,25 +133,28 @@ def _print_members(plan: TrialPlan, outcome: ClusterResult) -> None:
     title = f"{plan.size} processes, {plan.protocol}, {outcome.seconds:.0f} s"
     show.table(title, ["member", "", "accepted", "delivered", "redelivered", "killed"], rows, left=2)
     for fault in outcome.faults[:_SHOWN_FAULTS]:
-        show.out.print(f"[red]fault[/]: {fault}", soft_wrap=True)
+        show.line(show.styled("fault", "red"), f": {fault}")
     if len(outcome.faults) > _SHOWN_FAULTS:
-        show.out.print(f"and {len(outcome.faults) - _SHOWN_FAULTS:,} more faults")
+        show.line(f"and {len(outcome.faults) - _SHOWN_FAULTS:,} more faults")
     if not outcome.faults:
-        show.out.print(
-            f"[green]complete[/]: every accepted message is at every member (by their own counts), "
-            f"{outcome.kills} kills, stores of {outcome.store_bytes / 1e6:.1f} MB"
+        show.line(
+            show.styled("complete", "green"),
+            f": every accepted message is at every member (by their own counts), "
+            f"{outcome.kills} kills, stores of {outcome.store_bytes / 1e6:.1f} MB",
         )
 
 
 def _print_audit(audited: AuditResult) -> None:
     verdict = audited.verdict
     if not verdict.clean:
-        show.out.print(
-            "[red]not clean[/]: the trace has violations; keep it with --trace and run antecede audit"
+        show.line(
+            show.styled("not clean", "red"),
+            ": the trace has violations; keep it with --trace and run antecede audit",
         )
         return
     place = "on Spark" if audited.engine == "spark" else "in this process"
-    show.out.print(
-        f"[green]clean[/]: {verdict.deliveries:,} deliveries of {verdict.messages:,} messages, each once "
-        f"and after its causes (trace audited {place})"
+    show.line(
+        show.styled("clean", "green"),
+        f": {verdict.deliveries:,} deliveries of {verdict.messages:,} messages, each once "
+        f"and after its causes (trace audited {place})",
     )

@@ -125,19 +125,18 @@ def keys(options: KeyOptions, changes: KeyChanges) -> None:
         )
     if changes.secret:
         security.new_secret(target)
-        show.out.print(f'a shared secret is in {target}; give it to every member: secret = "{target}"')
+        show.line(f'a shared secret is in {target}; give it to every member: secret = "{target}"')
     elif changes.renew:
         options.check_days()
         for name in changes.renew:
             security.renew(target, name, options.days)
-            show.out.print(f"{name}: renewed; copy {target / name} to this member", soft_wrap=True)
+            show.line(f"{name}: renewed; copy {target / name} to this member")
     elif changes.revoke:
         for entry in changes.revoke:
             files = security.revoke(target, entry)
-        show.out.print(
+        show.line(
             f"{', '.join(changes.revoke)}: revoked in {files[0]}; copy this into every member's folder of "
-            "keys, where a running member notices it",
-            soft_wrap=True,
+            "keys, where a running member notices it"
         )
     else:
         _add_members(security, options)
@@ -151,8 +150,8 @@ def _add_members(security: ModuleType, options: KeyOptions) -> None:
     )
     for folder in created:
         kind = "token" if (folder / "token").exists() else "certificate"
-        show.out.print(f'{folder.name}: {kind}; keys = "{folder}"', soft_wrap=True)
+        show.line(f'{folder.name}: {kind}; keys = "{folder}"')
     for name in [*options.certified, *phones]:
         if target / name not in created:
             line = f"{name}: its keys are unchanged; for new ones: antecede keys {target} --renew {name}"
-            show.out.print(line, soft_wrap=True)
+            show.line(line)

@@ -41,7 +41,7 @@ def store(
 ) -> None:
     """Check a member's store, or show what is in it. Nothing is changed, and the member may be running.
 
-    Example: antecede store check ana.db; antecede store show ana.db --messages > messages.jsonl
+    Example: antecede store check ana-store; antecede store show ana-store --messages > messages.jsonl
 
     Exit codes of check: 0 intact, 1 damaged, 2 not a store. Messages that are known to be delivered
     everywhere are no longer in a store.

@@ -116,7 +116,7 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
                 behind=behind.get(me),
                 listen=None if me in behind else at[me],
                 web=web[me] if me in supers else None,
-                store=str(folder / f"{me}.db"),
+                store=str(folder / f"{me}-store"),
                 sync=plan.sync,
                 secret=None if plan.security == "none" else str(secret),
                 sign=plan.security == "signed",
@@ -245,7 +245,7 @@ async def run(plan: TrialPlan, folder: Path, trace: Path | None, on_progress: On
     members = [
         _compare(process, one, processes, faults) for process, one in zip(processes, settings, strict=True)
     ]
-    store_bytes = sum(file.stat().st_size for file in folder.glob("*.db/*"))
+    store_bytes = sum(file.stat().st_size for file in folder.glob("*-store/*"))
     kills = sum(process.kills for process in processes)
     return ClusterResult(members, faults, time.monotonic() - began, kills, store_bytes)
 
