@@ -68,12 +68,13 @@ def members() -> list[Core]:
     return cores + [Core(network.create_protocol(name), durable=False) for name in ("ana", "bo", "sue")]
 
 
-def fuzz(seconds: float, seed: int) -> Counter[str]:
+def fuzz(seconds: float, seed: int, inputs: int = sys.maxsize) -> Counter[str]:
+    """For so many seconds, or until so many inputs were tried."""
     rng, others = random.Random(seed), seeds()
     cores = members()
     tried: Counter[str] = Counter()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while tried["inputs"] < inputs and time.monotonic() < end:
         data = mutated(rng.choice(others), rng, others)
         tried["inputs"] += 1
         decode_body(unwrap(data))
