@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vopr.world import World
 
 HOUR = 3_600_000_000_000
-KINDS = ("honest",) * 14 + ("unsynced",) * 2 + ("corrupt",) * 3 + ("fork",) * 3 + ("liar",) * 3
+KINDS = ("honest",) * 14 + ("unsynced",) * 2 + ("corrupt",) * 3 + ("fork",) * 3 + ("liar",) * 4
 """What sort of execution: most have only faults after which nothing may be lost and nobody refused."""
 _ALWAYS = ("kill", "kill later", "full", "stop", "cut", "half-open", "silence", "partition", "slow", "clock")
 
@@ -52,7 +52,7 @@ class Faults:
         elif self.kind == "fork":
             world.push(world.below(duration // 2), None, self._copy_store, duration)
         elif self.kind == "liar":
-            world.is_signed = world.random() < 0.6
+            world.is_signed = world.random() < 0.7
             self.may_not_rest = world.protocol not in MESH
             liar = Liar(world, world.below(len(world.members)))
             for _ in range(1 + world.below(20)):

@@ -112,15 +112,18 @@ class Liar:
             world.roster.create_protocol(names[self.rank]),
             world.roster.create_protocol(names[other]),
         )
+        last = core.stability.received[self.rank].base + 1
+        payloads = [wrap(b"a lie", False, {other: core.stability.received[other].base + 2})]
+        is_hidden = world.random() < 0.5  # in what is signed, and not named by the packet
+        for _ in range(0 if is_hidden else last - 1):
+            mine.broadcast_all(payloads, 1)
         for _ in range(core.stability.received[other].base + 2):
             for send in theirs.broadcast_all([wrap(b"a lie", False, {})], 1).sends:
                 if self.rank in send.to:
                     mine.receive(other, send.packet, 1)
         while mine.deliver(1) is not None:
             pass
-        last = core.stability.received[self.rank].base + 1
-        payloads = [wrap(b"a lie", False, {other: core.stability.received[other].base + 2})]
-        for _ in range(last - 1):
+        for _ in range(last - 1 if is_hidden else 0):
             mine.broadcast_all(payloads, 1)
         if core.seals is not None:
             payloads = core.seals.seal(self.rank, last, payloads, core.stability.chain[self.rank], True)
@@ -151,33 +154,31 @@ class Liar:
         return [encode(Heartbeat())]
 
     def _report_for_another(self, process: Process, end: End) -> list[bytes]:
-        """Another member, which cannot be reached, has all that this one has."""
+        """Everybody has all that the partner has; one of them cannot be reached."""
         world, other = self.world, self._another()
         victim = world.members[end.peer].process
-        if other == end.peer or victim is None:
+        if other == end.peer or victim is None or not victim.is_up:
             return []
         world.faults.sever(victim, other)
         if not world.is_signed:
             world.faults.may_not_rest = True  # it is believed of a member that cannot be asked
-        self._insist((process, end, other, 6))
-        return self._report(process, other)
+        self._insist((victim, process, end, 6))
+        return [encode(Heartbeat())]
 
-    def _insist(self, lie: tuple[Process, End, int, int]) -> None:
-        """Say it again: there may be more by now."""
-        process, end, other, times = lie
-        if process.is_alive and times:
-            end.write(self._report(process, other))
+    def _insist(self, lie: tuple[Process, Process, End, int]) -> None:
+        """Say it again and again: there may be more by now."""
+        victim, process, end, times = lie
+        if process.is_alive and victim.is_alive and times:
+            stability = victim.core.stability
+            counts = {
+                origin: (count, stability._chain_at(victim.rank, origin))
+                for origin, count in enumerate(stability.matrix_clock[victim.rank])
+                if count
+            }
+            others = [rank for rank in range(len(self.world.members)) if rank != victim.rank]
+            end.write([encode(Progress([Row(rank, counts) for rank in others]))])
             due = self.world.now + 50 * MILLISECOND
-            self.world.push(due, None, self._insist, (process, end, other, times - 1))
-
-    def _report(self, process: Process, other: int) -> list[bytes]:
-        stability = process.core.stability
-        counts = {
-            origin: (count, stability.chain[origin][:8])
-            for origin, count in enumerate(stability.matrix_clock[self.rank])
-            if count and origin != self.rank
-        }
-        return [encode(Progress([Row(other, counts)]))]
+            self.world.push(due, None, self._insist, (victim, process, end, times - 1))
 
     def _report_too_much(self, process: Process, end: End) -> list[bytes]:
         counts = {end.peer: (process.core.stability.matrix_clock[self.rank][end.peer] + 100, bytes(8))}
