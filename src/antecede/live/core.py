@@ -410,6 +410,8 @@ class Core:
 
     def _check_quota(self, spans: tuple[Span, ...]) -> None:
         """A member whose messages wait here for causes that do not come is cut off; nobody else is."""
+        if self.is_replaying:
+            return  # they were accepted, and what was delivered since is not counted yet
         for origin, _, _ in spans:
             if (waiting := self.stability.undelivered_by_origin[origin]) > self.max_undelivered:
                 raise RemoteError(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
@@ -424,6 +426,8 @@ class Core:
                 self.seals.verify(origin, first, payloads, self.is_replaying)
             except EquivocationError as error:
                 # What it has signed is true to whoever has only seen this copy, so it is accepted.
+                if self.is_replaying:
+                    continue  # it was accepted: the other statement was not known then
                 self.report_equivocation(error, now)
                 if link == origin:
                     raise
@@ -484,6 +488,10 @@ class Core:
 
     def _on_opened(self, event: Opened) -> None:
         self._log(event)
+        if self.signatures is not None:
+            # Its own among them: others must verify what this life signs after the certificate is renewed.
+            for certificate in self.signatures.certificates:
+                self._log(CertificateLearned(certificate, event.time))
         self.lineage = extend_lineage(self.lineage, event.id, self.stability.received[self.me].base)
 
     def _on_partner_met(self, event: PartnerMet) -> None:

@@ -78,7 +78,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         received_chain=core.received_chain,
         certificates=list(core.signatures.certificates) if core.signatures else [],
         equivocators=core.equivocators,
-        signed_order=(core.signed_order.counts, core.signed_order.held) if core.signed_order else None,
+        signed_order=(core.signed_order.counts, core.signed_order.held()) if core.signed_order else None,
         lineage=core.lineage,
         partner_lineages=core.partner_lineages,
         windows=[window.to_bytes() for window in stability.received],
@@ -214,7 +214,7 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.received, core.received_chain = state.received, state.received_chain
     core.equivocators = state.equivocators
     if core.signed_order is not None and state.signed_order is not None:
-        core.signed_order.counts, core.signed_order.held = state.signed_order
+        core.signed_order.restore(*state.signed_order)
     if core.signatures is not None:
         for certificate in state.certificates:
             core.signatures.learn(certificate, trusted=True)

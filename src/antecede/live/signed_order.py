@@ -5,13 +5,18 @@ change in a repair. The immediate dependencies of a message are also in its payl
 a group with signatures a message that the protocol delivers is held until those are delivered: for honest
 relays they always are, and a lying one can delay messages, but not bring an effect before its cause.
 
-Cost: O(immediate dependencies) a message.
+Cost: O(immediate dependencies) a message, however many are held.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from antecede.live.envelope import named_causes
-from antecede.protocols.base import Delivery
+from antecede.protocols.base import Delivery, HoldBackQueue
+
+_Dependency = tuple[int, int]
+"""An origin and a sequence number."""
 
 
 class SignedOrder:
@@ -19,29 +24,39 @@ class SignedOrder:
 
     def __init__(self, size: int) -> None:
         self.counts = [0] * size
-        self.held: list[Delivery] = []
+        self._queue: HoldBackQueue[_Dependency, Delivery] = HoldBackQueue()
 
     def admit(self, delivery: Delivery) -> bool:
         """Whether a message may be delivered now; if not, it is held."""
-        if self._is_in_order(delivery):
-            return True
-        self.held.append(delivery)
-        return False
+        unmet = self._unmet(delivery)
+        if unmet:
+            self._queue.hold_unmet(delivery, unmet)
+        return not unmet
 
     def next(self) -> Delivery | None:
         """A message that was held and may be delivered now."""
-        for index, delivery in enumerate(self.held):
-            if self._is_in_order(delivery):
-                return self.held.pop(index)
-        return None
+        return self._queue.ready.pop() if self._queue.ready else None
 
     def record(self, origin: int, seq: int) -> None:
-        """A message is delivered."""
-        self.counts[origin] = seq
+        """An origin's messages up to this one are delivered."""
+        before, self.counts[origin] = self.counts[origin], seq
+        for delivered in range(before + 1, seq + 1):
+            self._queue.release((origin, delivered), self._is_met)
 
-    def _is_in_order(self, delivery: Delivery) -> bool:
+    def held(self) -> list[Delivery]:
+        return [*self._queue.ready, *(delivery for delivery, _ in self._queue.waiting())]
+
+    def restore(self, counts: list[int], held: Iterable[Delivery]) -> None:
+        """As before a restart."""
+        self.counts = counts
+        for delivery in held:
+            self._queue.hold_unmet(delivery, self._unmet(delivery))
+
+    def _unmet(self, delivery: Delivery) -> list[_Dependency]:
         origin, seq = delivery.message
-        counts = self.counts
-        return seq == counts[origin] + 1 and all(
-            counts[peer] >= count for peer, count in named_causes(delivery, len(counts)).items()
-        )
+        causes = [*named_causes(delivery, len(self.counts)).items(), (origin, seq - 1)]
+        return [cause for cause in causes if not self._is_met(cause)]
+
+    def _is_met(self, dependency: _Dependency) -> bool:
+        origin, seq = dependency
+        return self.counts[origin] >= seq

@@ -254,7 +254,10 @@ class Stability:
             return
         if len(counts) == _MAX_PENDING:
             # The latest is never the one to go: nothing may follow it.
-            del pending[counts.pop()][member]
+            latest = counts.pop()
+            del pending[latest][member]
+            if not pending[latest]:
+                del pending[latest]
         counts.append(count)
         pending.setdefault(count, {})[member] = value
 

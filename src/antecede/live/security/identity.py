@@ -256,6 +256,8 @@ class Security:
                     _load(context, self._folder / CERTIFICATE, self._folder / KEY)
             if (self._folder / TOKEN).exists():
                 self.token = (self._folder / TOKEN).read_text().strip()
+            credentials: Any = require("antecede.live.security.credentials", "live")
+            self.signing_key, self.signing_certificate = credentials.load_signing_key(self._folder)
         except (InputError, OSError) as error:
             # Perhaps half of the files are there yet; the next change is noticed too.
             self._log.warning("%s; the ones read before stay in use", error)
@@ -272,8 +274,16 @@ class Security:
 
 def _versions(folder: Path) -> list[int]:
     """What changes when a file is replaced."""
-    files = (folder / file for file in (CERTIFICATE, KEY, TOKEN))
-    return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
+    return [
+        _changed_at(folder / file) for file in (CERTIFICATE, KEY, TOKEN, SIGNING_CERTIFICATE, SIGNING_KEY)
+    ]
+
+
+def _changed_at(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0  # it may be replaced at this moment
 
 
 def _warn_if_readable(file: Path, log: Log) -> None:

@@ -33,9 +33,11 @@ class Keyring:
     def __init__(self, security: Security, group: str, names: list[str], me: int) -> None:
         self._security, self._group, self._names = security, group, names
         self._context = group.encode() + b"\0"
-        self._key = security.signing_key
+        self._me = me
         self._keys: dict[int, list[Any]] = {}
-        """Several of one member, if it has renewed its certificate."""
+        """Several of one member, if it has renewed its key."""
+        self._positions: dict[tuple[int, bytes], int] = {}
+        """Of the certificates of keys."""
         self.certificates: list[bytes] = []
         """In DER, all that are known, in the order in which they came to be."""
         self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
@@ -46,8 +48,7 @@ class Keyring:
             self.learn(self._security.signing_certificate)
         except RemoteError:
             # Others will refuse it, and this member has been warned; it starts nevertheless.
-            self._keys[me] = [self._key.public_key()]
-            self.certificates.append(self._security.signing_certificate)
+            self._add(me, self._security.signing_key.public_key(), self._security.signing_certificate)
 
     def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
         """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing."""
@@ -59,16 +60,28 @@ class Keyring:
         if holder.name not in self._names:
             raise RemoteError(f"a signing certificate of {holder.name}, who is not in this group")
         member = self._names.index(holder.name)
+        self._add(member, key, certificate)
+        return member
+
+    def _add(self, member: int, key: Any, certificate: bytes) -> None:
+        raw = key.public_bytes_raw()
+        if (position := self._positions.get((member, raw))) is not None:
+            # With a shared secret each start issues a certificate for the same key: only the latest is kept.
+            self.certificates[position] = certificate
+            return
+        self._positions[member, raw] = len(self.certificates)
         self._keys.setdefault(member, []).append(key)
         self.certificates.append(certificate)
-        return member
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """Raise if a partner shows certificates of its own, and none of them is valid now."""
         reason: RemoteError | None = None
         for certificate in certificates:
             is_known = certificate in self.certificates
-            holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
+            try:
+                holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
+            except RemoteError:
+                continue  # of another authority, perhaps from before the group's was replaced
             if holder.name == self._names[member]:
                 try:
                     self._security.verify_signing_certificate(certificate)
@@ -79,7 +92,9 @@ class Keyring:
             raise reason
 
     def sign(self, statement: bytes) -> bytes:
-        signature: bytes = self._key.sign(self._context + statement)
+        if self._security.signing_certificate not in self.certificates:
+            self._learn_own(self._me)  # it was renewed
+        signature: bytes = self._security.signing_key.sign(self._context + statement)
         return signature
 
     def verify(self, member: int, statement: bytes, signature: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from antecede.live.core import Core
 from antecede.live.events import Incarnation, PartnerMet
-from antecede.live.lineage import forked_at, is_earlier
+from antecede.live.lineage import MAX_LIVES, forked_at, is_earlier
 from antecede.live.settings import Roster, Settings
 from antecede.live.transport.frames import VERSION, Greeting
 from antecede.live.transport.outbox import ForkError
@@ -89,6 +89,8 @@ class Greeter:
         """Raise a `ForkError` unless both sides remember the same of the link."""
         if not greeting.lineage:
             raise RemoteError("its greeting names no life of its sender")
+        if max(len(greeting.lineage), len(greeting.known)) > MAX_LIVES:
+            raise RemoteError(f"its greeting lists more than {MAX_LIVES} lives")
         known = self._core.partner_lineages.get(peer, [])
         if is_earlier(greeting.lineage, known):
             raise StaleGreetingError(_copy_text(greeting))

@@ -14,6 +14,7 @@ repair is accepted only from whom it was asked.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,7 +30,6 @@ from antecede.live.events import (
 )
 from antecede.live.repair import REPEAT_PAUSE
 from antecede.live.seals import EquivocationError
-from antecede.live.stability import Divergence
 from antecede.live.transport.frames import (
     Ack,
     Certificates,
@@ -95,6 +95,8 @@ class PartnerLink:
         self._ack_sent = 0
         self._resend_after: int | None = None
         self._control: list[Frame] = []
+        self._lacks = False
+        """Whether packets were lost on the way: a `Nack` is due."""
         self.reported: dict[int, list[int]] = {}
         """The matrix clock as last reported to this partner."""
         self._requests: dict[int, list[Span]] = {}
@@ -154,6 +156,9 @@ class PartnerLink:
         """What is to be sent next; empty if there is nothing."""
         core, box = self._core, self._box
         frames, self._control = self._new_certificates() + self._control, []
+        if self._lacks:
+            self._lacks = False
+            frames.append(Nack(core.received[self.peer]))
         durable = core.durably_received[self.peer]
         if durable > self._ack_sent:
             self._ack_sent = durable
@@ -232,7 +237,7 @@ class PartnerLink:
             raise RemoteError(f"a frame of {len(frame.bodies)} packets; {MAX_FRAME_PACKETS} at most")
         received = core.received[peer]
         if frame.first > received + 1:
-            self.send(Nack(received))
+            self._lacks = True
             return
         if frame.first == received + 1 and frame.previous != core.received_chain[peer]:
             raise ForkError(
@@ -277,7 +282,9 @@ class PartnerLink:
         if self._core.signatures is not None:
             self._core.signatures.check_partner(self.peer, frame.certificates)
         for certificate in frame.certificates:
-            self._core.step(CertificateLearned(certificate, time))
+            # One that proves nothing here, such as an old one that the partner has in its store, is left out.
+            with contextlib.suppress(RemoteError):
+                self._core.step(CertificateLearned(certificate, time))
 
     def _on_evidence(self, frame: Evidence, now: float, time: int) -> None:
         core = self._core
@@ -303,7 +310,7 @@ class Links:
         self._core = core
         self.by_peer = {peer: PartnerLink(core, peer, counts) for peer in core.partners}
         self._turn = 0
-        self._shown: set[Divergence] = set()
+        self._shown: set[tuple[int, int]] = set()
         self._proven: set[int] = set()
 
     def open_links(self) -> Iterable[PartnerLink]:
@@ -346,9 +353,14 @@ class Links:
         core = self._core
         if core.seals is None:
             return
-        for divergence in set(core.stability.divergences.values()) - self._shown:
-            self._shown.add(divergence)
-            self._send_all(Evidence(divergence.origin, core.seals.statements(divergence.origin)))
+        for member, origin in core.stability.divergences.keys() - self._shown:
+            self._shown.add((member, origin))
+            statements = core.seals.statements(origin)
+            if origin == core.me:
+                # What is not durable may be undone by a crash, and something else be signed in its place.
+                durable = core.stability.matrix_clock[core.me][core.me]
+                statements = [each for each in statements if each.last <= durable]
+            self._send_all(Evidence(origin, statements))
         for origin in core.equivocators.keys() - self._proven:
             self._proven.add(origin)
             self._send_all(Evidence(origin, core.equivocators[origin]))
