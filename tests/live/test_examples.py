@@ -237,7 +237,7 @@ def test_the_readme_s_live_example_talks(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with antecede.join("room", me="cleo", listen=":0", peers=["ana"]) as cleo:
-            here = program.replace("0.0.0.0:7000", ":0").replace("ana.db", str(tmp_path / "ana.db"))
+            here = program.replace("0.0.0.0:7000", ":0").replace("ana-store", str(tmp_path / "ana-store"))
             here = here.replace(', keys="keys/ana"', "")
             here = here.replace('"bo@bo.example:7000", ', "").replace("cleo.example:7000", str(cleo.address))
             ana = await asyncio.create_subprocess_exec(sys.executable, "-uc", here, stdout=subprocess.PIPE)
