@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import queue
 import signal
 import socket
@@ -24,6 +26,7 @@ from antecede.live.envelope import wrap
 from antecede.live.messages import Message
 from antecede.protocols.base import Delivery
 
+LOGGER = logging.getLogger("antecede.live")
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
 
@@ -81,9 +84,11 @@ def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["antecede", *arguments])
+    before = dict(os.environ), LOGGER.level, list(LOGGER.handlers)
     began = time.monotonic()
     with pytest.raises(SystemExit) as ended:
         main()
+    assert (dict(os.environ), LOGGER.level, list(LOGGER.handlers)) == before, "the process is left as it was"
     assert time.monotonic() - began < 15, "it must fail before anything is started"
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (2, "")

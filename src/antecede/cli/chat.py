@@ -20,5 +20,10 @@ def chat(member: MemberOptions) -> None:
     from antecede.cli.chat_terminal import run
 
     settings = member.settings()
-    logging.getLogger("antecede.live").setLevel(logging.CRITICAL)
-    asyncio.run(run(settings))
+    logger = logging.getLogger("antecede.live")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        asyncio.run(run(settings))
+    finally:
+        logger.setLevel(level)

@@ -10,7 +10,8 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -111,12 +112,25 @@ _USAGE_ERROR: type[typer.BadParameter] = next(
 )
 
 
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep every Python that this one starts, Spark's workers too, from importing from the current folder."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def main() -> None:
     """Run a command. An error that the user can correct is one line and exit code 2."""
-    # No Python that this one starts, such as a worker of Spark, may import from the current folder either.
-    os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        with end_in_order():
+        with _safe_path(), end_in_order():
             code = app(standalone_mode=False)
     except AntecedeError as error:
         _fail(str(error))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -38,13 +40,23 @@ def node(
     A super peer that serves phones and sends nothing itself is such a node.
     """
     settings = member.settings(metrics=metrics)
-    if log:
-        # Only our own log: the libraries below log as well.
-        handler, logger = logging.StreamHandler(), logging.getLogger("antecede.live")
-        handler.setFormatter(LogFormatter(settings.group, settings.me, as_json))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    asyncio.run(_run(settings, broadcast_input, as_json))
+    with logged(LogFormatter(settings.group, settings.me, as_json)) if log else nullcontext():
+        asyncio.run(_run(settings, broadcast_input, as_json))
+
+
+@contextmanager
+def logged(formatter: logging.Formatter) -> Iterator[None]:
+    """Write Antecede's own log to standard error; the libraries below log as well."""
+    handler, logger = logging.StreamHandler(), logging.getLogger("antecede.live")
+    handler.setFormatter(formatter)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 class LogFormatter(logging.Formatter):
