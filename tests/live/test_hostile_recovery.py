@@ -75,6 +75,25 @@ def test_a_contradiction_that_was_not_noticed_does_not_damage_the_store(tmp_path
     assert ana.core.received[2] == 2
 
 
+def test_a_message_on_a_cause_that_only_its_signature_names_does_not_change_what_is_replayed(
+    tmp_path: Path,
+) -> None:
+    """The protocol delivers it, and what Ana broadcasts then says so; her application is not given it."""
+    ana = Peer(roster("mbcp", 3), 0, tmp_path, own=False, sync=False, signed=True)
+    (payload,) = Seals(Macs(2), 3).seal(2, 1, [wrap("a lie", False, {1: 1})], bytes(32), in_one_packet=True)
+    link = Links(ana.core, Counter()).by_peer[2]
+    packet = Mbcp.encode(DependencyPacket(payload, 2, 1, {}))
+    link.receive(Packets(1, [packet], CHAIN_START), 0.0, 0)
+    ana.flush()
+    assert not ana.take(1)
+    ana.broadcast("hello", 2)
+    ana.flush()
+    before = ana.core.outboxes[1].chain[1]
+    ana.kill()
+    ana.start()
+    assert ana.core.outboxes[1].chain[1] == before
+
+
 def test_what_a_power_failure_may_undo_is_no_evidence(tmp_path: Path) -> None:
     """Or an honest member that signs something else in its place would be taken for a liar."""
     ana, bo = (Peer(roster("mbcp", 3), rank, tmp_path, own=False, sync=True, signed=True) for rank in (0, 1))

@@ -141,7 +141,7 @@ class Core:
         self.packets: dict[int, list[bytes]] = {}
         self._repaired: list[tuple[MessageId, int]] = []
         self.trace = TraceBuffer(0 if durable else sys.maxsize)
-        self.logged_deliveries = 0
+        self.logged_deliveries = self.logged_held = 0
         self._next_number = int(durable)
         self._persisted = 0
         self._handlers = self._create_handlers()
@@ -243,7 +243,7 @@ class Core:
             trace_length=self.trace.length - (0 if checkpoint else self._unlogged_deliveries),
         )
         if checkpoint:
-            self.logged_deliveries = self.delivered
+            self.logged_deliveries, self.logged_held = self.delivered, self.held_for_signed_causes
         self._records, self.packets, self._repaired = [], {}, []
         self._next_number += self.is_durable
         return ready
@@ -599,9 +599,15 @@ class Core:
     def log_deliveries(self, now: int) -> None:
         """Record how many messages were delivered, if that has changed: before the next event, whose effect
         depends on it, or so that rows of the trace become durable."""
-        if self._unlogged_deliveries:
-            self.logged_deliveries = self.delivered
-            self._records.append(Delivered(self.delivered, now))
+        held = self.held_for_signed_causes
+        if self._unlogged_deliveries or held != self.logged_held:
+            self.logged_deliveries, self.logged_held = self.delivered, held
+            self._records.append(Delivered(self.delivered, now, held))
+
+    @property
+    def held_for_signed_causes(self) -> int:
+        """How many messages the protocol has delivered before a cause that their senders have signed."""
+        return 0 if self.signed_order is None else self.signed_order.length
 
     @property
     def _unlogged_deliveries(self) -> int:

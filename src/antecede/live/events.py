@@ -57,6 +57,8 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
     count: int
     time: int
+    held: int = 0
+    """How many more the protocol had delivered, which are held for causes that their senders have signed."""
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):

@@ -220,6 +220,7 @@ def _load_state(core: Core, state: CoreState) -> None:
             core.signatures.learn(certificate, trusted=True)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.delivered = core.logged_deliveries = state.delivered
+    core.logged_held = core.held_for_signed_causes
     core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
     core.wake_at, core.time = state.wake_at, state.time
     for link, box in core.outboxes.items():
@@ -233,7 +234,9 @@ def _load_state(core: Core, state: CoreState) -> None:
 def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
     if isinstance(record, Delivered):
         _deliver_until(core, record.count, record.time, store)
-        core.logged_deliveries = core.delivered
+        if core.held_for_signed_causes < record.held:
+            core.deliver_next(record.time)  # there was none for the application, and more to hold
+        core.logged_deliveries, core.logged_held = core.delivered, core.held_for_signed_causes
     elif isinstance(record, RepairReceived):
         with contextlib.suppress(RemoteError):  # raised by a later part, as it was then
             core.step(record)

@@ -25,17 +25,23 @@ class SignedOrder:
     def __init__(self, size: int) -> None:
         self.counts = [0] * size
         self._queue: HoldBackQueue[_Dependency, Delivery] = HoldBackQueue()
+        self.length = 0
+        """How many messages are in the queue."""
 
     def admit(self, delivery: Delivery) -> bool:
         """Whether a message may be delivered now; if not, it is held."""
         unmet = self._unmet(delivery)
         if unmet:
             self._queue.hold_unmet(delivery, unmet)
+            self.length += 1
         return not unmet
 
     def next(self) -> Delivery | None:
         """A message that was held and may be delivered now."""
-        return self._queue.ready.pop() if self._queue.ready else None
+        if not self._queue.ready:
+            return None
+        self.length -= 1
+        return self._queue.ready.pop()
 
     def record(self, origin: int, seq: int) -> None:
         """An origin's messages up to this one are delivered."""
@@ -51,6 +57,7 @@ class SignedOrder:
         self.counts = counts
         for delivery in held:
             self._queue.hold_unmet(delivery, self._unmet(delivery))
+            self.length += 1
 
     def _unmet(self, delivery: Delivery) -> list[_Dependency]:
         origin, seq = delivery.message
