@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "live": {"causality", "protocols", "trace"},
     "report": {"trace"},
     "spark": {"trace"},
+    "transactions": {"compiled", "trace"},
     "audit": {"causality", "report", "spark", "trace"},
     "graph": {"audit", "causality", "spark", "trace"},
     "causal_order": {"causality", "compiled", "spark", "trace"},
