@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from antecede.cli import show
 from antecede.cli.options import Json, folder
 from antecede.engine_choice import check_engine
 from antecede.errors import InputError, require
+from antecede.temporary_folders import temporary_folder
 from antecede.units import SECOND, parse_duration, parse_range
 
 if TYPE_CHECKING:
@@ -99,13 +99,13 @@ def cluster(
     plan = options.plan()
     if trace is not None and trace.exists() and any(trace.iterdir()):
         raise InputError(f"{trace} is not empty; give a new folder for the trace")
-    with tempfile.TemporaryDirectory(prefix="antecede-cluster-") as work, show.progress() as update:
+    with temporary_folder("cluster") as work, show.progress() as update:
 
         def progress(done: int, due: int, kills: int) -> None:
             update(f"deliveries: {kills} killed", done, due)
 
-        target = trace or Path(work) / "trace"
-        outcome = asyncio.run(trial.run(plan, Path(work) / "members", target, progress))
+        target = trace or work / "trace"
+        outcome = asyncio.run(trial.run(plan, work / "members", target, progress))
         audited = audit_path(str(target), engine, 10, None, update)
     clean = audited.verdict.clean
     ok = clean and not outcome.faults

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from antecede.cli import show
 from antecede.cli.options import Json
+from antecede.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
     from antecede.live.trial.load import LoadResult
@@ -56,8 +55,8 @@ def load(
     plan = TrialPlan(
         size=size, protocol=protocol, messages=messages, payload=payload, sync=sync, security=security
     )
-    with tempfile.TemporaryDirectory(prefix="antecede-load-") as work, show.err.status("starting") as status:
-        result = asyncio.run(drive(plan, Path(work), rate, senders, durable, status.update, own))
+    with temporary_folder("load") as work, show.err.status("starting") as status:
+        result = asyncio.run(drive(plan, work, rate, senders, durable, status.update, own))
     if as_json:
         show.json(result)
         return
