@@ -292,7 +292,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (("t.csv", b""), THEIRS, "t.csv is empty"),
         (("t.csv", b"host,n,what,id\n"), THEIRS, "t.csv is empty"),
         (("t.csv", b"host,n,what,id\n1,2\n"), THEIRS, "t.csv, row 1: it does not have the header's 4 fields"),
-        (("t.csv", b"host,n,what,id\n\xff,2,PUB,3\n"), THEIRS, "t.csv is not text in UTF-8"),
+        (("t.csv", b"host,n,what,id\n\xff,2,PUB,3\n"), THEIRS, "t.csv, row 1: it is not text in UTF-8"),
         (("t.csv", b"host,host,n,what,id\n1,2,3,PUB,3\n"), THEIRS, "two columns host"),
         (("t.csv", b"host,n,what,id\n1,9" + b"9" * 5000 + b",PUB,3\n"), THEIRS, "expected a whole number"),
         (("t.csv", b"host,n,what,id\n1,0,PUB,3\n2,0,PUB,4\n"), THEIRS, "has 2 sends and no delivery"),
@@ -351,7 +351,7 @@ def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
         "t.csv": [
             "row 2, field n (index): expected a whole number, got 'x'",
             "row 3, field host (process): it is empty",
-            "row 4: it does not have the header's 4 fields",
+            "row 4: it does not have the header's 4 fields, but 2",
         ],
         "t.jsonl": [
             "row 1, field host (process): it is empty",

@@ -20,6 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.csv_records import (
+    MAX_FIELD,
+    CsvFormat,
+    OnUnreadable,
+    csv_records,
+    open_csv,
+    read_header,
+)
 from antecede.trace.parquet_files import (
     parquet_file,
     refuse_long_text,
@@ -41,7 +49,6 @@ from antecede.trace.validate import (
 BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
-_MAX_CSV_FIELD = 1 << 28
 _MAX_LINE = 1 << 28
 """Bytes of a row of JSON."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
@@ -262,10 +269,6 @@ def empty_file(file: Path) -> InputError:
     return InputError(f"{file} is empty; a trace needs at least one row")
 
 
-OnUnreadable = Callable[[int, str], None]
-"""Called with the number of a row that cannot be read, and why. If it does not raise, the row is skipped."""
-
-
 def json_rows(file: Path, on_unreadable: OnUnreadable | None = None) -> Iterator[tuple[int, Row]]:
     """The objects of a file of JSON lines, each with its line's number."""
     on_unreadable = on_unreadable or _refuse_row(file)
@@ -291,31 +294,26 @@ def csv_rows(
     file: Path,
     check_header: Callable[[list[str]], None] = lambda _: None,
     on_unreadable: OnUnreadable | None = None,
+    form: CsvFormat = CsvFormat(),  # noqa: B008
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a CSV file by its header's names, numbered from 1; `check_header` may refuse the header."""
     on_unreadable = on_unreadable or _refuse_row(file)
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv_dict_reader(stream)
+    with open_csv(file, form) as lines:
         try:
-            if reader.fieldnames is None:
+            names = read_header(lines, file, form)
+            if not names:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
-            names = list(reader.fieldnames)
             check_header(names)
             refuse_duplicate_columns(names, file)
-            for number, row in enumerate(reader, start=1):
-                if None in row or None in row.values():
-                    on_unreadable(number, f"it does not have the header's {len(names)} fields")
-                else:
-                    yield number, row
+            for number, fields in csv_records(lines, on_unreadable, form, len(names)):
+                yield number, dict(zip(names, fields, strict=True))
         except UnicodeDecodeError as error:
-            raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
-        except csv.Error as error:
-            raise InputError(f"{file}, line {reader.line_num}: {error}") from error
+            raise InputError(f"{file} is not text in {error.encoding}: {error.reason}") from error
 
 
 def csv_dict_reader(stream: Iterable[str]) -> csv.DictReader[str]:
     """A CSV reader for long fields: a list may have thousands of names."""
-    csv.field_size_limit(_MAX_CSV_FIELD)
+    csv.field_size_limit(MAX_FIELD)
     return csv.DictReader(stream, strict=True)
 
 
