@@ -143,14 +143,6 @@ def test_a_mapped_table_gives_the_same_verdict_as_the_trace(tmp_path: Path) -> N
     assert {row["run"] for row in ours(tmp_path / "theirs", "process=who,index=at,message=id")} == {"theirs"}
 
 
-def test_each_file_of_a_folder_is_a_run_with_its_own_ids(tmp_path: Path) -> None:
-    for day in ("monday", "tuesday"):
-        wrote(tmp_path / f"{day}.csv", log(*FINE))
-    found = verdict(tmp_path, THEIRS)
-    assert found.clean
-    assert (found.messages, found.processes) == (4, 4)
-
-
 def test_one_table_may_hold_several_runs(tmp_path: Path) -> None:
     rows = [row | {"run": run} for run in ("x", "y") for row in log(*FINE)]
     found = verdict(wrote(tmp_path / "t.parquet", rows), THEIRS)

@@ -9,6 +9,7 @@ from antecede.audit.core import members_by_run, split_runs
 from antecede.audit.run import Progress, events_on_spark, local_path
 from antecede.engine_choice import wants_spark
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
 from antecede.trace.reader import check_files, estimate_rows, read_metas, read_table, trace_files
 
@@ -19,14 +20,18 @@ def advise_path(
     engine: str = "auto",
     master: str | None = None,
     progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> tuple[list[Advice], str]:
-    """Advice on every run of a trace, or on a table of dependencies, and the engine that computed it."""
+    """Advice on every run of a trace, or on a table of dependencies, and the engine that computed it.
+
+    `bad` counts bad rows of a table of dependencies; without it they raise an error.
+    """
     local = local_path(path, engine)
     if local is not None:
         table = dependency_file(local)
         if table is not None:
             progress("reading", 0, 0)
-            return [advise_dependencies(read_dependencies(table), request, progress)], "local"
+            return [advise_dependencies(read_dependencies(table, bad), request, progress)], "local"
         files = trace_files(local)
         check_files(files)
         if not wants_spark(engine, master, lambda: estimate_rows(files)):

@@ -38,6 +38,7 @@ class AuditResult(NamedTuple):
     findings: list[Finding]
     """The worst violations."""
     engine: str
+    runs: int
     tally: Tally | None
     """Counts by process, by origin and over time, of the run with the worst violation."""
     tally_of: str | None
@@ -74,7 +75,7 @@ def audit_and_excerpt(
         one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
         verdict = _verdict_in_one_pass(local, files, progress) if one_pass else None
         if verdict is not None:
-            return AuditResult(verdict, [], "local", None, None), {}
+            return AuditResult(verdict, [], "local", 1, None, None), {}
     return _audit_on_spark(path, local, limit, master, choose, progress)
 
 
@@ -90,6 +91,7 @@ def _audit_here(
         verdict=verdict,
         findings=findings,
         engine="local",
+        runs=len(audits),
         tally=worst.tally if worst else None,
         tally_of=worst.run if worst is not None and len(audits) > 1 else None,
     )
@@ -114,7 +116,7 @@ def _audit_on_spark(
         findings = audited.first(limit)
         run, runs = audited.worst_run(findings)
         tally = audited.tally(run) if run is not None else None
-        result = AuditResult(audited.total(), findings, "spark", tally, run if runs > 1 else None)
+        result = AuditResult(audited.total(), findings, "spark", runs, tally, run if runs > 1 else None)
         return result, _excerpts(findings, choose, lambda chosen: select_rows(events, chosen))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Json, Master
+from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -79,10 +79,9 @@ def advise(
         ),
     ],
     options: AdviceOptions,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS,…", help="Map columns to ours, as for audit."),
-    ] = None,
+    columns: Columns = None,
+    run_per_file: RunPerFile = False,
+    strict: Strict = False,
     engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -94,14 +93,21 @@ def advise(
     """
     require("antecede.trace", "sim")
     from antecede.advise.run import advise_path
+    from antecede.trace.bad_rows import BadRows
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
     request = options.request()
-    with show.progress() as progress, mapped_trace(trace, columns or [], progress) as ours:
-        runs, chosen = advise_path(ours, request, engine, master, progress)
+    bad = BadRows(trace, strict)
+    with (
+        show.progress() as progress,
+        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+    ):
+        runs, chosen = advise_path(ours, request, engine, master, progress, bad)
     if as_json:
-        show.json({"trace": trace, "engine": chosen, "runs": runs})
+        document = {"trace": trace, "engine": chosen, "runs": runs}
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
     else:
+        show.bad_rows(bad.kinds)
         _print_runs(runs)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Columns, Json, Master, Strict, folder
+from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def audit(
         typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
     ],
     columns: Columns = None,
+    run_per_file: RunPerFile = False,
     strict: Strict = False,
     html: Annotated[
         Path | None,
@@ -75,7 +76,10 @@ def audit(
 
         check_page(html)
     bad = BadRows(trace, strict)
-    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
+    with (
+        show.progress() as progress,
+        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+    ):
         if html is None:
             outcome = audit_path(ours, engine, limit, master, progress)
             refuse_without_deliveries(ours, outcome.verdict, bad)
@@ -95,7 +99,12 @@ def audit(
 def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:
     from antecede.trace.reader import missing_rows
 
-    document = {"trace": trace, "clean": outcome.verdict.clean, "engine": outcome.engine}
+    document = {
+        "trace": trace,
+        "clean": outcome.verdict.clean,
+        "engine": outcome.engine,
+        "runs": outcome.runs,
+    }
     document |= outcome.verdict.counts()
     document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
     document |= {"bad_rows": bad.rows, "bad": bad.kinds, "missing_rows": missing_rows(trace)}
@@ -116,7 +125,7 @@ def _print_outcome(outcome: AuditResult) -> None:
     place = "on Spark" if outcome.engine == "spark" else "in this process"
     show.line(
         f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
-        f"at {verdict.processes:,} processes ",
+        f"at {verdict.processes:,} processes in {_runs(outcome.runs)} ",
         show.styled(f"(audited {place})", "dim"),
     )
     if verdict.clean:
@@ -134,6 +143,10 @@ def _print_outcome(outcome: AuditResult) -> None:
     for finding in findings:
         run = f"{finding.run}: " if several_runs else ""
         show.line(f"• {run}{finding.text}")
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"
 
 
 def _tally_lines(outcome: AuditResult) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Columns, Json, Master, Strict, folder
+from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def graph(
         ),
     ] = None,
     columns: Columns = None,
+    run_per_file: RunPerFile = False,
     strict: Strict = False,
     exact_width: Annotated[
         int, typer.Option(min=0, help="Compute the largest antichain of runs with fewer messages than this.")
@@ -52,7 +53,10 @@ def graph(
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
     bad = BadRows(trace, strict)
-    with show.progress() as progress, mapped_trace(trace, columns or [], progress, bad) as ours:
+    with (
+        show.progress() as progress,
+        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+    ):
         runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     if as_json:
         document = {"trace": trace, "engine": chosen, "out": str(out) if out else None, "runs": runs}

@@ -34,6 +34,14 @@ Columns = Annotated[
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at the first bad row instead of counting bad rows.")
 ]
+RunPerFile = Annotated[
+    bool,
+    typer.Option(
+        "--run-per-file",
+        help="With --map: each file of a folder is a run of its own. By default the files of a folder are "
+        "one run, unless a column says otherwise.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**64 - 1, help="Random seed: the same seed replays the same run.")
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,8 @@ _MAX_LINE = 1 << 28
 """Bytes of a row of JSON."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
+_NUMBER = re.compile(r"(([0-9]{1,18})|[^0-9]+|[0-9]+)")
+
 Row = dict[str, Any]
 
 
@@ -85,7 +88,15 @@ def _walk(folder: Path) -> list[Path]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
-    return sorted(file for file in files if file.is_file())
+    return sorted((file for file in files if file.is_file()), key=_natural_order)
+
+
+def _natural_order(file: Path) -> list[list[tuple[int, int, str]]]:
+    """A sort key by which `day-2` comes before `day-10`: the files of a log are read one after the other."""
+    return [
+        [(0, int(digits), text) if digits else (1, 0, text) for text, digits in _NUMBER.findall(part)]
+        for part in file.parts
+    ]
 
 
 def read_metas(path: Path) -> list[Meta]:

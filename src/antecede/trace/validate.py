@@ -356,7 +356,10 @@ def sent_twice(origin: str, seq: int, index: int) -> InputError:
 
 def id_sent_twice(message: str, first: str, second: str) -> str:
     senders = f"by {brief(first)} and by {brief(second)}"
-    return f"message {brief(message)} is sent twice, {senders}; an id names one message"
+    return (
+        f"message {brief(message)} is sent twice, {senders}; an id names one message of a run, and what is "
+        "a run of its own needs a column (--map run=…) or a file (--run-per-file)"
+    )
 
 
 def destinations(rows: pa.Table) -> dict[tuple[str, int], list[str]]:

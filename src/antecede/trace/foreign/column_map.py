@@ -23,9 +23,11 @@ class ColumnMap(msgspec.Struct, frozen=True):
     """Our kind by their word; `skip` for rows to leave out."""
     first_seq: int = 1
     """The sequence number of a sender's first message: 0 or 1."""
+    run_per_file: bool = False
+    """Whether each file is a run, as --run-per-file says."""
 
 
-def parse_column_map(texts: Sequence[str]) -> ColumnMap:
+def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> ColumnMap:
     """Parse --map: pairs of our name and theirs, separated by commas.
 
     >>> parse_column_map(["process=host,message=msg", "kind.send=SEND,kind.send=PUBLISH"]).kinds
@@ -58,4 +60,6 @@ def parse_column_map(texts: Sequence[str]) -> ColumnMap:
             columns[name] = theirs
     if columns.get(MESSAGE) and (columns.get("origin") or columns.get("seq")):
         raise InputError("--map: a message is one id (message=…) or origin and seq, not both")
-    return ColumnMap(columns, kinds, first_seq)
+    if columns.get("run") and run_per_file:
+        raise InputError("a run is a column (--map run=…) or a file (--run-per-file), not both")
+    return ColumnMap(columns, kinds, first_seq, run_per_file)

@@ -1,12 +1,13 @@
 """Reads another program's table of events under our column names, batch by batch.
 
-Values are converted to our types (`trace.validate`). Only missing columns get a default: `run` is the file's
-name, `group` is `all`, `time` is `index`, and `index` is the row's place in the file.
+Values are converted to our types (`trace.validate`). Only missing columns get a default: `run` is the name of
+the file or folder that the user named, `group` is `all`, `time` is `index`, and `index` is the row's place in
+the files. A folder's name may be a column too, as in `date=2024-05-01/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
+from antecede.trace.foreign.file_layout import default_run, partition_values
 from antecede.trace.parquet_files import parquet_file, refuse_long_text, text_columns_of
 from antecede.trace.reader import (
     BATCH_ROWS,
@@ -50,12 +52,17 @@ def read_mapped_rows(
     bad = bad or BadRows(str(path))
     earlier_rows = 0
     for file in files:
-        columns = resolve_columns(file, mapping)
+        partitions = partition_values(path, file)
+        columns = resolve_columns(file, mapping, partitions)
+        in_file = {ours: theirs for ours, theirs in columns.items() if theirs not in partitions}
         missing = [name for name in _DEFAULTED if name not in columns]
+        run = default_run(path, file, mapping.run_per_file)
         last = 0
-        for rows in _read(file, columns, bad):
+        for rows in _read(file, in_file, bad):
+            for name in columns.keys() - in_file.keys():
+                rows = _with_constant(rows, name, partitions[columns[name]], file, columns[name])
             for name in missing:
-                rows = rows.append_column(name, _default(name, rows, path, file, earlier_rows))
+                rows = rows.append_column(name, _default(name, rows, run, earlier_rows))
             last = rows.column(_ROW)[-1].as_py() if rows.num_rows else last
             rows = _leave_out_incomplete(_map_kinds(rows, mapping, file), file, columns, bad)
             if mapping.first_seq == 0 and "seq" in rows.column_names:
@@ -65,11 +72,13 @@ def read_mapped_rows(
         earlier_rows += last
 
 
-def resolve_columns(file: Path, mapping: ColumnMap) -> dict[str, str]:
-    """Which of our columns a table has, and what it calls them."""
+def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] = ()) -> dict[str, str]:
+    """Which of our columns a table has, in itself or as `partitions`, and what it calls them."""
     present = _column_names(file)
     if not present:
         raise empty_file(file)
+    # A partition's value holds for the whole file; Spark too prefers it to a column of the same name.
+    present = [name for name in present if name not in partitions] + [*partitions]
     columns = {}
     for name in COLUMNS:
         theirs = mapping.columns.get(name, name if name in _IMPLICIT else "")
@@ -84,6 +93,8 @@ def resolve_columns(file: Path, mapping: ColumnMap) -> dict[str, str]:
     if MESSAGE in columns:
         columns.pop("origin", None)
         columns.pop("seq", None)
+    if mapping.run_per_file:
+        columns.pop("run", None)
     if "kind" not in columns:
         raise InputError(
             f"{file} has no column kind: nothing says which rows are deliveries, so none can be judged; name "
@@ -115,15 +126,21 @@ def _column_names(file: Path) -> list[str]:
     return names
 
 
-def _default(name: str, rows: pa.Table, path: Path, file: Path, earlier_rows: int) -> Any:
+def _default(name: str, rows: pa.Table, run: str, earlier_rows: int) -> Any:
     if name == "index":
         return pc.add(rows.column(_ROW), earlier_rows - 1)
     if name == "time":
         return rows.column("index")
-    # Numbered parts of one program are one run; other files are a run each.
-    is_part = path.is_dir() and file.name.startswith("part-")
-    value = _DEFAULT_GROUP if name == "group" else file.parent.resolve().name if is_part else file.stem
-    return pa.array([value] * rows.num_rows, pa.string())
+    return pa.repeat(pa.scalar(_DEFAULT_GROUP if name == "group" else run, pa.string()), rows.num_rows)
+
+
+def _with_constant(rows: pa.Table, name: str, value: str | None, file: Path, theirs: str) -> pa.Table:
+    """The rows with a column that has one value, which a partition's folder names."""
+    try:
+        converted = convert_value(value, _TYPES[name], _label(name, theirs))
+    except ValueError as error:
+        raise InputError(f"{file}: the name of its folder, {error}") from error
+    return rows.append_column(name, pa.array([converted] * rows.num_rows, _TYPES[name]))
 
 
 def _map_kinds(rows: pa.Table, mapping: ColumnMap, file: Path) -> pa.Table:

@@ -16,19 +16,27 @@ def mapped_trace(
     columns: Sequence[str],
     progress: Callable[[str, int, int], None] = lambda *_: None,
     bad: BadRows | None = None,
+    run_per_file: bool = False,
 ) -> Iterator[str]:
     """The path of a trace with our columns: `path` itself, or a temporary copy if --map names columns.
 
-    `bad` counts the rows that cannot be read and are not in the copy; without it they raise an error.
+    `bad` counts the rows that cannot be read and are not in the copy; without it they raise an error. The
+    files of a folder are one run, or with `run_per_file` a run each, where no column says otherwise.
     """
     if not columns:
+        if run_per_file:
+            raise InputError("--run-per-file is for tables that are read with --map; a trace names its runs")
         yield path
     else:
-        yield from _converted(path, columns, progress, bad)
+        yield from _converted(path, columns, progress, bad, run_per_file)
 
 
 def _converted(
-    path: str, columns: Sequence[str], progress: Callable[[str, int, int], None], bad: BadRows | None
+    path: str,
+    columns: Sequence[str],
+    progress: Callable[[str, int, int], None],
+    bad: BadRows | None,
+    run_per_file: bool,
 ) -> Iterator[str]:
     from pathlib import Path
 
@@ -37,7 +45,7 @@ def _converted(
     from antecede.trace.reader import trace_files
     from antecede.trace.writer import write_parts
 
-    mapping = parse_column_map(columns)
+    mapping = parse_column_map(columns, run_per_file)
     scheme, is_url, rest = path.partition("://")
     if is_url and scheme != "file":
         raise InputError(f"{path}: --map is for local files; copy it here first")
