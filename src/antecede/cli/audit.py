@@ -29,6 +29,16 @@ _VIOLATION_LABELS = {
     "orphans": "delivered but never sent",
     "impossible": "delivered before they were sent",
 }
+_Page = Annotated[
+    Path | None,
+    typer.Option(
+        parser=folder, metavar="PAGE", help="Also write a page with the counts and each violation drawn."
+    ),
+]
+_Drawn = Annotated[
+    int | None, typer.Option(min=1, help="The violation that comes first on the page; by default the worst.")
+]
+_Limit = Annotated[int, typer.Option(min=0, max=100_000, help="Violations to write out; all are counted.")]
 
 
 def audit(
@@ -39,20 +49,10 @@ def audit(
     columns: Columns = None,
     run_per_file: RunPerFile = False,
     strict: Strict = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            parser=folder, metavar="PAGE", help="Also write a page with the counts and each violation drawn."
-        ),
-    ] = None,
-    violation: Annotated[
-        int | None,
-        typer.Option(min=1, help="The violation that comes first on the page; by default the worst."),
-    ] = None,
+    html: _Page = None,
+    violation: _Drawn = None,
     engine: AnalysisEngine = "auto",
-    limit: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Violations to write out; all are counted.")
-    ] = 10,
+    limit: _Limit = 10,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
