@@ -144,6 +144,8 @@ class Core:
         self.logged_deliveries = self.logged_held = 0
         self._next_number = int(durable)
         self._persisted = 0
+        self._deliver_after = 0
+        """The number of a `Ready` that must be durable before anything is delivered."""
         self._handlers = self._create_handlers()
 
     def _create_handlers(self) -> dict[type, Any]:
@@ -318,6 +320,7 @@ class Core:
 
     def _broadcast_batch(self, event: Broadcast, causes: dict[int, int]) -> None:
         payloads, now, before = event.payloads, event.time, causes
+        self._defer_awaiting(len(payloads))
         effects = self.protocol.broadcast_all(payloads, now)
         if effects.message is None:
             raise LocalError(f"{self.protocol.name} gave a message no identity")
@@ -343,6 +346,16 @@ class Core:
             self.stability.record_delivered(self.me, self.me, own.base)
         if event.own:
             self._deliver_own(first, contents, before)
+
+    def _defer_awaiting(self, count: int) -> None:
+        """Somebody's message may name one that this member broadcasts only now. It can be delivered from here
+        on, but not before the broadcast is durable: a replay of the log would not deliver it then."""
+        first, order = self.stability.received[self.me].base + 1, self.signed_order
+        for seq in range(first, first + count):
+            if self.protocol.is_awaited(MessageId(self.me, seq)) or (
+                order is not None and order.is_awaited(self.me, seq)
+            ):
+                self._deliver_after = self._next_number
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
         """Deliver messages to their author, after everything that was delivered to it before.
@@ -578,9 +591,9 @@ class Core:
     def _take_deliverable(self) -> tuple[Delivery, ...]:
         """The message that was asked for, if it is here and would be delivered again after a crash."""
         self._is_requested = False
-        if self.unacked and not self.parking and self.is_persisted(self.unacked[0].message):
-            return (self.unacked[0],)
-        return ()
+        if not self.unacked or self.parking or self._deliver_after > self._persisted:
+            return ()
+        return (self.unacked[0],) if self.is_persisted(self.unacked[0].message) else ()
 
     def is_persisted(self, message: MessageId) -> bool:
         """Whether a message that was received is durable."""

@@ -49,6 +49,10 @@ class SignedOrder:
         for delivered in range(before + 1, seq + 1):
             self._queue.release((origin, delivered), self._is_met)
 
+    def is_awaited(self, origin: int, seq: int) -> bool:
+        """Whether a held message waits for this one."""
+        return (origin, seq) in self._queue.held
+
     def held(self) -> list[Delivery]:
         return [*self._queue.ready, *(delivery for delivery, _ in self._queue.waiting())]
 

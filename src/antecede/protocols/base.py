@@ -251,6 +251,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def waiting(self) -> list[Waiting]:
         """The held messages, and what each waits for."""
 
+    def is_awaited(self, message: MessageId) -> bool:
+        """Whether held messages wait for this one, which this member will broadcast next. They are a liar's:
+        nobody can know a message that was not sent."""
+        return False
+
     @abc.abstractmethod
     def paper_bytes(self, packet: Packet) -> int:
         """The packet's control information, as the protocol's paper counts it."""

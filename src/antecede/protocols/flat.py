@@ -229,12 +229,26 @@ class Flat(Protocol):
         """The message in `packet` has just been delivered here."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        self.delivered[self.me] += 1
-        seq = self.delivered[self.me]
+        seq = self.delivered[self.me] + 1
+        self._record_own(seq)
         others = other_peers(self.me, self.size)
         packet = self.stamp(seq, payload)
         sends = (Send(others, packet),) if others else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
+
+    def _record_own(self, last: int) -> None:
+        """This peer has sent its messages up to `last`, which delivers them here.
+
+        Somebody may have named one of them before: whoever relayed that could not know that it was a lie, so
+        it was held.
+        """
+        first, self.delivered[self.me] = self.delivered[self.me] + 1, last
+        if self.holdback.held:
+            for seq in range(first, last + 1):
+                self.holdback.release(MessageId(self.me, seq), self._is_delivered)
+
+    def is_awaited(self, message: MessageId) -> bool:
+        return message in self.holdback.held
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         valid, unmet = self._validate(packet)
@@ -245,18 +259,14 @@ class Flat(Protocol):
         """The packet, if a correct peer may have sent it, and its dependencies that are not delivered yet."""
         if not isinstance(packet, self.message_packets):
             raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
-        origin, seq, me, delivered = packet.origin, packet.seq, self.me, self.delivered
+        origin, seq, delivered = packet.origin, packet.seq, self.delivered
         if not 0 <= origin < self.size:
             raise _invalid_dependencies(delivered)
-        if origin == me:
+        if origin == self.me:
             raise RemoteError("another peer sent a message in this peer's name")
         if not 1 <= seq <= delivered[origin] + MAX_AHEAD:
             raise RemoteError(f"message number {seq} of peer {origin} is out of range")
-        unmet = packet.unmet(delivered)
-        for peer, _ in unmet:
-            if peer == me:
-                raise RemoteError("a packet depends on messages that this peer has not sent")
-        return packet, unmet
+        return packet, packet.unmet(delivered)
 
     def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
         """Hold a message until its dependencies are delivered; False if it was received before."""

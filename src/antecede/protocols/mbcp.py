@@ -57,7 +57,7 @@ class Mbcp(Flat):
             return super().broadcast_all(payloads, now)
         causes, self.causes = self.causes, {}
         packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, sorted_by_peer(causes))
-        self.delivered[self.me] = packet.last
+        self._record_own(packet.last)
         send = Send(other_peers(self.me, self.size), packet)
         return Effects((send,), message=MessageId(self.me, packet.last))
 
