@@ -10,8 +10,10 @@ from test_liars import ANA, BO, CLEO, EVE, Mesh
 
 from antecede.live.envelope import wrap
 from antecede.live.events import PacketReceived, RepairReceived
-from antecede.live.seals import Seals
-from antecede.protocols.flat import DependencyPacket
+from antecede.live.seals import Seals, chain_value
+from antecede.live.transport.frames import Evidence, Frame
+from antecede.protocols.flat import DependencyPacket, MessageBatch
+from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.vcube import Bundle
 
 # Causes that were made up
@@ -80,3 +82,80 @@ def test_a_message_that_came_before_its_cause_is_as_durable_as_that(
     ana.kill()
     ana.revive()
     assert [delivery.message.origin for delivery in ana.core.unacked] == [EVE]
+
+
+# Equivocation
+
+
+def said_in_batches(word: str, sizes: list[int]) -> list[bytes]:
+    """Eve's packets, of so many messages each."""
+    seals, previous, seq, packets = Seals(Macs(EVE), 4), bytes(32), 1, []
+    for size in sizes:
+        contents = [wrap(f"{word} {number}", number > 1, {}) for number in range(seq, seq + size)]
+        packets.append(
+            Mbcp.encode(MessageBatch(seals.seal(EVE, seq, contents, previous, True), EVE, seq, {}))
+        )
+        for content in contents:
+            previous = chain_value(previous, content)
+        seq += size
+    return packets
+
+
+def say(mesh: Mesh, to: int, packets: list[bytes]) -> None:
+    """Eve says this to one member, and nothing more."""
+    node = mesh.nodes[to]
+    for packet in packets:
+        node.core.step(PacketReceived(EVE, node.core.received[EVE] + 1, packet, 0))
+    for link in (node.links.by_peer[EVE], mesh.nodes[EVE].links.by_peer[to]):
+        link.close()
+
+
+def assert_proven(mesh: Mesh) -> None:
+    assert mesh.nodes[ANA].heard[:1] != mesh.nodes[BO].heard[:1]
+    assert [list(mesh.nodes[honest].core.equivocators) for honest in (ANA, BO, CLEO)] == [[EVE]] * 3
+
+
+@pytest.mark.parametrize(
+    ("to_ana", "to_bo"),
+    [([2] * 270, [1] + [2] * 269), ([3], [1]), ([1], [3]), ([1, 3, 1], [5]), ([2, 2], [3])],
+)
+def test_statements_that_overlap_are_proof_wherever_they_begin(to_ana: list[int], to_bo: list[int]) -> None:
+    """Eve tells Ana one thing and Bo another, in batches of different sizes."""
+    mesh = Mesh(signed=True)
+    say(mesh, ANA, said_in_batches("yes", to_ana))
+    say(mesh, BO, said_in_batches("no", to_bo))
+    say(mesh, CLEO, [])
+    mesh.rounds(10)
+    assert_proven(mesh)
+
+
+@pytest.mark.parametrize("first", [ANA, BO])
+def test_much_else_does_not_displace_the_proof(first: int) -> None:
+    """Eve tells Bo one message only, and Ana another one and then hundreds."""
+    mesh = Mesh(signed=True)
+    say(mesh, first, said_in_batches("yes", [1] * 400))
+    say(mesh, ANA + BO - first, said_in_batches("no", [1]))
+    say(mesh, CLEO, [])
+    mesh.rounds(10)
+    assert_proven(mesh)
+
+
+def test_evidence_is_shown_again_if_a_connection_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = Mesh(signed=True)
+    carry = mesh.carry
+
+    def carry_no_evidence(source: int, to: int, frame: Frame) -> None:
+        if not isinstance(frame, Evidence):
+            carry(source, to, frame)
+
+    monkeypatch.setattr(mesh, "carry", carry_no_evidence)
+    say(mesh, ANA, said_in_batches("yes", [1]))
+    say(mesh, BO, said_in_batches("no", [1]))
+    say(mesh, CLEO, [])
+    mesh.rounds(10)
+    assert all(mesh.nodes[honest].core.stability.divergences for honest in (ANA, BO))
+    monkeypatch.undo()
+    for one, other in ((ANA, BO), (ANA, CLEO), (BO, CLEO)):
+        mesh.connect(one, other)
+    mesh.rounds(10)
+    assert_proven(mesh)

@@ -30,6 +30,7 @@ from typing import Any
 
 from antecede.causality import MessageId
 from antecede.live.envelope import Body, named_causes, wrap
+from antecede.live.equivocation import StatementArchive
 from antecede.live.events import (
     AckReceived,
     Broadcast,
@@ -102,6 +103,9 @@ class Core:
         self.seals = Seals(signatures, protocol.size) if signatures is not None else None
         self.signed_order = SignedOrder(protocol.size) if signatures is not None else None
         self.stability = Stability(protocol, self.seals)
+        self.statements = (
+            None if self.seals is None else StatementArchive(protocol, self.stability, self.seals)
+        )
         self.repair = Repair(protocol, self.stability)
         self.wake_at: int | None = None
         """When the protocol asks for a `TimerFired`."""

@@ -6,7 +6,7 @@ the messages from `first` to `last` of an origin lead from one chain value to an
 itself, whoever supplies it, and whatever came before.
 
 An honest member signs each of its messages once. Two different statements about the same message are
-therefore proof of *equivocation*: anybody can verify it, and nobody can fake it.
+therefore proof of *equivocation*, wherever they begin and end: anybody can verify it, and nobody can fake it.
 
 Cost: one signature for each packet broadcast, one verification for each packet received (Ed25519: about 40
 and 110 µs), and 97 bytes a packet. The last 256 statements of each origin are remembered.
@@ -14,13 +14,15 @@ and 110 µs), and 97 bytes a packet. The last 256 statements of each origin are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
 import msgspec
 
 from antecede.protocols.base import RemoteError
+from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 CHAIN_BYTES = 32
 _SIGNATURE_BYTES = 64
@@ -74,6 +76,18 @@ class EquivocationError(RemoteError):
         self.origin, self.statements = origin, statements
 
 
+def contradict(one: Statement, other: Statement) -> bool:
+    """Whether no honest member has signed both.
+
+    Chain values are known only where a statement begins and ends. But each message is signed once, so two
+    statements that overlap are the same, and where one ends another may begin with its value.
+    """
+    before, after = sorted((one, other), key=lambda statement: statement.first)
+    if before.last >= after.first:
+        return _content_of_statement(one) != _content_of_statement(other)
+    return before.last + 1 == after.first and before.value != after.previous
+
+
 def chain_value(previous: bytes, content: bytes) -> bytes:
     """The chain value of a message: a hash of the origin's messages up to it."""
     hashed = blake2b(previous, digest_size=CHAIN_BYTES)
@@ -86,13 +100,27 @@ def content_of(payload: bytes) -> bytes:
     return payload[:-_SEAL_BYTES] if payload[-1:] == _SIGNED else payload[:-1]
 
 
+def read_statement(origin: int, first: int, payloads: Sequence[bytes]) -> Statement:
+    """What the origin says that it has signed of these messages, which came in one packet."""
+    seal = payloads[-1][-_SEAL_BYTES:]
+    if len(seal) < _SEAL_BYTES or seal[-1:] != _SIGNED or any(p[-1:] != _EMPTY for p in payloads[:-1]):
+        raise RemoteError(f"messages of member {origin} without its signature")
+    previous, signature = seal[:CHAIN_BYTES], seal[CHAIN_BYTES:-1]
+    value = previous
+    for payload in payloads:
+        value = chain_value(value, content_of(payload))
+    return Statement(first, first + len(payloads) - 1, previous, value, signature)
+
+
 class Seals:
     """Seals one member's messages, and verifies those of the others."""
 
     def __init__(self, signatures: Signatures, size: int) -> None:
         self._signatures = signatures
         self._by_first: list[dict[int, Statement]] = [{} for _ in range(size)]
-        self._by_last: list[dict[int, Statement]] = [{} for _ in range(size)]
+        """The last statements of each origin, which do not overlap; the oldest first."""
+        self._firsts: list[list[int]] = [[] for _ in range(size)]
+        """Where they begin, in ascending order."""
 
     # Messages
 
@@ -118,14 +146,7 @@ class Seals:
 
         `trusted` ones were verified before a restart.
         """
-        seal = payloads[-1][-_SEAL_BYTES:]
-        if len(seal) < _SEAL_BYTES or seal[-1:] != _SIGNED or any(p[-1:] != _EMPTY for p in payloads[:-1]):
-            raise RemoteError(f"messages of member {origin} without its signature")
-        previous, signature = seal[:CHAIN_BYTES], seal[CHAIN_BYTES:-1]
-        value = previous
-        for payload in payloads:
-            value = chain_value(value, content_of(payload))
-        statement = Statement(first, first + len(payloads) - 1, previous, value, signature)
+        statement = read_statement(origin, first, payloads)
         if self._by_first[origin].get(first) == statement:
             return  # it came on another way before
         if not trusted:
@@ -133,6 +154,8 @@ class Seals:
         self.add(origin, statement)
 
     def _verify_statement(self, origin: int, statement: Statement) -> None:
+        if not 1 <= statement.first <= statement.last < statement.first + MAX_BATCH_MESSAGES:
+            raise RemoteError(f"a statement on messages {statement.first} to {statement.last}")
         signed = _message_statement(
             origin, statement.first, statement.last, statement.previous, statement.value
         )
@@ -143,24 +166,35 @@ class Seals:
 
     def add(self, origin: int, statement: Statement) -> None:
         """Remember a statement; an `EquivocationError` if it contradicts another one."""
-        by_first, by_last = self._by_first[origin], self._by_last[origin]
-        before, after = by_last.get(statement.first - 1), by_first.get(statement.last + 1)
-        for other in (by_first.get(statement.first), by_last.get(statement.last)):
-            if other is not None and _content_of_statement(other) != _content_of_statement(statement):
-                raise EquivocationError(origin, (other, statement))
-        if before is not None and before.value != statement.previous:
-            raise EquivocationError(origin, (before, statement))
-        if after is not None and after.previous != statement.value:
-            raise EquivocationError(origin, (statement, after))
+        self.compare(origin, statement, self._near(origin, statement.first, statement.last))
         self._remember(origin, statement)
 
+    def compare(self, origin: int, statement: Statement, others: Iterable[Statement]) -> None:
+        for other in others:
+            if contradict(other, statement):
+                raise EquivocationError(origin, (other, statement))
+
+    def _near(self, origin: int, first: int, last: int) -> Iterator[Statement]:
+        """What is remembered of messages from just before the first to just after the last."""
+        by_first, firsts = self._by_first[origin], self._firsts[origin]
+        for place in range(bisect_right(firsts, last + 1) - 1, -1, -1):
+            statement = by_first[firsts[place]]
+            if statement.last < first - 1:
+                return
+            yield statement
+
     def _remember(self, origin: int, statement: Statement) -> None:
-        by_first, by_last = self._by_first[origin], self._by_last[origin]
-        by_first[statement.first], by_last[statement.last] = statement, statement
-        while len(by_first) > _MAX_STATEMENTS:
-            del by_first[next(iter(by_first))]
-        while len(by_last) > _MAX_STATEMENTS:
-            del by_last[next(iter(by_last))]
+        by_first, firsts = self._by_first[origin], self._firsts[origin]
+        if statement.first not in by_first:
+            insort(firsts, statement.first)
+        by_first[statement.first] = statement
+        if len(by_first) > _MAX_STATEMENTS:
+            oldest = next(iter(by_first))
+            del by_first[oldest], firsts[bisect_left(firsts, oldest)]
+
+    def find(self, origin: int, seq: int) -> Statement | None:
+        """What is remembered of one message."""
+        return next((each for each in self._near(origin, seq, seq) if each.first <= seq <= each.last), None)
 
     def statements(self, origin: int) -> list[Statement]:
         """What this member has seen the origin sign last: evidence for others."""

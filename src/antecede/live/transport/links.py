@@ -30,6 +30,7 @@ from antecede.live.events import (
 )
 from antecede.live.repair import REPEAT_PAUSE
 from antecede.live.seals import EquivocationError
+from antecede.live.stability import Divergence
 from antecede.live.transport.frames import (
     Ack,
     Certificates,
@@ -106,6 +107,8 @@ class PartnerLink:
         """When it was asked last for what is held, by the core's clock."""
         self._requested: RepairRequest | None = None
         """What the partner has asked for."""
+        self.shown: set[Divergence] = set()
+        """Those of which it was shown what their origin has signed."""
 
     def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
         """Whether a new connection takes the place of the one that is open.
@@ -288,10 +291,10 @@ class PartnerLink:
 
     def _on_evidence(self, frame: Evidence, now: float, time: int) -> None:
         core = self._core
-        if core.seals is None or not 0 <= frame.origin < core.size:
+        if core.statements is None or not 0 <= frame.origin < core.size:
             raise RemoteError("it sends evidence that nobody can verify")
         try:
-            core.seals.examine(frame.origin, frame.statements)
+            core.statements.examine(frame.origin, frame.statements)
         except EquivocationError as error:
             core.report_equivocation(error, time)
 
@@ -310,7 +313,6 @@ class Links:
         self._core = core
         self.by_peer = {peer: PartnerLink(core, peer, counts) for peer in core.partners}
         self._turn = 0
-        self._shown: set[tuple[int, int]] = set()
         self._proven: set[int] = set()
 
     def open_links(self) -> Iterable[PartnerLink]:
@@ -351,16 +353,15 @@ class Links:
     def _show_evidence(self) -> None:
         """Show what an origin has signed to whom has something else of it, and proof of its lies to all."""
         core = self._core
-        if core.seals is None:
+        if core.statements is None:
             return
-        for member, origin in core.stability.divergences.keys() - self._shown:
-            self._shown.add((member, origin))
-            statements = core.seals.statements(origin)
-            if origin == core.me:
-                # What is not durable may be undone by a crash, and something else be signed in its place.
-                durable = core.stability.matrix_clock[core.me][core.me]
-                statements = [each for each in statements if each.last <= durable]
-            self._send_all(Evidence(origin, statements))
+        for divergence in core.stability.divergences.values():
+            links = [link for link in self.open_links() if divergence not in link.shown]
+            if links and divergence.origin not in core.equivocators:
+                evidence = Evidence(divergence.origin, core.statements.evidence(divergence))
+                for link in links:
+                    link.shown.add(divergence)
+                    link.send(evidence)
         for origin in core.equivocators.keys() - self._proven:
             self._proven.add(origin)
             self._send_all(Evidence(origin, core.equivocators[origin]))

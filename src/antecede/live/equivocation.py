@@ -1,0 +1,59 @@
+"""Proving equivocation: an origin's signed statements, shown to members that have something else of it.
+
+Members that have delivered different messages of an origin under the same ids notice it by their chain values
+(`stability.py`). Each then shows what the origin has signed of the message in question. Whoever has another
+statement of it has the proof, and shows both to all.
+
+`Seals` remembers the last statements of each origin only. But a message about which members differ is not
+stable, so its packet is retained, and the statement is in it. So an origin cannot escape the proof by saying
+much else. Time O(messages in a packet) for each statement shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from antecede.live.seals import Seals, Statement, read_statement
+from antecede.live.stability import Divergence, Stability
+from antecede.protocols.base import Protocol
+
+
+class StatementArchive:
+    """What each origin has signed: as remembered, and in the packets that are retained."""
+
+    def __init__(self, protocol: Protocol, stability: Stability, seals: Seals) -> None:
+        self._decode = type(protocol).decode
+        self._stability, self._seals = stability, seals
+
+    def evidence(self, divergence: Divergence) -> list[Statement]:
+        """What to show to whom has delivered something else: what covers the count on which the two differ,
+        or all that is remembered of the origin."""
+        origin, stability = divergence.origin, self._stability
+        found = self._find(origin, divergence.differing)
+        statements = self._seals.statements(origin) if found is None else [found]
+        if origin == stability.me:
+            # What is not durable may be undone by a crash, and something else be signed in its place.
+            durable = stability.matrix_clock[origin][origin]
+            statements = [each for each in statements if each.last <= durable]
+        return statements
+
+    def examine(self, origin: int, statements: Sequence[Statement]) -> None:
+        """Another member's evidence; an `EquivocationError` if it contradicts itself or this member's."""
+        self._seals.examine(origin, statements)
+        for statement in statements[:1]:
+            # Only the first, which is the one in question: a packet is long.
+            last = min(statement.last, self._stability.received[origin].base)
+            near = {statement.first - 1, max(statement.first, self._stability.stable[origin] + 1), last}
+            found = [self._find(origin, seq) for seq in sorted(near | {statement.last + 1})]
+            self._seals.compare(origin, statement, [each for each in found if each is not None])
+
+    def _find(self, origin: int, seq: int) -> Statement | None:
+        """The statement on one message."""
+        entry = self._stability.unstable[origin].get(seq)
+        if (found := self._seals.find(origin, seq)) is not None or entry is None or entry.packet is None:
+            return found
+        packet = self._decode(entry.packet)
+        for (author, first, last), payloads in zip(packet.spans(), packet.payloads_by_span(), strict=True):
+            if author == origin and first <= seq <= last:
+                return read_statement(origin, first, payloads)
+        return None
