@@ -140,7 +140,11 @@ class Core:
         """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
         self._is_requested = False
 
-        # What the next `Ready` brings
+        self._create_outputs(durable)
+        self._handlers = self._create_handlers()
+
+    def _create_outputs(self, durable: bool) -> None:
+        """What the next `Ready` brings."""
         self._records: list[LogRecord] = []
         self.packets: dict[int, list[bytes]] = {}
         self._repaired: list[tuple[MessageId, int]] = []
@@ -150,7 +154,6 @@ class Core:
         self._persisted = 0
         self._deliver_after = 0
         """The number of a `Ready` that must be durable before anything is delivered."""
-        self._handlers = self._create_handlers()
 
     def _create_handlers(self) -> dict[type, Any]:
         return {
