@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from core_group import Group, Macs, roster
+from core_group import Group, Macs, Peer, roster
+from live_groups import Ear, run, until
 from test_liars import ANA, BO, CLEO, EVE, Mesh
 
+import antecede
 from antecede.live.envelope import wrap
-from antecede.live.events import PacketReceived, RepairReceived
+from antecede.live.events import PacketReceived, ProgressReceived, RepairReceived
+from antecede.live.operations.metrics import health
 from antecede.live.seals import Seals, chain_value
+from antecede.live.stability import Row
 from antecede.live.transport.frames import Evidence, Frame
 from antecede.protocols.flat import DependencyPacket, MessageBatch
 from antecede.protocols.mbcp import Mbcp
@@ -159,3 +166,98 @@ def test_evidence_is_shown_again_if_a_connection_breaks(monkeypatch: pytest.Monk
         mesh.connect(one, other)
     mesh.rounds(10)
     assert_proven(mesh)
+
+
+# Forks
+
+
+def bo_with_five_messages_of_ana(folder: Path) -> Peer:
+    group = Group(roster("mbcp", 3), folder)
+    group.connect_all()
+    group.cut(ANA, CLEO)
+    group.cut(BO, CLEO)
+    for _ in range(5):
+        group.broadcast(ANA)
+    bo = group.peers[BO]
+    group.peers[ANA].flush()
+    group.carry(ANA, BO)
+    bo.flush()
+    while bo.take(0):
+        pass
+    bo.ack()
+    return bo
+
+
+def restart(peer: Peer, how: str) -> None:
+    peer.flush(checkpoint=how != "killed")
+    peer.kill(sudden=how == "killed")
+    peer.start()
+
+
+OTHER_MESSAGES = [Row(CLEO, {ANA: (2, b"othermsg")})]
+"""Cleo has met a copy of Ana: she has two of her messages, and the second is another one."""
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("is_reported_before", [True, False])
+def test_a_fork_is_noticed_for_good_whatever_restarts(
+    tmp_path: Path, how: str, is_reported_before: bool
+) -> None:
+    bo = bo_with_five_messages_of_ana(tmp_path)
+    if is_reported_before:
+        bo.core.step(ProgressReceived(CLEO, OTHER_MESSAGES))
+        assert bo.core.has_ready
+    for _ in range(2):
+        restart(bo, how)
+        assert bool(bo.core.stability.divergences) == is_reported_before
+    bo.core.step(ProgressReceived(CLEO, OTHER_MESSAGES))
+    assert bo.core.stability.divergences == {(CLEO, ANA): (CLEO, ANA, 0, 2)}
+    assert bo.core.stability.matrix_clock[CLEO][ANA] == 0
+
+
+def test_a_fork_that_a_third_member_has_invented_does_not_last(tmp_path: Path) -> None:
+    """Without signatures anybody may say so of a member that is not connected."""
+    bo = bo_with_five_messages_of_ana(tmp_path)
+    bo.core.step(ProgressReceived(ANA, OTHER_MESSAGES))
+    assert bo.core.stability.divergences
+    restart(bo, "stopped")
+    bo.core.step(ProgressReceived(ANA, OTHER_MESSAGES))
+    bo.core.step(ProgressReceived(CLEO, [Row(CLEO, {ANA: (3, bo.core.stability.history[ANA][3])})]))
+    assert bo.core.stability.divergences == {}
+
+
+def test_a_fork_is_a_problem_until_it_is_dealt_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Bo has met one Ana and Cleo the other; Bo says so in /health, also after a restart."""
+
+    def forks(group: antecede.Group) -> list[str]:
+        return [each["text"] for each in json.loads(health(group)[1])["problems"] if each["kind"] == "forked"]
+
+    async def test() -> None:
+        async with antecede.join("room", me="cleo", peers=["ana", "bo"], listen=":0") as cleo:
+            at_cleo = Ear(cleo)
+            bo: dict[str, Any] = {"group": "room", "me": "bo", "listen": ":0", "store": tmp_path / "bo"}
+            ana: dict[str, Any] = {"group": "room", "me": "ana"}
+            async with antecede.join(**bo, peers=["ana", "cleo"]) as second:
+                at_bo, peers = Ear(second), [f"bo@{second.address}", "cleo"]
+                async with antecede.join(**ana, peers=peers, store=tmp_path / "ana") as first:
+                    await first.broadcast("the same")
+                    await until(lambda: at_bo.bodies() == ["the same"])
+                    shutil.copytree(tmp_path / "ana", tmp_path / "copy")
+                    await first.broadcast("for Bo")
+                    await until(lambda: len(at_bo.bodies()) == 2)
+                await at_bo.stop()
+            peers = ["bo", f"cleo@{cleo.address}"]
+            async with antecede.join(**ana, peers=peers, store=tmp_path / "copy") as other:
+                await other.broadcast("for Cleo")
+                await until(lambda: len(at_cleo.bodies()) == 2)
+            async with antecede.join(**bo, peers=["ana", f"cleo@{cleo.address}"]) as second:
+                await until(lambda: forks(second) and forks(cleo), "both say so")
+                assert forks(second)[0].startswith("messages of ana after ana:")
+                assert [each.member for each in second.problems()] == ["ana"]
+            await at_cleo.stop()
+        caplog.clear()
+        async with antecede.join(**bo, peers=["ana", "cleo"]) as second:
+            assert forks(second)
+        assert [each.levelname for each in caplog.records if "forked" in each.getMessage()] == ["WARNING"]
+
+    run(test())

@@ -41,6 +41,7 @@ from antecede.live.events import (
     DeliveryRequested,
     Equivocated,
     Event,
+    ForkNoticed,
     Incarnation,
     LogRecord,
     Opened,
@@ -169,6 +170,7 @@ class Core:
             Unparked: self._on_unparked,
             CertificateLearned: self._on_certificate,
             Equivocated: self._on_equivocated,
+            ForkNoticed: self._on_fork_noticed,
             Opened: self._on_opened,
             PartnerMet: self._on_partner_met,
         }
@@ -224,7 +226,8 @@ class Core:
     @property
     def has_ready(self) -> bool:
         """Whether there is something to persist or to send."""
-        return bool(self._records or self.packets or self._repaired or (self.is_durable and self._staged))
+        has_records = self._records or (self.is_durable and (self._staged or self.stability.unlogged))
+        return bool(has_records or self.packets or self._repaired)
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
         """What there is to persist and to send since the last call.
@@ -236,6 +239,7 @@ class Core:
             deliveries = self._take_deliverable() if self._is_requested else ()
             return Ready(0, deliveries, Cursor(self.acked, self.attempts + bool(deliveries)))
         self._flush()
+        self._log_forks()
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else self._records,
@@ -437,20 +441,13 @@ class Core:
                 raise RemoteError(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
 
     def _verify_seals(self, link: int, packet: Packet, spans: tuple[Span, ...], now: int) -> None:
-        if self.seals is None:
+        if self.statements is None:
             return
-        for (origin, first, last), payloads in zip(spans, packet.payloads_by_span(), strict=True):
-            if origin == self.me and last <= self.stability.received[origin].base:
-                continue  # it comes back
-            try:
-                self.seals.verify(origin, first, payloads, self.is_replaying)
-            except EquivocationError as error:
-                # What it has signed is true to whoever has only seen this copy, so it is accepted.
-                if self.is_replaying:
-                    continue  # it was accepted: the other statement was not known then
-                self.report_equivocation(error, now)
-                if link == origin:
-                    raise
+        for error in self.statements.verify(packet, spans, self.is_replaying):
+            # What it has signed is true to whoever has only seen this copy, so it is accepted.
+            self.report_equivocation(error, now)
+            if link == error.origin:
+                raise error
 
     def report_equivocation(self, error: EquivocationError, now: int) -> None:
         """Remember the proof, for good."""
@@ -503,6 +500,14 @@ class Core:
 
     def _on_progress(self, event: ProgressReceived) -> None:
         self.stability.merge(event.link, event.rows)
+
+    def _log_forks(self) -> None:
+        noticed, self.stability.unlogged = self.stability.unlogged, []
+        for divergence in noticed:
+            self._log(ForkNoticed(divergence, self.time))
+
+    def _on_fork_noticed(self, event: ForkNoticed) -> None:
+        self.stability.resume_divergence(event.divergence)
 
     # Lives
 

@@ -11,11 +11,11 @@ much else. Time O(messages in a packet) for each statement shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from antecede.live.seals import Seals, Statement, read_statement
+from antecede.live.seals import EquivocationError, Seals, Statement, read_statement
 from antecede.live.stability import Divergence, Stability
-from antecede.protocols.base import Protocol
+from antecede.protocols.base import Packet, Protocol, Span
 
 
 class StatementArchive:
@@ -24,6 +24,22 @@ class StatementArchive:
     def __init__(self, protocol: Protocol, stability: Stability, seals: Seals) -> None:
         self._decode = type(protocol).decode
         self._stability, self._seals = stability, seals
+
+    def verify(self, packet: Packet, spans: Sequence[Span], trusted: bool) -> Iterator[EquivocationError]:
+        """Raise a `RemoteError` unless the origins of a packet's messages have signed them; the origins that
+        have signed something else as well.
+
+        A `trusted` packet was accepted before a restart.
+        """
+        stability = self._stability
+        for (origin, first, last), payloads in zip(spans, packet.payloads_by_span(), strict=True):
+            if origin == stability.me and last <= stability.received[origin].base:
+                continue  # it comes back
+            try:
+                self._seals.verify(origin, first, payloads, trusted)
+            except EquivocationError as error:
+                if not trusted:  # otherwise the other statement was not known when it was accepted
+                    yield error
 
     def evidence(self, divergence: Divergence) -> list[Statement]:
         """What to show to whom has delivered something else: what covers the count on which the two differ,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from antecede.live.seals import Statement
-from antecede.live.stability import Row
+from antecede.live.stability import Divergence, Row
 
 
 class Broadcast(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
@@ -119,6 +119,13 @@ class Equivocated(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False
     time: int
 
 
+class ForkNoticed(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """Only in the log: another member has delivered different messages of an origin under the same ids."""
+
+    divergence: Divergence
+    time: int
+
+
 LogRecord = (
     Broadcast
     | PacketReceived
@@ -131,6 +138,7 @@ LogRecord = (
     | PartnerMet
     | CertificateLearned
     | Equivocated
+    | ForkNoticed
 )
 
 

@@ -35,7 +35,7 @@ from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Noti
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
-from antecede.live.problems import Problem, Problems, Reachability
+from antecede.live.problems import Problem, Problems, Reachability, describe_fork
 from antecede.live.ready import Ready
 from antecede.live.recovery import restore
 from antecede.live.security.identity import Security
@@ -169,6 +169,7 @@ class Group:
             raise
         self._state = "open"
         self._report_parked()
+        self._report_forks()
         self._ticking = asyncio.create_task(self._tick())
         self._ticking.add_done_callback(self._on_tick_end)
 
@@ -321,6 +322,15 @@ class Group:
                 self._problems.end(("unreachable", name))
             elif self._problems.begin(("unreachable", name), "unreachable", name, text):
                 self._notify("unreachable", name, text)
+
+    def _report_forks(self) -> None:
+        divergences = {("forked", *key): each for key, each in self._core.stability.divergences.items()}
+        for key in self._problems.keys("forked") - divergences.keys():
+            self._problems.end(key)  # a third member had said so, and the member itself says otherwise
+        for key, divergence in divergences.items():
+            origin, text = self._names[divergence.origin], describe_fork(divergence, self._names)
+            if self._problems.begin(key, "forked", origin, text):
+                self._notify("forked", origin, text)
 
     def _report_room(self) -> None:
         if self._problems.end("full"):
@@ -495,6 +505,8 @@ class Group:
                 self._on_step()
             self._connections.gossip(now, _REPAIR_PATIENCE)
             self._driver.tick()
+            self._driver.stepped()  # a delivery may have shown a fork, which is to be recorded
+            self._report_forks()
             if self._problems.is_current("full") and not self._is_full():
                 self._report_room()
             self._report_unreachable()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from antecede.live.operations.logs import Log
 from antecede.live.settings import Roster
-from antecede.live.stability import Stability
+from antecede.live.stability import Divergence, Stability
 
 _UNREACHABLE_SECONDS = 3.0
 """How long a super peer must be away before that is news: a connection that broke is made again at once."""
 
-ProblemKind = Literal["full", "parked", "refused", "store", "trace", "unreachable"]
+ProblemKind = Literal["forked", "full", "parked", "refused", "store", "trace", "unreachable"]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -55,8 +55,21 @@ class Problems:
     def is_current(self, key: Hashable) -> bool:
         return key in self._current
 
+    def keys(self, kind: ProblemKind) -> set[Hashable]:
+        """Of the current problems of a kind."""
+        return {key for key, problem in self._current.items() if problem.kind == kind}
+
     def list(self) -> list[Problem]:
         return [*self._current.values()]
+
+
+def describe_fork(divergence: Divergence, names: Sequence[str]) -> str:
+    """What a person is to know of members that have delivered different messages."""
+    member, origin = names[divergence.member], names[divergence.origin]
+    return (
+        f"messages of {origin} after {origin}:{divergence.agreed} differ here and at {member}: "
+        "two copies of its store are in use, or it sends different messages under one id"
+    )
 
 
 class Reachability:

@@ -14,6 +14,7 @@ from antecede.errors import AntecedeError, InputError
 from antecede.live.events import Cursor, Delivered, Incarnation, LogRecord, RepairReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.seals import Statement
+from antecede.live.stability import Divergence
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
@@ -56,6 +57,10 @@ class CoreState(msgspec.Struct):
     """This member's row of the matrix clock."""
     chain: list[bytes]
     """The chain values of what it has delivered and broadcast."""
+    history: list[dict[int, bytes]]
+    """The reported parts of chain values from the last stable message on, by count."""
+    forks: list[Divergence]
+    """Members that have delivered different messages under the same ids."""
     stable: list[int]
     delivered: int
     unacked: list[Delivery]
@@ -84,6 +89,8 @@ def take_checkpoint(core: Core) -> Checkpoint:
         windows=[window.to_bytes() for window in stability.received],
         delivered_counts=stability.matrix_clock[core.me],
         chain=stability.chain,
+        history=stability.history,
+        forks=list(stability.lasting.values()),
         stable=stability.stable,
         delivered=core.delivered,
         unacked=list(core.unacked),
@@ -228,7 +235,9 @@ def _load_state(core: Core, state: CoreState) -> None:
     stability.received = [BitWindow.from_bytes(data) for data in state.windows]
     stability.stable = state.stable
     core.broadcasts = stability.received[core.me].base
-    stability.resume(state.delivered_counts, state.chain, core.broadcasts)
+    stability.resume(state.delivered_counts, state.chain, state.history)
+    for fork in state.forks:
+        stability.resume_divergence(fork)
 
 
 def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:

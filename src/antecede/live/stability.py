@@ -9,7 +9,8 @@ the unstable messages.
 A count alone would not do: two members that have delivered as many messages of an origin may have delivered
 different ones, if the origin's store was copied or the origin is a liar. So a member reports with each count
 the *chain value* of the messages up to it, a hash. Whoever of the two is behind compares it with its own when
-it has delivered as many. Once they differ, nothing that the other reports of this origin counts any more.
+it has delivered as many. Once they differ, nothing that the other reports of this origin counts any more:
+for good, if it has said so itself. What a third member has said of it may be a lie.
 """
 
 from __future__ import annotations
@@ -93,12 +94,14 @@ class Stability:
         self.matrix_clock = [[0] * size for _ in range(size)]
         self._reported_chain = [[b""] * size for _ in range(size)]
         """The chain values that members have reported with their counts."""
-        self._pending: list[dict[int, dict[int, bytes]]] = [{} for _ in range(size)]
-        """By origin, count and member: chain values to compare once this member has as many."""
+        self._partners = frozenset(protocol.partners())
+        self._pending: list[dict[int, dict[int, tuple[bytes, bool]]]] = [{} for _ in range(size)]
+        """By origin, count and member: chain values to compare once this member has as many, and whether the
+        member itself has reported them."""
         self._pending_counts: dict[tuple[int, int], list[int]] = {}
         self.chain = [bytes(CHAIN_BYTES)] * size
         """For each origin, the chain value of the messages delivered here; of one's own, broadcast."""
-        self._history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
+        self.history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
         """By origin and count, the reported part of chain values from the last stable message on."""
         self._agreed = [[0] * size for _ in range(size)]
         """The last counts of members whose chain values were compared and the same."""
@@ -106,6 +109,10 @@ class Stability:
         """Partners that report for themselves at present."""
         self.divergences: dict[tuple[int, int], Divergence] = {}
         """By member and origin."""
+        self.lasting: dict[tuple[int, int], Divergence] = {}
+        """Those that the member itself has reported."""
+        self.unlogged: list[Divergence] = []
+        """Those of them that are not in the log."""
         self.stable = [0] * size
         self.unstable: list[dict[int, UnstableMessage]] = [{} for _ in range(size)]
         """By origin and sequence number."""
@@ -158,17 +165,22 @@ class Stability:
         for seq, payload in enumerate(payloads, first):
             self._extend_chain(self.me, seq, payload)
 
-    def resume(self, counts: list[int], chain: list[bytes], broadcasts: int) -> None:
+    def resume(self, counts: list[int], chain: list[bytes], history: list[dict[int, bytes]]) -> None:
         """This member had delivered so much before a restart."""
-        self.chain = chain
+        self.chain, self.history = chain, history
         for origin, count in enumerate(counts):
-            at = broadcasts if origin == self.me else count
-            self._history[origin] = {at: chain[origin][:_REPORTED_BYTES]}
+            if count not in history[origin]:
+                raise ValueError(f"it has no chain value for message {count} of member {origin}")
             self.record_delivered(self.me, origin, count)
+
+    def resume_divergence(self, divergence: Divergence) -> None:
+        """It was noticed before a restart."""
+        key = divergence.member, divergence.origin
+        self.divergences[key] = self.lasting[key] = divergence
 
     def _extend_chain(self, origin: int, seq: int, payload: bytes) -> None:
         self.chain[origin] = value = chain_value(self.chain[origin], payload)
-        self._history[origin][seq] = value[:_REPORTED_BYTES]
+        self.history[origin][seq] = value[:_REPORTED_BYTES]
 
     def record_delivered(self, member: int, origin: int, count: int) -> None:
         """A member has delivered `count` messages of an origin."""
@@ -193,7 +205,7 @@ class Stability:
             if (entry := entries.pop(seq, None)) is not None:
                 self.unstable_bytes -= entry.size
         if stable > (before := self.stable[origin]):
-            history = self._history[origin]
+            history = self.history[origin]
             for count in range(before, stable):
                 history.pop(count, None)
             self.stable[origin] = stable
@@ -216,9 +228,10 @@ class Stability:
                 continue  # a lie of the member itself, which the partner could not recognise
             if not self._is_news(link, row):
                 continue
+            is_certain = self._seals is not None or row.member == link or row.member not in self._partners
             for origin, (count, value) in row.counts.items():
                 if row.member != self.me and count > self.matrix_clock[row.member][origin]:
-                    self._compare_or_wait(row.member, origin, count, value)
+                    self._compare_or_wait(row.member, origin, count, value, is_certain)
                     if (row.member, origin) not in self.divergences:
                         self._reported_chain[row.member][origin] = value
                         self.record_delivered(row.member, origin, count)
@@ -245,9 +258,9 @@ class Stability:
         if link in self.leaves and origin != link and count > self.received[origin].base:
             raise RemoteError(f"it has message {count} of member {origin}, which has not passed through here")
 
-    def _compare_or_wait(self, member: int, origin: int, count: int, value: bytes) -> None:
+    def _compare_or_wait(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
         if count <= self.matrix_clock[self.me][origin]:
-            self._compare(member, origin, count, value)
+            self._compare(member, origin, count, value, is_certain)
             return
         pending, counts = self._pending[origin], self._pending_counts.setdefault((member, origin), [])
         if count in counts:
@@ -259,21 +272,27 @@ class Stability:
             if not pending[latest]:
                 del pending[latest]
         counts.append(count)
-        pending.setdefault(count, {})[member] = value
+        pending.setdefault(count, {})[member] = value, is_certain
 
     def _compare_pending(self, origin: int, count: int) -> None:
         if count in (pending := self._pending[origin]):
-            for member, value in pending.pop(count).items():
+            for member, (value, is_certain) in pending.pop(count).items():
                 self._pending_counts[member, origin].remove(count)
-                self._compare(member, origin, count, value)
+                self._compare(member, origin, count, value, is_certain)
 
-    def _compare(self, member: int, origin: int, count: int, value: bytes) -> None:
-        # What this member no longer has a value for was compared when it was reported to the other.
-        if self._history[origin].get(count, value) == value:
+    def _compare(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
+        key = member, origin
+        # Before the last stable message there are no values: all members have agreed on it.
+        if self.history[origin].get(count, value) == value:
             self._agreed[member][origin] = max(count, self._agreed[member][origin])
-            self.divergences.pop((member, origin), None)
-        else:
-            self.divergences[member, origin] = Divergence(member, origin, self._agreed[member][origin], count)
+            if key not in self.lasting:
+                self.divergences.pop(key, None)
+            return
+        agreed = max(self._agreed[member][origin], self.stable[origin])
+        divergence = self.divergences.setdefault(key, Divergence(member, origin, agreed, count))
+        if is_certain and key not in self.lasting:
+            self.lasting[key] = divergence
+            self.unlogged.append(divergence)
 
     def changes_since(self, reported: dict[int, list[int]], turn: int) -> list[Row]:
         """What has changed in the matrix clock since `reported`, which is brought up to date.
@@ -324,7 +343,7 @@ class Stability:
         """The reported part of the chain value of what a member has delivered."""
         if member != self.me:
             return self._reported_chain[member][origin]
-        return self._history[origin][self.matrix_clock[member][origin]]
+        return self.history[origin][self.matrix_clock[member][origin]]
 
     # What can be asked
 

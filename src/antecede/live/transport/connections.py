@@ -26,7 +26,6 @@ from antecede.live.core import Core
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
-from antecede.live.stability import Divergence
 from antecede.live.transport.admission import (
     Admission,
     PendingConnection,
@@ -90,7 +89,6 @@ class Connections:
         peers = sources_of_peers(member.at for member in settings.members())
         self.admission = Admission(capacity_for(len(roster.members)), peers, counts)
         self._offline_until = 0.0
-        self._divergences: set[Divergence] = set()
         self._liars: set[int] = set()
         self.address: str | None = None
         """Where others can connect, once that is known."""
@@ -357,7 +355,7 @@ class Connections:
         if request is not None:
             helper, spans = request
             self._report_gaps(self.by_peer[helper], spans)
-        self._report_divergences()
+        self._report_liars()
         for connection in self._open_connections():
             lost = connection.link.tick(time.monotonic())
             if lost is not None and connection.wire is not None:
@@ -373,22 +371,11 @@ class Connections:
             self._log.info("missing: %s", text, extra={"peer": asked, "message_id": f"{name}:{first}"})
             self._notify("gap", name, text)
 
-    def _report_divergences(self) -> None:
+    def _report_liars(self) -> None:
         for liar in self._core.equivocators.keys() - self._liars:
             self._liars.add(liar)
             name = self._roster.names[liar]
             self._refuse(name, "it has signed different messages under the same ids", "equivocation")
-        for divergence in self._core.stability.divergences.values():
-            if divergence not in self._divergences:
-                self._divergences.add(divergence)
-                names = self._roster.names
-                member, origin = names[divergence.member], names[divergence.origin]
-                text = (
-                    f"messages of {origin} after {origin}:{divergence.agreed} differ here and at {member}: "
-                    "two copies of its store are in use, or it sends different messages under one id"
-                )
-                self._log.warning("%s", text, extra={"peer": member})
-                self._notify("forked", origin, text)
 
     def _check_proofs(self) -> None:
         """Cut off whoever is revoked by now, or has shown what has expired since."""
