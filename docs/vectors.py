@@ -39,10 +39,20 @@ MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})
 
 FRAMES: dict[str, frames.Frame] = {
     "greeting": frames.Greeting(
-        3, "room", "mbcp", ["ana", "bo"], "ana", "bo", [Incarnation("5f0c", 0)], [], 1, 0, bytes(16)
+        frames.VERSION,
+        "room",
+        "mbcp",
+        ["ana", "bo"],
+        "ana",
+        "bo",
+        [Incarnation("5f0c", 0)],
+        [],
+        1,
+        0,
+        bytes(16),
     ),
     "greeting with a token": frames.Greeting(
-        3,
+        frames.VERSION,
         "room",
         "freescale",
         ["sue", "phone behind sue", "ext"],
@@ -66,6 +76,7 @@ FRAMES: dict[str, frames.Frame] = {
     "heartbeat": frames.Heartbeat(),
     "certificates": frames.Certificates([b"0\x82"]),
     "evidence": frames.Evidence(2, [Statement(4, 9, bytes(32), bytes(range(32)), bytes(64))]),
+    "pause": frames.Pause(),
 }
 PACKETS: dict[str, tuple[str, Any]] = {
     "mbcp, timestamp-diff, vcube": ("DependencyPacket", MESSAGE),

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-GREETING, REFUSAL, PACKETS, GOT, AGAIN, HAVE, _, _, BEAT, CERTIFICATES = range(10)
+GREETING, REFUSAL, PACKETS, GOT, AGAIN, HAVE, _, _, BEAT, CERTIFICATES, _, PAUSE = range(12)
 UP, DOWN, ECHO, _, ACK = range(6, 11)
 BEAT_SECONDS, LOST_SECONDS, ACK_EVERY, MAX_BYTES = 3, 12, 32, 1 << 24
 RETRY_SECONDS = 0.1, 0.2, 0.5, 1.0, 2.0
@@ -169,6 +169,7 @@ class Phone:
         self._sent_chain, self._got_chain = [bytes(16)], bytes(16)  # of what was confirmed, and after it
         self._chains: dict[int, bytes] = {}
         self._safe = self._sent = self._got = self._said_got = 0
+        self._is_paused = False
         # The page's D is all up to _solid, and _beyond; its C is _causes, with what the numbers stand for.
         self._count = self._solid = self._unreported = self._mine = 0
         self._after_own = False
@@ -328,13 +329,13 @@ class Phone:
             self._sign is not None,
             self._token,
         ]
-        await socket.send(pack([GREETING, 3, *mine, self._me, self._relay, *rest]))
+        await socket.send(pack([GREETING, 4, *mine, self._me, self._relay, *rest]))
         answer = await self._next(socket)
         if answer[0] == REFUSAL:
             raise Refused(answer[1])
         version, *theirs, me, you, lives, known, _, got, chain = answer[1:12]
         reason = None
-        if answer[0] != GREETING or version != 3 or theirs != mine or (me, you) != (self._relay, self._me):
+        if answer[0] != GREETING or version != 4 or theirs != mine or (me, you) != (self._relay, self._me):
             reason = f"{answer} is not what {self._me} expects of {self._relay}"
         elif known not in ([], self._lives) or (self._known and self._known[-1] not in lives):
             reason = "one of us has forgotten the other"
@@ -347,7 +348,7 @@ class Phone:
             raise Refused(reason)
         self._known, self._said_got = lives, self._got
         self._confirmed(got)
-        self._sent = got
+        self._sent, self._is_paused = got, False
 
     def _is_certified(self, socket: ClientConnection) -> bool:
         if self._ssl is None:
@@ -384,8 +385,10 @@ class Phone:
                 self._work.set()
             elif tag == GOT:
                 self._confirmed(rest[0])
+            elif tag == PAUSE:
+                self._is_paused = True
             elif tag == AGAIN:
-                self._sent = max(rest[0], self._safe)
+                self._is_paused, self._sent = False, max(rest[0], self._safe)
                 self._work.set()
 
     async def _speak(self, socket: ClientConnection) -> None:
@@ -394,7 +397,8 @@ class Phone:
             await socket.send(pack([CERTIFICATES, [self._certificate]]))
         while True:
             self._work.clear()
-            if unsent := self._unsafe[self._sent - self._safe :][:100]:
+            unsent = self._unsafe[self._sent - self._safe :][:100]
+            if unsent and not self._is_paused:
                 first, self._sent = self._sent + 1, self._sent + len(unsent)
                 await socket.send(pack([PACKETS, first, unsent, self._sent_chain[first - 1 - self._safe]]))
                 self._work.set()

@@ -341,15 +341,15 @@ def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_membe
     bo.flush()
     group.carry(1, 2)
     repair, second = cleo.core.repair, 1_000_000_000
-    assert repair.request_held(cleo.core.protocol, second, 1, []) == []
-    assert repair.request_held(cleo.core.protocol, second, 1, [0]) == [(0, 1, 1)]
+    assert repair.request_held(cleo.core.last_awaited, second, 1, []) == []
+    assert repair.request_held(cleo.core.last_awaited, second, 1, [0]) == [(0, 1, 1)]
     # Others are not asked for the same, nor is Bo again if he did not have it; not for a while.
-    assert repair.request_held(cleo.core.protocol, second + 20_000_000, 1, [0]) == []
-    assert repair.request_held(cleo.core.protocol, second + 40_000_000, 0, [0]) == []
-    assert repair.request_held(cleo.core.protocol, 2 * second, 1, [0]) == [(0, 1, 1)]
+    assert repair.request_held(cleo.core.last_awaited, second + 20_000_000, 1, [0]) == []
+    assert repair.request_held(cleo.core.last_awaited, second + 40_000_000, 0, [0]) == []
+    assert repair.request_held(cleo.core.last_awaited, 2 * second, 1, [0]) == [(0, 1, 1)]
     for data in bo.core.repair.reply([(0, 1, 1)]):
         cleo.core.step(RepairReceived(1, data, 3 * second, [(0, 1, 1)]))
-    assert repair.request_held(cleo.core.protocol, 4 * second, 1, [0]) == []
+    assert repair.request_held(cleo.core.last_awaited, 4 * second, 1, [0]) == []
     cleo.flush()
     assert cleo.take(1)
     assert cleo.take(1)

@@ -51,7 +51,7 @@ class Node:
         signatures = Macs(me) if signed else None
         self.core = Core(roster.create_protocol(NAMES[me]), durable=False, signatures=signatures)
         self.core.step(Opened(NAMES[me], 0))
-        self.core.max_undelivered = 100_000
+        self.core.stability.max_undelivered = 100_000
         self.links = Links(self.core, Counter())
         self.greeter = Greeter(self.settings, roster, self.core)
         self.heard: list[Any] = []

@@ -126,7 +126,7 @@ class Process:
         core = self.core = Core(
             world.roster.create_protocol(self.name), traced=world.is_traced, own=own, signatures=signatures
         )
-        core.max_undelivered = 4 << 20
+        core.stability.max_undelivered = 4 << 20
         try:
             self.journal = Journal(member.disk, world.identities[self.rank], world.sync, world.random_bytes)
             restore(core, self.journal)

@@ -234,8 +234,8 @@ class World:
                 return f"{member.name} has {len(core.unacked)} unacked, {len(core.parked)} parked messages"
             if missing := self._missing(member, staying):
                 return f"{member.name} lacks {', '.join(missing[:5])}"
-            if is_complete and (core.stability.unstable_bytes or core.protocol.waiting()):
-                waiting = [each.message for each in core.protocol.waiting()]
+            if is_complete and (core.stability.unstable_bytes or core.waiting()):
+                waiting = [each.message for each in core.waiting()]
                 return f"{member.name} has {core.stability.unstable_bytes} bytes unstable, held: {waiting}"
             rows = core.stability.matrix_clock
             if is_complete and any(row != rows[0] for row in rows):

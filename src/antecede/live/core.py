@@ -72,6 +72,7 @@ from antecede.protocols.base import (
     Protocol,
     RemoteError,
     Span,
+    Waiting,
 )
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
@@ -155,6 +156,8 @@ class Core:
         self._persisted = 0
         self._deliver_after = 0
         """The number of a `Ready` that must be durable before anything is delivered."""
+        self._control_number = 0
+        """Of the `Ready` with the last packet that brought no message. It may have unblocked held ones."""
 
     def _create_handlers(self) -> dict[type, Any]:
         return {
@@ -191,9 +194,6 @@ class Core:
         """The lives of this member, the present one last."""
         self.partner_lineages: dict[int, list[Incarnation]] = {}
         """The same of partners, as they last greeted."""
-        self.max_undelivered = sys.maxsize
-        """Above this many undelivered bytes of an origin its packets are refused: nobody that keeps to the
-        group's limit gets there."""
         self.equivocators: dict[int, list[Statement]] = {}
         """Members that have sent different messages under one id, and the proof."""
         self.is_replaying = False
@@ -402,18 +402,15 @@ class Core:
         if self.stability.is_mesh and any(origin != link for origin, _, _ in spans):
             # Only the sender itself, where all are connected; what others supply is a repair.
             raise RemoteError(f"it sends a message of member {spans[0][0]} as its own")
-        self._check_quota(spans)
+        if not self.is_replaying:  # then it was accepted, and what was delivered since is not counted yet
+            for origin, _, _ in spans:
+                self.stability.check_quota(origin)
         self._verify_seals(link, packet, spans, now)
-        # A control-only packet can unblock held messages: they are durable only when it is, so that replay
-        # after a crash matches.
-        held = None if spans or not self.is_durable else self.protocol.waiting()
         effects = self.protocol.receive(link, packet, now)
-        if held:
-            for origin, seq in (wait.message for wait in held):
-                if (entry := self.stability.unstable[origin].get(seq)) is not None:
-                    entry.ready_number = self._next_number
         if self.is_durable:
             self._log(event)
+            if not spans:
+                self._control_number = self._next_number
         self.received[link], self.received_chain[link] = number, value
         for span in spans:
             self._retain(span, data, data, now, link)
@@ -431,14 +428,6 @@ class Core:
             if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_GAP:
                 raise RemoteError(f"message {first} of member {origin} cannot exist")
         return packet, spans
-
-    def _check_quota(self, spans: tuple[Span, ...]) -> None:
-        """A member whose messages wait here for causes that do not come is cut off; nobody else is."""
-        if self.is_replaying:
-            return  # they were accepted, and what was delivered since is not counted yet
-        for origin, _, _ in spans:
-            if (waiting := self.stability.undelivered_by_origin[origin]) > self.max_undelivered:
-                raise RemoteError(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
 
     def _verify_seals(self, link: int, packet: Packet, spans: tuple[Span, ...], now: int) -> None:
         if self.statements is None:
@@ -472,6 +461,9 @@ class Core:
             for asked, low, high in event.wanted
         ):
             raise RemoteError("it sends a repair of messages that nobody has asked it for")
+        takes_repair = self.stability.takes_repair
+        if not self.is_replaying and not all(takes_repair(origin, first) for origin, first, _ in spans):
+            return  # not the fault of whom it was asked; it is asked for again when there is room
         self._verify_seals(event.link, packet, spans, event.time)
         missing = [
             MessageId(origin, seq)
@@ -575,6 +567,10 @@ class Core:
             return False
         self.delivered += 1
         origin, seq = delivery.message
+        entry = self.stability.unstable[origin].get(seq)
+        if entry is not None and entry.ready_number < self._control_number:
+            # It is durable only when what may have unblocked it is, so that replay after a crash matches.
+            entry.ready_number = self._control_number
         causes, named = self.causes, delivery.causes
         if named is None:
             named = named_causes(delivery, self.size)
@@ -612,6 +608,17 @@ class Core:
         origin, seq = message
         entry = self.stability.unstable[origin].get(seq)
         return entry is None or entry.ready_number <= self._persisted
+
+    # What is held
+
+    def waiting(self) -> list[Waiting]:
+        """The messages that have arrived and cannot be delivered yet, and what each waits for."""
+        return self.protocol.waiting() + (self.signed_order.waiting() if self.signed_order else [])
+
+    def last_awaited(self, origin: int) -> int:
+        """The last message of an origin that any message held so far has waited for."""
+        last = self.protocol.last_awaited(origin)
+        return last if self.signed_order is None else max(last, self.signed_order.last_awaited[origin])
 
     # What every event leaves
 

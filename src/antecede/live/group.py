@@ -73,7 +73,7 @@ class Group:
             signatures=create_keyring(self._security, settings, self._names),
         )
         # A member has about its limit under way; four times that is not a delay but an attack.
-        self._core.max_undelivered = 4 * max(settings.limit, 1 << 20)
+        self._core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
         self._journal: Journal | None = None
         self._driver: Driver
         self._connections: Connections
@@ -316,12 +316,13 @@ class Group:
         if self._problems.begin("full", "full", who, text):
             self._notify("full", who, text)
 
-    def _report_unreachable(self) -> None:
-        for name, text in self._reachability.missing(self.connected).items():
+    def _report_members(self, kind: Literal["paused", "unreachable"], texts: dict[str, str | None]) -> None:
+        """What is wrong with members, or None for those with which nothing is."""
+        for name, text in texts.items():
             if text is None:
-                self._problems.end(("unreachable", name))
-            elif self._problems.begin(("unreachable", name), "unreachable", name, text):
-                self._notify("unreachable", name, text)
+                self._problems.end((kind, name))
+            elif self._problems.begin((kind, name), kind, name, text):
+                self._notify(kind, name, text)
 
     def _report_forks(self) -> None:
         divergences = {("forked", *key): each for key, each in self._core.stability.divergences.items()}
@@ -392,7 +393,7 @@ class Group:
     def waiting(self) -> list[HeldMessage]:
         """What is held, for which message, since when, and who may have that one."""
         held, stability, now = [], self._core.stability, self._clock.now()
-        for wait in self._core.protocol.waiting():
+        for wait in self._core.waiting():
             cause = wait.cause
             holders = stability.holders(cause) if cause is not None else []
             entry = stability.unstable[wait.message.origin].get(wait.message.seq)
@@ -509,7 +510,8 @@ class Group:
             self._report_forks()
             if self._problems.is_current("full") and not self._is_full():
                 self._report_room()
-            self._report_unreachable()
+            self._report_members("unreachable", self._reachability.missing(self.connected))
+            self._report_members("paused", self._connections.paused())
 
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
         """A member that no longer reports its progress would hold up everybody in silence."""

@@ -108,6 +108,7 @@ class Notice(msgspec.Struct, frozen=True):
         "store",
         "trace",
         "parked",
+        "paused",
         "unreachable",
     ]
     member: str

@@ -12,7 +12,7 @@ costs messages a detour, not a second.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from antecede.live.stability import Stability
 from antecede.live.transport.outbox import Outbox, is_skipped
@@ -24,7 +24,7 @@ _MAX_SPAN = 1_000
 _MAX_REQUEST = 10_000
 """Messages that one request asks for."""
 _ASK_PAUSE = 10_000_000
-"""Between two requests for what is held, in nanoseconds: each looks at all that is held."""
+"""Between two requests for what is held, in nanoseconds."""
 REPEAT_PAUSE = 300_000_000
 """After which an answer is not waited for any more, in nanoseconds."""
 MANY_PACKETS = 256
@@ -52,7 +52,7 @@ class Repair:
         for origin in range(stability.size):
             base = stability.received[origin].base
             able = [peer for peer in partners if stability.matrix_clock[peer][origin] > base]
-            if origin == stability.me or not able:
+            if origin == stability.me or not able or not stability.takes_repair(origin, base + 1):
                 self._missing_since.pop(origin, None)
                 continue
             where, since = self._missing_since.get(origin, (-1, now))
@@ -67,20 +67,22 @@ class Repair:
         helper, spans = max(requests.items(), key=lambda item: len(item[1]))
         return helper, spans[: _MAX_REQUEST // _MAX_SPAN]
 
-    def request_held(self, protocol: Protocol, now: int, helper: int, closed: Collection[int]) -> list[Span]:
+    def request_held(
+        self, last_awaited: Callable[[int], int], now: int, helper: int, closed: Collection[int]
+    ) -> list[Span]:
         """What to ask a partner for, from which something has just arrived, while some links are closed:
-        messages of origins at their other end, that others depend on or that it reports to have."""
+        messages of origins at their other end, that others depend on or that it reports to have.
+
+        `last_awaited` says up to which message of an origin others depend on it. Time O(links closed), since
+        this is asked for each frame: whatever is held.
+        """
         stability = self._stability
         if not closed or not self.is_possible or not stability.is_mesh or now - self._looked_at < _ASK_PAUSE:
             return []
         self._looked_at = now
-        lasts = {origin: stability.matrix_clock[helper][origin] for origin in closed}
-        for wait in protocol.waiting():
-            if wait.cause is not None and wait.cause.origin in lasts:
-                origin, seq = wait.cause
-                lasts[origin] = max(lasts[origin], seq)
         spans = []
-        for origin, last in lasts.items():
+        for origin in closed:
+            last = max(stability.matrix_clock[helper][origin], last_awaited(origin))
             asked, of, at = self._asked.get(origin, ((origin, 0, 0), helper, now - REPEAT_PAUSE))
             first = stability.received[origin].base + 1
             if now - at < REPEAT_PAUSE:
@@ -89,7 +91,7 @@ class Repair:
                 if of != helper:
                     first = max(first, asked[2] + 1)  # another partner will supply what is before
             last = min(last, first + _MAX_SPAN - 1)
-            if first <= last:
+            if first <= last and stability.takes_repair(origin, first):
                 spans.append((origin, first, last))
                 self._asked[origin] = (spans[-1], helper, now)
         return spans[: _MAX_REQUEST // _MAX_SPAN]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from antecede.causality import MessageId
 from antecede.live.envelope import named_causes
-from antecede.protocols.base import Delivery, HoldBackQueue
+from antecede.protocols.base import Delivery, HoldBackQueue, Waiting
 
 _Dependency = tuple[int, int]
 """An origin and a sequence number."""
@@ -24,6 +25,8 @@ class SignedOrder:
 
     def __init__(self, size: int) -> None:
         self.counts = [0] * size
+        self.last_awaited = [0] * size
+        """For each origin, the last message that one held so far has waited for."""
         self._queue: HoldBackQueue[_Dependency, Delivery] = HoldBackQueue()
         self.length = 0
         """How many messages are in the queue."""
@@ -32,8 +35,7 @@ class SignedOrder:
         """Whether a message may be delivered now; if not, it is held."""
         unmet = self._unmet(delivery)
         if unmet:
-            self._queue.hold_unmet(delivery, unmet)
-            self.length += 1
+            self._hold(delivery, unmet)
         return not unmet
 
     def next(self) -> Delivery | None:
@@ -53,6 +55,10 @@ class SignedOrder:
         """Whether a held message waits for this one."""
         return (origin, seq) in self._queue.held
 
+    def waiting(self) -> list[Waiting]:
+        """The held messages, and what each waits for."""
+        return [Waiting(delivery.message, MessageId(*cause)) for delivery, cause in self._queue.waiting()]
+
     def held(self) -> list[Delivery]:
         return [*self._queue.ready, *(delivery for delivery, _ in self._queue.waiting())]
 
@@ -60,8 +66,13 @@ class SignedOrder:
         """As before a restart."""
         self.counts = counts
         for delivery in held:
-            self._queue.hold_unmet(delivery, self._unmet(delivery))
-            self.length += 1
+            self._hold(delivery, self._unmet(delivery))
+
+    def _hold(self, delivery: Delivery, unmet: list[_Dependency]) -> None:
+        for origin, seq in unmet:
+            self.last_awaited[origin] = max(seq, self.last_awaited[origin])
+        self._queue.hold_unmet(delivery, unmet)
+        self.length += 1
 
     def _unmet(self, delivery: Delivery) -> list[_Dependency]:
         origin, seq = delivery.message

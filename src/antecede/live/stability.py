@@ -15,6 +15,7 @@ for good, if it has said so itself. What a third member has said of it may be a 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -52,6 +53,14 @@ class Divergence(NamedTuple):
     """The last count on which they agreed."""
     differing: int
     """The count on which they do not."""
+
+
+class OverQuotaError(RemoteError):
+    """A message of an origin of which too much waits here already."""
+
+    def __init__(self, origin: int, waiting: int) -> None:
+        super().__init__(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
+        self.origin = origin
 
 
 class UnstableMessage(msgspec.Struct, gc=False):
@@ -120,6 +129,10 @@ class Stability:
         self.undelivered_by_origin = [0] * size
         self.undelivered_bytes = 0
         """The part of it that this member's own application has not been given: nobody else can free that."""
+        self.max_undelivered = sys.maxsize
+        """The quota: bytes of an origin that may wait here, for causes or for the application. An origin that
+        keeps to the limit of this member does not get there. Each message counts for `ENTRY_BYTES` at least,
+        so their number is bounded too."""
 
     # What happens here
 
@@ -209,6 +222,24 @@ class Stability:
             for count in range(before, stable):
                 history.pop(count, None)
             self.stable[origin] = stable
+
+    # Quotas
+
+    def check_quota(self, origin: int) -> None:
+        """Raise an `OverQuotaError` if no more of an origin's messages are taken."""
+        if (waiting := self.undelivered_by_origin[origin]) > self.max_undelivered:
+            raise OverQuotaError(origin, waiting)
+
+    def has_room_again(self, origin: int) -> bool:
+        """Whether an origin that was over its quota may go on: when half of it is delivered."""
+        return self.undelivered_by_origin[origin] <= self.max_undelivered // 2
+
+    def takes_repair(self, origin: int, first: int) -> bool:
+        """Whether messages of an origin from this one on are accepted from others: within its quota, and up
+        to twice that if they fill a gap, since all that waits may wait for them."""
+        window = self.received[origin]
+        fills_gap = window.bits and first <= window.base + 1
+        return self.undelivered_by_origin[origin] <= self.max_undelivered * (2 if fills_gap else 1)
 
     # What members tell each other
 

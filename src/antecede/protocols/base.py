@@ -256,6 +256,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         nobody can know a message that was not sent."""
         return False
 
+    def last_awaited(self, origin: int) -> int:
+        """The last message of an origin that any message held so far has waited for; 0 if there is none.
+
+        O(1) where drivers ask often; here it looks at all that is held.
+        """
+        causes = (wait.cause for wait in self.waiting())
+        return max((cause.seq for cause in causes if cause and cause.origin == origin), default=0)
+
     @abc.abstractmethod
     def paper_bytes(self, packet: Packet) -> int:
         """The packet's control information, as the protocol's paper counts it."""

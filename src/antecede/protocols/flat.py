@@ -213,12 +213,15 @@ class Flat(Protocol):
     delivered: list[int] = msgspec.field(default_factory=list)
     received: list[BitWindow] = msgspec.field(default_factory=list)
     holdback: HoldBackQueue[MessageId, FlatPacket] = msgspec.field(default_factory=HoldBackQueue)
+    awaited: list[int] = msgspec.field(default_factory=list)
+    """For each peer, the last message that one held so far has waited for."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.me < self.size:
             raise LocalError(f"peer {self.me} is not one of 0 to {self.size - 1}")
         if not self.delivered:
             self.delivered = [0] * self.size
+            self.awaited = [0] * self.size
             self.received = [BitWindow() for _ in range(self.size)]
 
     @abc.abstractmethod
@@ -280,6 +283,9 @@ class Flat(Protocol):
             return False
         if seq - 1 > self.delivered[origin]:
             unmet.append(MessageId(origin, seq - 1))
+        for peer, count in unmet:
+            if count > self.awaited[peer]:
+                self.awaited[peer] = count
         self.holdback.hold_unmet(packet, unmet)
         return True
 
@@ -314,3 +320,6 @@ class Flat(Protocol):
                 waiting.append(Waiting(message, cause))
                 cause = message
         return waiting
+
+    def last_awaited(self, origin: int) -> int:
+        return self.awaited[origin]

@@ -51,6 +51,8 @@ _GREETING_SECONDS = 10.0
 _CLOSING_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _REPEAT_LOG_SECONDS = 60.0
+_PAUSED_SECONDS = 3.0
+"""How long a partner must have been paused before that is news: an application may be busy."""
 _STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE = 0.2, 20.0
 _MAX_LOGGED, _MAX_REASON = 1_000, 1_000
 
@@ -362,6 +364,20 @@ class Connections:
                 connection.reason = lost
                 connection.wire.abort()
             connection.has_work.set()
+
+    def paused(self) -> dict[str, str | None]:
+        """For each partner: why packets of it have not been taken for a while, or None."""
+        return {connection.name: self._why_paused(connection) for connection in self.by_peer.values()}
+
+    def _why_paused(self, connection: Connection) -> str | None:
+        origin, since = connection.link.full_of, connection.link.full_since
+        if connection.wire is None or origin is None or time.monotonic() - since < _PAUSED_SECONDS:
+            return None
+        waiting, whose = self._core.stability.undelivered_by_origin[origin], self._roster.names[origin]
+        return (
+            f"{waiting:,} bytes of {whose} wait here for their causes or for the application: "
+            f"nothing more is taken from {connection.name}"
+        )
 
     def _report_gaps(self, helper: Connection, spans: list[Span]) -> None:
         """Log what was missing, and whom it was asked of."""

@@ -6,7 +6,8 @@ gives a frame or a `RemoteError`.
 
 A connection begins with a `Greeting` from either side: who it is, for which group, and how many of the
 other's packets it has, so that the other resumes there. A `Refusal` gives the reason, in words. Then follow
-`Packets` under consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap;
+`Packets` under consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap, a
+`Pause` for what the receiver has no room for;
 `Progress` reports what members have delivered; a `RepairRequest` asks for lost messages, and a
 `RepairReply` brings them.
 """
@@ -22,7 +23,7 @@ from antecede.live.seals import Statement
 from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
 
-VERSION = 3
+VERSION = 4
 MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")
@@ -76,7 +77,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Packets after this number are missing: send them again."""
+    """Packets after this number are missing: send them again; also after a `Pause`."""
 
     number: int
 
@@ -121,6 +122,10 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, tag=10):
     statements: list[Statement]
 
 
+class Pause(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Send no packets until a `Nack` says from which on: too much waits here for causes, or to be read."""
+
+
 Frame = (
     Greeting
     | Refusal
@@ -133,6 +138,7 @@ Frame = (
     | Heartbeat
     | Certificates
     | Evidence
+    | Pause
 )
 
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)

@@ -9,7 +9,9 @@ network. Times are seconds of a monotonic clock; `now` in nanoseconds is the cor
 
 What a partner can make this member do is bounded: one reply to a repair request at a time, composed when the
 connection can take it, after a pause that grows with the work of the last; so many packets in a frame; a
-repair is accepted only from whom it was asked.
+repair is accepted only from whom it was asked. Packets of an origin of which too much waits here already are
+dropped, and the partner is told to pause until there is room. All other frames still pass, so a link that is
+paused can supply what the messages wait for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from antecede.live.events import (
 )
 from antecede.live.repair import REPEAT_PAUSE
 from antecede.live.seals import EquivocationError
-from antecede.live.stability import Divergence
+from antecede.live.stability import Divergence, OverQuotaError
 from antecede.live.transport.frames import (
     Ack,
     Certificates,
@@ -40,6 +42,7 @@ from antecede.live.transport.frames import (
     Heartbeat,
     Nack,
     Packets,
+    Pause,
     Progress,
     Refusal,
     RepairReply,
@@ -81,6 +84,7 @@ class PartnerLink:
             Packets: self._on_packets,
             Ack: self._on_ack,
             Nack: self._on_nack,
+            Pause: self._on_pause,
             Progress: self._on_progress,
             RepairRequest: self._on_repair_request,
             RepairReply: self._on_repair_reply,
@@ -98,6 +102,11 @@ class PartnerLink:
         self._control: list[Frame] = []
         self._lacks = False
         """Whether packets were lost on the way: a `Nack` is due."""
+        self.full_of: int | None = None
+        """An origin of whose messages too many wait here: until there is room, no packets are taken."""
+        self.full_since = now
+        self._is_paused = False
+        """Whether the partner takes none."""
         self.reported: dict[int, list[int]] = {}
         """The matrix clock as last reported to this partner."""
         self._requests: dict[int, list[Span]] = {}
@@ -159,6 +168,8 @@ class PartnerLink:
         """What is to be sent next; empty if there is nothing."""
         core, box = self._core, self._box
         frames, self._control = self._new_certificates() + self._control, []
+        if self.full_of is not None and core.stability.has_room_again(self.full_of):
+            self.full_of, self._lacks = None, True
         if self._lacks:
             self._lacks = False
             frames.append(Nack(core.received[self.peer]))
@@ -170,7 +181,7 @@ class PartnerLink:
             frames.append(self._reply(self._requested, now))
             self._requested = None
         self._rewind(now)
-        if box.last > self._sent:
+        if box.last > self._sent and not self._is_paused:
             bodies = box.after(self._sent, _FRAME_BYTES, MAX_FRAME_PACKETS)
             frames.append(Packets(self._sent + 1, bodies, box.chain[self._sent]))
             self._counts["packets"] += len(bodies)
@@ -200,7 +211,7 @@ class PartnerLink:
         if self._resend_after is not None:
             self._counts["resent"] += max(0, self._sent - self._resend_after)
             self._sent, self._resend_after = min(self._sent, self._resend_after), None
-        if box.acked > self._acked_before or self._sent <= box.acked:
+        if box.acked > self._acked_before or self._sent <= box.acked or self._is_paused:
             self._acked_before, self._moved_at = box.acked, now
         elif now - self._moved_at > RESEND_SECONDS:
             self._counts["resent"] += self._sent - box.acked
@@ -238,6 +249,8 @@ class PartnerLink:
         core, peer = self._core, self.peer
         if len(frame.bodies) > MAX_FRAME_PACKETS:
             raise RemoteError(f"a frame of {len(frame.bodies)} packets; {MAX_FRAME_PACKETS} at most")
+        if self.full_of is not None:
+            return  # they were sent before the partner heard of it
         received = core.received[peer]
         if frame.first > received + 1:
             self._lacks = True
@@ -248,12 +261,21 @@ class PartnerLink:
                 "one of the two has an older store than before; restore the latest one"
             )
         for number, body in enumerate(frame.bodies, frame.first):
-            core.step(PacketReceived(peer, number, body, time))
+            try:
+                core.step(PacketReceived(peer, number, body, time))
+            except OverQuotaError as error:
+                self.full_of, self.full_since = error.origin, now
+                self.send(Pause())
+                return
 
     def _on_ack(self, frame: Ack, now: float, time: int) -> None:
         self._core.step(AckReceived(self.peer, frame.number, frame.chain))
 
+    def _on_pause(self, frame: Pause, now: float, time: int) -> None:
+        self._is_paused = True
+
     def _on_nack(self, frame: Nack, now: float, time: int) -> None:
+        self._is_paused = False
         if not self._box.acked <= frame.number:
             return  # it was overtaken by an ack
         if frame.number > self._box.last:
@@ -329,7 +351,7 @@ class Links:
         closed = {peer for peer, each in self.by_peer.items() if not each.is_open}
         if not closed or (link.awaits_reply and now - link.asked_at < REPEAT_PAUSE):
             return []
-        spans = self._core.repair.request_held(self._core.protocol, now, link.peer, closed)
+        spans = self._core.repair.request_held(self._core.last_awaited, now, link.peer, closed)
         if spans:
             link.ask(spans)
             link.asked_at = now
