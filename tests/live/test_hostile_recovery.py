@@ -67,7 +67,8 @@ def test_a_contradiction_that_was_not_noticed_does_not_damage_the_store(tmp_path
     link = Links(ana.core, Counter()).by_peer[2]
     one, two = sealed(1, "yes", bytes(32)), sealed(2, "after a first message that was no", b"x" * 32)
     link.receive(Packets(1, [one], CHAIN_START), 0.0, 0)
-    link.receive(Evidence(2, [statement(1000 + 2 * number) for number in range(256)]), 0.0, 0)
+    for begin in range(1_000, 1_512, 64):  # more than are remembered
+        link.receive(Evidence(2, [statement(begin + 2 * number) for number in range(32)]), 0.0, 0)
     link.receive(Packets(2, [two], chain(CHAIN_START, one)), 0.0, 0)
     ana.flush()
     ana.kill()
@@ -111,7 +112,7 @@ def test_what_a_power_failure_may_undo_is_no_evidence(tmp_path: Path) -> None:
     ana.core.broadcast("two", 0)
     ana.take_ready(checkpoint=False)
     links.gossip(0, 0)
-    shown = [frame for frame in links.by_peer[1].take_frames(0.0) if isinstance(frame, Evidence)]
+    shown = [frame for frame in links.by_peer[2].take_frames(0.0) if isinstance(frame, Evidence)]
     assert shown
     ana.kill(power=0)
     ana.start()

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from core_group import Peer, roster
+from core_group import Macs, Peer, roster
 from live_groups import Ear, run, until
 from test_liars import ANA, BO, CLEO, EVE, Mesh
 
@@ -18,9 +18,21 @@ from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import wrap
 from antecede.live.events import PacketReceived
-from antecede.live.transport.frames import Frame, Heartbeat, Nack, Packets, RepairReply, decode, encode
+from antecede.live.seals import Seals
+from antecede.live.stability import Row
+from antecede.live.transport.frames import (
+    Evidence,
+    Frame,
+    Heartbeat,
+    Nack,
+    Packets,
+    Progress,
+    RepairReply,
+    decode,
+    encode,
+)
 from antecede.live.transport.outbox import CHAIN_START, chain
-from antecede.protocols.base import Waiting
+from antecede.protocols.base import RemoteError, Waiting
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.freescale.packets import ExternalPacket, InternalAck
 from antecede.protocols.mbcp import Mbcp
@@ -227,3 +239,75 @@ def test_a_member_that_is_paused_is_a_problem_until_its_messages_are_delivered()
             assert not ear.texts("lost")
 
     run(test())
+
+
+# Evidence
+
+
+def test_evidence_without_end_is_not_verified() -> None:
+    """Eve signs as many statements as she likes; none contradicts another, and each has to be verified."""
+    ana, seals = Mesh(signed=True).nodes[ANA], Seals(Macs(EVE), 4)
+    verified = 0
+
+    class CountingMacs(Macs):
+        def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
+            nonlocal verified
+            verified += 1
+            return super().verify(member, statement, signature)
+
+    assert ana.core.seals is not None
+    ana.core.seals._signatures = CountingMacs(ANA)
+    for number in range(200):
+        for seq in range(64 * number, 64 * number + 64, 2):
+            seals.seal(EVE, seq + 10, [b""], bytes(32), in_one_packet=True)
+        ana.links.by_peer[EVE].receive(Evidence(EVE, seals.statements(EVE)[-32:]), 1.0, 0)
+    assert 0 < verified <= 512
+    ana.links.by_peer[EVE].receive(Evidence(EVE, seals.statements(EVE)[-32:]), 60.0, 0)
+    assert 512 < verified <= 544
+    with pytest.raises(RemoteError, match="256 statements; 32 at most"):
+        ana.links.by_peer[EVE].receive(Evidence(EVE, seals.statements(EVE)), 120.0, 0)
+
+
+def test_a_lie_about_what_was_delivered_is_answered_to_the_liar_alone() -> None:
+    """Eve reports chain values that nobody else has, again and again."""
+    mesh = Mesh(signed=True)
+    for number in range(300):
+        for member in (ANA, BO, CLEO):
+            mesh.nodes[member].core.broadcast(number, 0)
+            mesh.nodes[member].flush()
+    mesh.cut = {(EVE, ANA), (EVE, BO), (EVE, CLEO)}
+    mesh.rounds(4)
+    links = mesh.nodes[ANA].links
+    for link in links.by_peer.values():
+        link.take_frames(mesh.now)
+    received, sent = 0, dict.fromkeys(links.by_peer, 0)
+    for count in range(1, 51):
+        counts = dict.fromkeys((ANA, BO, CLEO), (count, b"not so ."))
+        lie = Progress([Row(EVE, counts, Seals(Macs(EVE), 4).sign_progress(EVE, counts))])
+        received += len(encode(lie))
+        links.by_peer[EVE].receive(lie, mesh.now, 0)
+        links.gossip(0, 10**18)
+        for peer, link in links.by_peer.items():
+            shown = [frame for frame in link.take_frames(mesh.now) if isinstance(frame, Evidence)]
+            sent[peer] += sum(len(encode(frame)) for frame in shown)
+    assert sent[BO] == sent[CLEO] == 0
+    assert 0 < sent[EVE] < 10 * received
+
+
+def test_a_proof_is_sent_once_on_each_connection() -> None:
+    mesh = Mesh(signed=True)
+    ana = mesh.nodes[ANA]
+    statements = []
+    for word in (b"yes", b"no"):
+        seals = Seals(Macs(EVE), 4)
+        seals.seal(EVE, 1, [word], bytes(32), in_one_packet=True)
+        statements += seals.statements(EVE)
+    ana.links.by_peer[EVE].receive(Evidence(EVE, statements), 0.0, 0)
+    assert list(ana.core.equivocators) == [EVE]
+    for _ in range(2):
+        mesh.connect(ANA, BO)
+        proofs: list[Frame] = []
+        for _ in range(10):
+            ana.links.gossip(0, 10**18)
+            proofs += [f for f in ana.links.by_peer[BO].take_frames(0.0) if isinstance(f, Evidence)]
+        assert proofs == [Evidence(EVE, statements)]

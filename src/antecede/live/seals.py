@@ -29,6 +29,8 @@ _SIGNATURE_BYTES = 64
 _EMPTY, _SIGNED = b"\0", b"\1"
 _SEAL_BYTES = CHAIN_BYTES + _SIGNATURE_BYTES + 1
 _MAX_STATEMENTS = 256
+MAX_EVIDENCE = 32
+"""Statements in one frame of evidence: each may have to be verified."""
 _MESSAGES, _PROGRESS = b"antecede messages", b"antecede progress"
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -200,10 +202,17 @@ class Seals:
         """What this member has seen the origin sign last: evidence for others."""
         return list(self._by_first[origin].values())
 
+    def evidence(self, origin: int, differing: int) -> list[Statement]:
+        """For a member that has something else than this one up to message `differing` of an origin: the last
+        statements up to there, which it has in another form, or else those that come next."""
+        known = sorted(self.statements(origin), key=lambda statement: statement.first)
+        end = max(sum(statement.first <= differing for statement in known), MAX_EVIDENCE)
+        return known[max(0, end - MAX_EVIDENCE) : end]
+
     def examine(self, origin: int, statements: Sequence[Statement]) -> None:
         """Another member's evidence; an `EquivocationError` if it contradicts itself or this member's."""
-        if len(statements) > _MAX_STATEMENTS:
-            raise RemoteError(f"{len(statements)} statements; {_MAX_STATEMENTS} at most")
+        if len(statements) > MAX_EVIDENCE:
+            raise RemoteError(f"{len(statements)} statements; {MAX_EVIDENCE} at most")
         for statement in statements:
             if self._by_first[origin].get(statement.first) != statement:
                 self._verify_statement(origin, statement)

@@ -11,7 +11,8 @@ What a partner can make this member do is bounded: one reply to a repair request
 connection can take it, after a pause that grows with the work of the last; so many packets in a frame; a
 repair is accepted only from whom it was asked. Packets of an origin of which too much waits here already are
 dropped, and the partner is told to pause until there is room. All other frames still pass, so a link that is
-paused can supply what the messages wait for.
+paused can supply what the messages wait for. Evidence is shown to whom it concerns, and of what a
+partner shows so many statements a second are verified.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ _REPLY_BYTES_PER_SECOND = 10e6
 _REPLY_MESSAGES_PER_SECOND = 100e3
 _MAX_OUTSTANDING = 4
 """Repair requests to one partner that may still be answered."""
+_EVIDENCE_PER_SECOND, _EVIDENCE_AT_ONCE = 50.0, 512.0
+"""Statements that are verified for one partner, or as much work; what it shows beyond that is ignored."""
 
 
 class PartnerLink:
@@ -80,6 +83,7 @@ class PartnerLink:
         self.sent_at = self.heard_at = 0.0
         self._reset(0, 0.0)
         self._may_reply_at = float("-inf")
+        self._evidence_room, self._evidence_at = _EVIDENCE_AT_ONCE, 0.0
         self._handlers: dict[type, Callable[[Any, float, int], None]] = {
             Packets: self._on_packets,
             Ack: self._on_ack,
@@ -114,10 +118,12 @@ class PartnerLink:
         self._last_request = 0
         self.asked_at = 0
         """When it was asked last for what is held, by the core's clock."""
+        self.shown: dict[int, Divergence] = {}
+        """By origin, where this partner has something else of it, and was shown what the origin has signed."""
+        self.proven: set[int] = set()
+        """Origins of whose lies it was shown the proof."""
         self._requested: RepairRequest | None = None
         """What the partner has asked for."""
-        self.shown: set[Divergence] = set()
-        """Those of which it was shown what their origin has signed."""
 
     def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
         """Whether a new connection takes the place of the one that is open.
@@ -138,8 +144,6 @@ class PartnerLink:
         self.is_open = True
         self._core.stability.connected.add(self.peer)
         self._certified = 0
-        for origin, statements in self._core.equivocators.items():
-            self.send(Evidence(origin, statements))
         self.sent_at = self.heard_at = now
 
     def close(self) -> None:
@@ -315,8 +319,13 @@ class PartnerLink:
         core = self._core
         if core.statements is None or not 0 <= frame.origin < core.size:
             raise RemoteError("it sends evidence that nobody can verify")
+        room = self._evidence_room + max(0.0, now - self._evidence_at) * _EVIDENCE_PER_SECOND
+        self._evidence_room, self._evidence_at = min(room, _EVIDENCE_AT_ONCE), now
+        if len(frame.statements) > self._evidence_room:
+            return
         try:
-            core.statements.examine(frame.origin, frame.statements)
+            # A packet that is read for comparison counts as well: afterwards there may be less room than none.
+            self._evidence_room -= core.statements.examine(frame.origin, frame.statements)
         except EquivocationError as error:
             core.report_equivocation(error, time)
 
@@ -335,7 +344,6 @@ class Links:
         self._core = core
         self.by_peer = {peer: PartnerLink(core, peer, counts) for peer in core.partners}
         self._turn = 0
-        self._proven: set[int] = set()
 
     def open_links(self) -> Iterable[PartnerLink]:
         return [link for link in self.by_peer.values() if link.is_open]
@@ -373,21 +381,24 @@ class Links:
         return request
 
     def _show_evidence(self) -> None:
-        """Show what an origin has signed to whom has something else of it, and proof of its lies to all."""
+        """Show what an origin has signed to whom has something else of it, and proof of its lies to all.
+
+        Where not all are connected, some two partners between two members that differ do so as well.
+        """
         core = self._core
         if core.statements is None:
             return
-        for divergence in core.stability.divergences.values():
-            links = [link for link in self.open_links() if divergence not in link.shown]
-            if links and divergence.origin not in core.equivocators:
-                evidence = Evidence(divergence.origin, core.statements.evidence(divergence))
-                for link in links:
-                    link.shown.add(divergence)
-                    link.send(evidence)
-        for origin in core.equivocators.keys() - self._proven:
-            self._proven.add(origin)
-            self._send_all(Evidence(origin, core.equivocators[origin]))
-
-    def _send_all(self, frame: Frame) -> None:
+        for (member, origin), divergence in core.stability.divergences.items():
+            link = self.by_peer.get(member)
+            if link is None or not link.is_open or origin in core.equivocators:
+                continue
+            before = link.shown.get(origin)
+            if divergence != before:
+                link.shown[origin] = divergence
+                statements = core.statements.evidence(divergence, is_first=before is None)
+                if statements:
+                    link.send(Evidence(origin, statements))
         for link in self.open_links():
-            link.send(frame)
+            for origin in core.equivocators.keys() - link.proven:
+                link.proven.add(origin)
+                link.send(Evidence(origin, core.equivocators[origin]))
