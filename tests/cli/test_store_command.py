@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import antecede
+from antecede.live.events import TimerFired
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import Checkpoint
@@ -41,7 +42,7 @@ def path(tmp_path: Path) -> Path:
     asyncio.run(talk(BODIES[3:]))
     identity = {"group": "room", "member": "ana", "protocol": "mbcp", "members": ["ana", "bo"]}
     with Journal(FileDisk(store), identity, sync=False) as journal:
-        journal.remember(1, "bo's store")
+        journal.write([TimerFired(1)])
     return store
 
 

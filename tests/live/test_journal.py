@@ -195,14 +195,12 @@ def test_a_group_commit_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_checkpoint_takes_the_place_of_the_log(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     with opened(path) as journal:
-        journal.remember(1, "bo's")
         journal.write([], Checkpoint(b"state", [StoredPacket(b"packet", [(1, 1)])]))
         journal.write([TimerFired(2)])
     with opened(path) as journal:
         assert journal.state() == b"state"
         assert list(journal.records()) == [TimerFired(2)]
         assert [packet.data for packet in journal.packets()] == [b"packet"]
-        assert (journal.remembered(1), journal.remembered(2)) == ("bo's", "")
         assert journal.cursor == Cursor(3, 1)
     assert sorted(files(path)) == ["checkpoint-2", "cursor", "log-2"]
 
@@ -233,7 +231,7 @@ def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
 
 
 def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> None:
-    """The loop remembers a partner while the store's thread writes."""
+    """The loop moves the cursor while the store's thread writes."""
     with opened(tmp_path / "store") as journal:
         errors: list[Exception] = []
 
@@ -251,11 +249,11 @@ def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> 
         count = 0
         while writing.is_alive():
             count += 1
-            journal.remember(1, f"{count}")
+            journal.cursor = Cursor(count, 0)
         writing.join()
         assert errors == []
     with opened(tmp_path / "store") as journal:
-        assert (journal.remembered(1), journal.state()) == (f"{count}", b"state")
+        assert (journal.cursor, journal.state()) == (Cursor(count, 0), b"state")
 
 
 # Kills, power failures and full disks
@@ -276,8 +274,6 @@ def life(disk: MemoryDisk, accepted: list[int], sync: bool = True) -> None:
     accepted[:] = had
     for step in range(5):
         number = len(accepted) + 1
-        if step == 2:
-            journal.remember(1, f"{number}")
         if step == 3:
             journal.write([], Checkpoint(msgspec.msgpack.encode([*accepted, number]), []))
         else:
@@ -455,11 +451,10 @@ def test_a_store_without_one_of_its_files_is_refused(tmp_path: Path, missing: st
 # Damage
 
 
-def closed_store() -> tuple[MemoryDisk, tuple[Cursor, list[LogRecord], bytes, str]]:
+def closed_store() -> tuple[MemoryDisk, tuple[Cursor, list[LogRecord], bytes]]:
     disk = MemoryDisk()
     with opened(disk) as journal:
         journal.write([TimerFired(1)])
-        journal.remember(1, "bo's")
         journal.write([], Checkpoint(b"state", [StoredPacket(b"packet", [(1, 1)])]))
         journal.write([Broadcast([b"one"], 1)])
         journal.write([TimerFired(2), TimerFired(3)])
@@ -468,9 +463,9 @@ def closed_store() -> tuple[MemoryDisk, tuple[Cursor, list[LogRecord], bytes, st
     return disk, content(disk.killed())
 
 
-def content(disk: MemoryDisk) -> tuple[Cursor, list[LogRecord], bytes, str]:
+def content(disk: MemoryDisk) -> tuple[Cursor, list[LogRecord], bytes]:
     with opened(disk) as journal:
-        return journal.cursor, list(journal.records()), journal.state(), journal.remembered(1)
+        return journal.cursor, list(journal.records()), journal.state()
 
 
 def test_every_flipped_bit_is_detected_or_harmless() -> None:
@@ -576,7 +571,7 @@ def test_the_message_says_what_is_damaged_and_what_can_be_saved() -> None:
     with pytest.raises(InputError) as raised:
         content(damaged)
     text = str(raised.value)
-    for part in ("log-2", "record 5", "record 4 can be read, and 2 after it", "antecede store check store"):
+    for part in ("log-2", "record 4", "record 3 can be read, and 2 after it", "antecede store check store"):
         assert part in text
 
 

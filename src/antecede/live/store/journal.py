@@ -88,9 +88,7 @@ class Journal:
         logs = [self._disk.read(f"log-{number}") for number in generations(names, "log")]
         if any(logs) or (left and left.durable.number):
             read_store(self._disk, names, None)  # which says that the checkpoint is missing
-        body = StoredCheckpoint(
-            identity, random_bytes(8).hex(), random_bytes(16), {}, 0, 0, Checkpoint(b"", [])
-        )
+        body = StoredCheckpoint(identity, random_bytes(8).hex(), random_bytes(16), 0, 0, Checkpoint(b"", []))
         data, _ = encode_record(Link(0, NO_DIGEST), b"", body, MAGIC % VERSION)
         self._disk.write(CURSOR, CursorFile.new())
         self._disk.sync(CURSOR)
@@ -126,7 +124,6 @@ class Journal:
         self._identity, self._key = stored.identity, stored.key
         self._generation, self._link = contents.generation, contents.link
         self._checkpoint_bytes, self._log_bytes = contents.checkpoint_bytes, contents.log_bytes
-        self._partners = contents.partners()
         self._loaded = contents
         if contents.link != left.durable or contents.rest_bytes or self._log not in names:
             self._finish_write(names, contents)
@@ -192,7 +189,7 @@ class Journal:
 
     def _write_checkpoint(self, checkpoint: Checkpoint, cursor: Cursor) -> None:
         body = StoredCheckpoint(
-            self._identity, self.store, self._key, self._partners, cursor.acked, cursor.attempts, checkpoint
+            self._identity, self.store, self._key, cursor.acked, cursor.attempts, checkpoint
         )
         data, link = encode_record(self._link, b"", body, MAGIC % VERSION)
         self._write_generation(self._generation + 1, data)
@@ -210,16 +207,6 @@ class Journal:
     @property
     def checkpoint_is_due(self) -> bool:
         return self._log_bytes > max(_MIN_LOG, 2 * self._checkpoint_bytes)
-
-    def remember(self, link: int, store: str) -> None:
-        """Remember a partner's store: with another one it would have lost what it had acknowledged."""
-        with self._writing:
-            self._loaded = None
-            self._append(Commit([], self._cursor.acked, self._cursor.attempts, {link: store}))
-            self._partners[link] = store
-
-    def remembered(self, link: int) -> str:
-        return self._partners.get(link, "")
 
     # Reading
 

@@ -81,12 +81,6 @@ class StoreContents(msgspec.Struct, kw_only=True):
         last = self.commits[-1] if self.commits else self.checkpoint
         return Cursor(last.acked, last.attempts)
 
-    def partners(self) -> dict[int, str]:
-        known = dict(self.checkpoint.partners)
-        for commit in self.commits:
-            known |= commit.partners
-        return known
-
 
 def generations(names: list[str], kind: str) -> list[int]:
     """The numbers of the complete files of a kind, in order."""

@@ -21,7 +21,7 @@ from antecede.live.events import LogRecord
 from antecede.live.trace_rows import TraceRow
 from antecede.protocols.base import Span
 
-VERSION = 5
+VERSION = 6
 MAGIC = b"antecede store %d\n"
 """How a checkpoint file begins, with the version."""
 NO_DIGEST = bytes(16)
@@ -62,8 +62,6 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """The store's own identifier, random."""
     key: bytes
     """With which the digests of the log's records are made."""
-    partners: dict[int, str]
-    """The identifiers of the partners' stores."""
     acked: int
     attempts: int
     """The application's cursor."""
@@ -77,8 +75,6 @@ class Commit(msgspec.Struct, frozen=True, array_like=True):
     acked: int
     attempts: int
     """The application's cursor at that moment."""
-    partners: dict[int, str] = {}
-    """Partners' stores that were met for the first time."""
 
 
 class Link(msgspec.Struct, frozen=True):
