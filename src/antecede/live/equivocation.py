@@ -17,7 +17,6 @@ from antecede.live.seals import EquivocationError, Seals, Statement, read_statem
 from antecede.live.stability import Divergence, Stability
 from antecede.protocols.base import Packet, Protocol, Span
 
-
 _BYTES_PER_VERIFICATION = 1 << 16
 """Of a packet, which take as long to decode and hash as a signature to verify, roughly."""
 

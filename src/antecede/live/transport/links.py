@@ -119,7 +119,7 @@ class PartnerLink:
         self.asked_at = 0
         """When it was asked last for what is held, by the core's clock."""
         self.shown: dict[int, Divergence] = {}
-        """By origin, where this partner has something else of it, and was shown what the origin has signed."""
+        """By origin, where this partner has something else and was shown what the origin has signed."""
         self.proven: set[int] = set()
         """Origins of whose lies it was shown the proof."""
         self._requested: RepairRequest | None = None
@@ -324,7 +324,7 @@ class PartnerLink:
         if len(frame.statements) > self._evidence_room:
             return
         try:
-            # A packet that is read for comparison counts as well: afterwards there may be less room than none.
+            # A packet that is read for comparison counts as well, so there may be less room than none.
             self._evidence_room -= core.statements.examine(frame.origin, frame.statements)
         except EquivocationError as error:
             core.report_equivocation(error, time)
