@@ -13,7 +13,7 @@ from core_group import LIVE, Macs
 from live_groups import Ear, run, together, until
 
 import antecede
-from antecede.live.core import MAX_GAP, Core
+from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap, wrap
 from antecede.live.events import DeliveryRequested, Opened, PacketReceived
 from antecede.live.ready import send_and_advance
@@ -32,6 +32,7 @@ from antecede.live.transport.frames import (
 )
 from antecede.live.transport.greeter import Greeter
 from antecede.live.transport.links import Links
+from antecede.live.validation import MAX_GAP
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.flooding import FloodPacket

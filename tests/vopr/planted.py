@@ -26,6 +26,7 @@ from antecede.live.transport.frames import RepairReply
 from antecede.live.transport.greeter import Greeter
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.outbox import Outbox
+from antecede.live.validation import decode_packet
 from vopr.node import Process
 
 _changed: list[tuple[Any, str, Any]] = []
@@ -95,7 +96,7 @@ def repair_reply_unverified() -> None:
 
     def on_reply(link: PartnerLink, frame: RepairReply, now: float, time: int) -> None:
         for body in frame.bodies:
-            _, spans = link._core._decode(body)
+            _, spans = decode_packet(link._core.protocol, link._core.stability, body)
             link._core.step(RepairReceived(link.peer, body, time, list(spans)))
 
     _replace(PartnerLink, "_on_repair_reply", on_reply)

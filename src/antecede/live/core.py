@@ -61,8 +61,9 @@ from antecede.live.seals import EquivocationError, Seals, Signatures, Statement,
 from antecede.live.signed_order import SignedOrder
 from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
-from antecede.live.transport.frames import MAX_BYTES, Packets
+from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped
+from antecede.live.validation import check_asked_for, check_author, decode_packet
 from antecede.protocols.base import (
     NO_EFFECTS,
     Delivery,
@@ -76,11 +77,6 @@ from antecede.protocols.base import (
 )
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
-MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
-"""The longest body with its control information: it fits a frame, whoever forwards it."""
-MAX_GAP = 1 << 16
-"""How far a sequence number may lie beyond the last one without a gap: a longer gap is an attack, which costs
-time for each message beyond it."""
 _MAX_BATCH = MAX_BATCH_MESSAGES
 _MAX_BATCH_BYTES = 1 << 15
 """Messages broadcast in a row share a packet up to this size; a longer message goes alone."""
@@ -398,10 +394,8 @@ class Core:
             self._log(event)
             self.received[link], self.received_chain[link] = number, value
             return
-        packet, spans = self._decode(data)
-        if self.stability.is_mesh and any(origin != link for origin, _, _ in spans):
-            # Only the sender itself, where all are connected; what others supply is a repair.
-            raise RemoteError(f"it sends a message of member {spans[0][0]} as its own")
+        packet, spans = decode_packet(self.protocol, self.stability, data)
+        check_author(self.stability, link, spans)
         if not self.is_replaying:  # then it was accepted, and what was delivered since is not counted yet
             for origin, _, _ in spans:
                 self.stability.check_quota(origin)
@@ -416,18 +410,6 @@ class Core:
             self._retain(span, data, data, now, link)
         if effects is not NO_EFFECTS:
             self._carry_out(effects)
-
-    def _decode(self, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
-        """A packet and the messages in it, which can exist; the protocol validates the rest."""
-        if len(data) > MAX_PACKET:
-            raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MAX_PACKET}")
-        packet = self.protocol.decode(data)
-        spans = packet.spans()
-        size, received = self.size, self.stability.received
-        for origin, first, last in spans:
-            if not 0 <= origin < size or first < 1 or last > received[origin].base + MAX_GAP:
-                raise RemoteError(f"message {first} of member {origin} cannot exist")
-        return packet, spans
 
     def _verify_seals(self, link: int, packet: Packet, spans: tuple[Span, ...], now: int) -> None:
         if self.statements is None:
@@ -454,13 +436,8 @@ class Core:
             self._log(event)
 
     def _on_repair(self, event: RepairReceived) -> None:
-        packet, spans = self._decode(event.data)
-        if not any(
-            origin == asked and first <= high and low <= last
-            for origin, first, last in spans
-            for asked, low, high in event.wanted
-        ):
-            raise RemoteError("it sends a repair of messages that nobody has asked it for")
+        packet, spans = decode_packet(self.protocol, self.stability, event.data)
+        check_asked_for(spans, event.wanted)
         takes_repair = self.stability.takes_repair
         if not self.is_replaying and not all(takes_repair(origin, first) for origin, first, _ in spans):
             return  # not the fault of whom it was asked; it is asked for again when there is room
