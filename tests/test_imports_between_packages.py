@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"trace"},
     "spark": {"trace"},
     "transactions": {"compiled", "trace"},
+    "sources": {"trace"},
     "audit": {"causality", "report", "spark", "trace"},
     "graph": {"audit", "causality", "spark", "trace"},
     "causal_order": {"causality", "compiled", "spark", "trace"},

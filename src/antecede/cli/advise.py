@@ -9,6 +9,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict
+from antecede.cli.source_input import PresetName, readable_log
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def advise(
     options: AdviceOptions,
     columns: Columns = None,
     run_per_file: RunPerFile = False,
+    preset: PresetName = None,
     strict: Strict = False,
     engine: AnalysisEngine = "auto",
     master: Master = None,
@@ -94,13 +96,12 @@ def advise(
     require("antecede.trace", "sim")
     from antecede.advise.run import advise_path
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     request = options.request()
     bad = BadRows(trace, strict)
     with (
         show.progress() as progress,
-        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+        readable_log(trace, columns, preset, progress, bad, run_per_file) as ours,
     ):
         runs, chosen = advise_path(ours, request, engine, master, progress, bad)
     if as_json:

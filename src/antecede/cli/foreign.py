@@ -21,8 +21,8 @@ def import_log(
         typer.Argument(
             metavar="FORMAT",
             help="shiviz (GoVector and ShiViz logs with vector clocks), editing (editing traces as JSON or "
-            ".json.gz), dependencies (CSV or Parquet: node,process,seq,parents) or git (the commits of a "
-            "repository).",
+            ".json.gz), dependencies (CSV or Parquet: node,process,seq,parents), git (the commits of a "
+            "repository), a preset of antecede sources, or a file with one.",
         ),
     ],
     path: Annotated[Path, typer.Argument(help="The log, the file, or the repository.")],
@@ -50,14 +50,35 @@ def import_log(
 ) -> None:
     """Convert another program's log to a table of dependencies, for antecede graph.
 
-    Such a table has no deliveries, so it cannot be audited. To audit a table of events, use
-    antecede audit --map.
+    Such a table has no deliveries. To audit a table of events, use antecede audit --map; logs that antecede
+    sources lists are audited as they are.
     """
     require("antecede.trace", "sim")
-    from antecede.trace.foreign.import_formats import import_path
+    from antecede.trace.foreign.import_formats import FORMATS, import_path
 
-    about = import_path(format_, path, out, regex, strict, max_bytes)
+    if format_ in FORMATS:
+        about = import_path(format_, path, out, regex, strict, max_bytes)
+    else:
+        about = _import_source(format_, path, out, regex, strict, max_bytes)
     _print_imported(about, out, as_json)
+
+
+def _import_source(
+    preset: str, path: Path, out: Path, regex: str | None, strict: bool, max_bytes: int | None
+) -> DependencyTableInfo:
+    from antecede.errors import InputError
+    from antecede.sources import PRESETS, find_source
+    from antecede.sources.tables import write_dependency_table
+    from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.import_formats import FORMATS
+
+    if preset not in PRESETS and not Path(preset).is_file():
+        raise InputError(f"no format '{preset}'; there are {', '.join([*FORMATS, *PRESETS])}")
+    if regex is not None:
+        raise InputError(f"--regex is for shiviz logs, not for {preset}")
+    source = find_source(str(path), preset)
+    assert source is not None  # a preset is named  # noqa: S101
+    return write_dependency_table(source, out, BadRows(str(path), strict), max_bytes=max_bytes)
 
 
 def export_log(

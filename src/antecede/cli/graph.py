@@ -9,6 +9,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
+from antecede.cli.source_input import PresetName, readable_log
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def graph(
     ] = None,
     columns: Columns = None,
     run_per_file: RunPerFile = False,
+    preset: PresetName = None,
     strict: Strict = False,
     exact_width: Annotated[
         int, typer.Option(min=0, help="Compute the largest antichain of runs with fewer messages than this.")
@@ -50,12 +52,11 @@ def graph(
     require("antecede.trace", "sim")
     from antecede.graph.run import graph_path
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     bad = BadRows(trace, strict)
     with (
         show.progress() as progress,
-        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+        readable_log(trace, columns, preset, progress, bad, run_per_file) as ours,
     ):
         runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     if as_json:

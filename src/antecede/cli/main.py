@@ -34,6 +34,7 @@ from antecede.cli.order import held, order
 from antecede.cli.protocols import protocols
 from antecede.cli.reproduce import demo, reproduce
 from antecede.cli.simulate import simulate
+from antecede.cli.sources import sources
 from antecede.cli.store import store
 from antecede.cli.sweep import report, sweep
 from antecede.cli.verify import verify
@@ -59,6 +60,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "held": held,
         "import": import_log,
         "export": export_log,
+        "sources": sources,
     },
     "Research": {
         "demo": demo,

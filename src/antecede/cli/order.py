@@ -11,6 +11,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
+from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def order(
         Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
     ],
     options: CausalOrderOptions,
+    preset: PresetName = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
@@ -111,15 +113,21 @@ def order(
     """
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
+    if stream and preset is not None:
+        raise typer.BadParameter("--preset is for files that are complete; a stream reads tables of events")
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import order_files, order_stream_of_files
+    from antecede.trace.bad_rows import BadRows
 
     request = options.request()
+    bad = BadRows(events, strict=False)
     with show.progress() as progress:
         if stream:
             result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
         else:
-            result = order_files(events, out, request, engine, master, progress)
+            with orderable_events(events, request, preset, progress, bad) as table:
+                result = order_files(table, out, request, engine, master, progress)
+    show.bad_rows([] if as_json else bad.kinds)
     if as_json:
         _print_json(result, events, out, checkpoint or out / "_checkpoint" if stream else None)
     else:

@@ -57,9 +57,9 @@ class DependencyTableInfo(msgspec.Struct, frozen=True):
 class DependencyWriter:
     """Collects rows in any order, then writes them with parents first. It holds them all in memory."""
 
-    def __init__(self, source: str, form: str, strict: bool = False) -> None:
+    def __init__(self, source: str, form: str, strict: bool = False, bad: BadRows | None = None) -> None:
         self.source, self.form = source, form
-        self._bad_rows = BadRows(source, strict)
+        self._bad_rows = BadRows(source, strict) if bad is None else bad
         self._place: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._process, self._seq = array("q"), array("q")

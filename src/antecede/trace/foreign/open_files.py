@@ -1,30 +1,47 @@
-"""Opens files of other programs: plain or gzipped, as bytes or as text, up to a size.
+"""Opens files of other programs: plain or compressed, as bytes or as text, up to a size.
 
-A gzip file may be a thousandth of what it decompresses to. So it is decompressed as it is read, and refused
-once it has become larger than a file of its size becomes in practice, or than the user allows. Memory is that
-of a buffer, and for `read_whole` that of the limit.
+What decompresses a file is chosen by its first bytes, whatever it is called: gzip, zstd or bzip2. A
+compressed file may be a thousandth of what it decompresses to. So it is decompressed as it is read, and
+refused once it has become larger than a file of its size becomes in practice, or than the user allows. Memory
+is that of a buffer (with zstd that of a window, 128 MiB at most), and for `read_whole` that of the limit.
 """
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
 import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+
+import pyarrow as pa
 
 from antecede.errors import InputError
 
 MAX_BYTES = 2 << 30
 """Of a file, after decompression, unless the user says otherwise."""
 _MAX_RATIO = 100
-"""Of decompressed to compressed bytes; logs have 10 to 50, the format allows 1,032."""
+"""Of decompressed to compressed bytes; logs have 10 to 50, the formats allow a thousand and more."""
 _ANY_RATIO_BYTES = 16 << 20
 """So much may come of any file, however small."""
 
-_GZIP = b"\x1f\x8b"
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip archive",
+    b"\xfd7zXZ\x00": "compressed with xz",
+    b"\x04\x22\x4d\x18": "compressed with lz4",
+}
+_BYTE_ORDER_MARKS = (  # the longer one of two that begin alike comes first
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 class _Bounded(io.RawIOBase):
@@ -45,29 +62,56 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
+def compression(head: bytes) -> str | None:
+    """How a file that begins like this is compressed; None if it is not, an error if it is unreadable."""
+    for magic, what in _ARCHIVES.items():
+        if head.startswith(magic):
+            raise InputError(f"it is {what}; unpack it first (gzip, zstd and bzip2 are read as they are)")
+    return next((name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), None)
+
+
 @contextmanager
 def open_bytes(path: Path, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
-    """A file as bytes, decompressed if it is gzip; at most `max_bytes` of them."""
+    """A file as bytes, decompressed if it is gzip, zstd or bzip2; at most `max_bytes` of them."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if not path.is_file():
         raise InputError(f"{path} is not a file")
     with path.open("rb") as raw:
-        gzipped = raw.read(2) == _GZIP
+        try:
+            name = compression(raw.read(8))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
         raw.seek(0)
         size = path.stat().st_size
         limit = MAX_BYTES if max_bytes is None else max_bytes
         what = f"{path} has more than {limit:,} bytes"
-        if gzipped:
+        if name:
             if max_bytes is None:
                 limit = min(limit, max(_ANY_RATIO_BYTES, _MAX_RATIO * size))
             what = f"{path} has {size:,} bytes and decompresses to more than {limit:,} bytes"
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if gzipped else raw
+        stream = _decompressed(raw, name) if name else raw
         bounded = _Bounded(stream, limit, f"{what}; if it should be read all the same, give --max-bytes")
         try:
             yield io.BufferedReader(bounded, 1 << 16)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{path} is damaged gzip: {error}") from error
+        except (EOFError, zlib.error, gzip.BadGzipFile, OSError, ValueError) as error:
+            if name is None or isinstance(error, UnicodeError):
+                raise
+            raise InputError(f"{path} is damaged {name}: {error}") from error
+
+
+def _decompressed(raw: IO[bytes], name: str) -> IO[bytes]:
+    if name == "gzip":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if name == "bzip2":
+        return cast("IO[bytes]", bz2.BZ2File(raw))
+    return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first bytes of a file, decompressed."""
+    with open_bytes(path) as stream:
+        return stream.read(size)
 
 
 def read_whole(path: Path, max_bytes: int | None = None) -> bytes:
@@ -79,11 +123,20 @@ def read_whole(path: Path, max_bytes: int | None = None) -> bytes:
     return data
 
 
+def text_encoding(head: bytes) -> str:
+    """The encoding that a byte order mark names; without one, UTF-8."""
+    return next((name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
+
+
 @contextmanager
-def open_text(path: Path, max_bytes: int | None = None) -> Iterator[IO[str]]:
-    """A file as lines of UTF-8 text."""
+def open_text(path: Path, max_bytes: int | None = None, encoding: str = "") -> Iterator[IO[str]]:
+    """A file as lines of text: in UTF-8, in what its byte order mark names, or else in `encoding`."""
     with open_bytes(path, max_bytes) as stream:
+        marked = text_encoding(cast("Any", stream).peek(4)[:4])
+        chosen = encoding if encoding and marked == "utf-8" else marked
         try:
-            yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            yield io.TextIOWrapper(stream, encoding=chosen, newline="")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not text in UTF-8: {error.reason}") from error
+            raise InputError(
+                f"{path} is not text in {chosen.removesuffix('-sig').upper()}: {error.reason}"
+            ) from error

@@ -1,0 +1,86 @@
+"""antecede audit on a source that has causes and no deliveries: the verdict on its dependency log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from antecede import __version__
+from antecede.cli import show
+from antecede.errors import InputError
+
+if TYPE_CHECKING:
+    from antecede.audit.dependency_log import DependencyVerdict
+    from antecede.sources import Source
+    from antecede.trace.bad_rows import BadRows
+
+_LABELS = {
+    "missing_causes": "causes that are missing",
+    "missing_ids": "  different ids",
+    "duplicate_records": "records whose id is there already",
+    "cycles": "cycles of causes",
+    "records_on_cycles": "  records on them",
+    "effects_before_causes": "effects before a cause in their process",
+    "skewed_pairs": "effects with an earlier time than their cause",
+}
+_LISTS = {
+    "missing": "missing causes, those with most effects first",
+    "duplicates": "ids that are there more than once",
+    "cycle_list": "cycles",
+    "before_causes": "effects before a cause in the order of their own process",
+    "skew": "clocks: nothing is corrected, and this alone is no violation",
+}
+
+
+def audit_source(source: Source, path: str, strict: bool, limit: int, as_json: bool) -> None:
+    """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
+    from antecede.audit.dependency_log import judge_dependency_log
+    from antecede.sources import read_source
+    from antecede.trace.bad_rows import BadRows
+
+    bad = BadRows(path, strict)
+    with show.progress() as progress:
+        verdict = judge_dependency_log(read_source(source, bad, progress=progress), limit)
+    if not verdict.records:
+        raise InputError(
+            f"{path} has no record that could be taken as {source.preset.name}{bad.first_example()}; "
+            f"antecede sources {source.preset.name} shows where they are looked for"
+        )
+    if as_json:
+        head = {
+            "trace": path,
+            "clean": verdict.clean,
+            "engine": "local",
+            "version": __version__,
+            "preset": source.preset.name,
+            "files": [str(file) for file in source.files],
+        }
+        show.json(head | msgspec.to_builtins(verdict) | {"bad_rows": bad.rows, "bad": bad.kinds})
+    else:
+        _print(source, verdict, bad)
+    if not verdict.clean:
+        raise typer.Exit(1)
+
+
+def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
+    show.bad_rows(bad.kinds)
+    files = f"{len(source.files):,} files" if len(source.files) > 1 else source.files[0].name
+    show.line(
+        f"{verdict.records:,} records of {verdict.processes:,} processes with {verdict.causes:,} causes ",
+        show.styled(f"({source.preset.name}, {files})", "dim"),
+    )
+    if verdict.clean:
+        show.line(show.styled("clean", "green"), ": every cause is there, once, and before its effects")
+    rows = [
+        [label, f"{getattr(verdict, name):,}"] for name, label in _LABELS.items() if getattr(verdict, name)
+    ]
+    if rows:
+        show.table(None, ["", ""], rows)
+    for name, title in _LISTS.items():
+        found = getattr(verdict, name)
+        if found:
+            show.note(title)
+        for each in found:
+            show.line(f"• {each.text}")

@@ -1,0 +1,44 @@
+"""antecede sources: the formats that are read as they are, and the presets behind them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json
+from antecede.errors import require
+
+
+def sources(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Print this preset, or a file with one, as TOML.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the formats of other programs that audit, graph, advise, order and import read as they are.
+
+    A format is recognised by its content. antecede sources NAME prints its preset: where a record has its id,
+    its process, its causes. Save it, change it, and use it:
+
+    antecede sources kafka > mine.toml; antecede audit dump.jsonl --preset mine.toml
+
+    docs/sources.md has a section for each format.
+    """
+    require("antecede.trace", "sim")
+    from antecede.sources import PRESETS, find_preset, to_toml
+
+    if name is not None:
+        preset = find_preset(name)
+        if as_json:
+            show.json(preset)
+        else:
+            print(to_toml(preset), end="")
+    elif as_json:
+        show.json(list(PRESETS.values()))
+    else:
+        show.table(
+            None, ["preset", "what it reads"], [[each.name, each.title] for each in PRESETS.values()], left=2
+        )
+        show.note("antecede sources NAME prints a preset; --preset NAME or FILE uses it; docs/sources.md")

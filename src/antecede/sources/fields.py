@@ -1,0 +1,184 @@
+r"""Where a record has a value: templates such as `{topic}-{partition}`, with paths between braces.
+
+A path has names with a dot between two; one with a dot or a bracket in it is quoted: `resource."host.name"`.
+`[]` after a name means every element of a list, `[0]` the first one. A name that meets a list is looked up
+among its pairs: lists of `{key, value}`, of `[key, value]`, or of keys and values in turn, as programs write
+headers and attributes.
+
+>>> Template("{topic}-{partition}").values({"topic": "orders", "partition": 3})
+['orders-3']
+>>> Template('{links[].trace}:{links[].span}').values({"links": [{"trace": "a", "span": 1}, {"trace": "b"}]})
+['a:1']
+>>> Template('{headers."ce.id"}').values({"headers": [{"key": "ce.id", "value": "7"}]})
+['7']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from antecede.errors import InputError
+
+MISSING: Any = object()
+"""What a path finds where there is no such name; a null is there."""
+
+_PART = re.compile(r"\{\{|\}\}|\{((?:[^{}\"]|\"[^\"]*\")*)\}|([^{}]+)|(.)", re.DOTALL)
+_STEP = re.compile(r"\"([^\"]+)\"|([^.\"\[\]]+)")
+_BRACKETS = re.compile(r"\[(\d*)\]")
+_MAX_INDEX_DIGITS = 9
+_ANY_VALUE = frozenset({"stringValue", "intValue", "boolValue", "doubleValue", "bytesValue"})
+"""The one field of a value in OTLP's JSON."""
+
+Step = str | int | None
+"""A name, a place in a list, or None for every element."""
+
+
+def parse_path(text: str) -> tuple[Step, ...]:
+    """The steps of a path."""
+    steps: list[Step] = []
+    at, expect_name = 0, True
+    while at < len(text):
+        if expect_name:
+            match = _STEP.match(text, at)
+            if match is None:
+                break
+            steps.append(match[1] or match[2])
+            expect_name = False
+        elif text[at] == ".":
+            at, expect_name = at + 1, True
+            continue
+        else:
+            match = _BRACKETS.match(text, at)
+            if match is None or len(match[1]) > _MAX_INDEX_DIGITS:
+                break
+            steps.append(int(match[1]) if match[1] else None)
+        at = match.end()
+    if at < len(text) or expect_name:
+        raise InputError(
+            f"'{text}' is not a path; write names with dots between them, as in headers.id, "
+            'resource."host.name" or links[].spanId'
+        )
+    return tuple(steps)
+
+
+def find(value: Any, steps: Sequence[Step]) -> Any:
+    """What is at a path: a list if a step is `[]`, MISSING if there is nothing."""
+    for place, step in enumerate(steps):
+        if isinstance(step, str):
+            value = value.get(step, MISSING) if isinstance(value, dict) else _among_pairs(value, step)
+        elif step is None:
+            if not isinstance(value, list):
+                return MISSING
+            rest = steps[place + 1 :]
+            return [find(element, rest) for element in value]
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else MISSING
+        if value is MISSING:
+            return MISSING
+    return value
+
+
+def _among_pairs(value: Any, name: str) -> Any:
+    if not isinstance(value, list) or not value:
+        return MISSING
+    first = value[0]
+    if isinstance(first, dict):
+        for each in value:
+            if isinstance(each, dict):
+                if each.get("key", MISSING) == name:
+                    return each.get("value", MISSING)
+                if len(each) == 1 and name in each:
+                    return each[name]
+    elif isinstance(first, list | tuple):
+        for each in value:
+            if isinstance(each, list | tuple) and len(each) == 2 and each[0] == name:
+                return each[1]
+    elif isinstance(first, str):
+        for place in range(0, len(value) - 1, 2):
+            if value[place] == name:
+                return value[place + 1]
+    return MISSING
+
+
+def as_text(value: Any) -> str | None:
+    """A value as the text of a name; None if it is missing, or has parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, inner),) = value.items()
+        return as_text(inner) if name in _ANY_VALUE else None
+    return None
+
+
+class Template:
+    """A text with paths in braces; `{{` and `}}` are braces. A path to one of `nothing` finds nothing."""
+
+    def __init__(self, text: str, nothing: Collection[str] = ()) -> None:
+        self.text, self._nothing = text, frozenset(nothing)
+        self._parts: list[str | tuple[Step, ...]] = []
+        for match in _PART.finditer(text):
+            if match[1] is not None:
+                self._parts.append(parse_path(match[1]))
+            elif match[3] is not None:
+                raise InputError(f"'{text}': a brace is not closed; write {{{{ for a brace itself")
+            else:
+                self._parts.append(match[2] or match[0][0])
+        paths = [part for part in self._parts if not isinstance(part, str)]
+        self.has_paths = bool(paths)
+        self._lists = any(None in path for path in paths)
+        if any(path.count(None) > 1 for path in paths):
+            raise InputError(f"'{text}': a path has [] once")
+        self.values = self._chosen()
+
+    def _chosen(self) -> Callable[[Any], list[str]]:
+        """The values of a record: none, one, or with `[]` several. Empty ones are none."""
+        if self._lists:
+            return self._many
+        if len(self._parts) == 1 and not isinstance(self._parts[0], str):
+            return self._path
+        return self._one
+
+    def _path(self, record: Any) -> list[str]:
+        text = self._text(find(record, self._parts[0]))
+        return [text] if text else []
+
+    def _text(self, value: Any) -> str | None:
+        text = as_text(value)
+        return None if text in self._nothing else text
+
+    def _one(self, record: Any) -> list[str]:
+        texts = []
+        for part in self._parts:
+            text = part if isinstance(part, str) else self._text(find(record, part))
+            if not text:
+                return []
+            texts.append(text)
+        return ["".join(texts)]
+
+    def _many(self, record: Any) -> list[str]:
+        columns: list[Any] = []
+        size: int | None = None
+        for part in self._parts:
+            found = part if isinstance(part, str) else find(record, part)
+            if isinstance(found, list) and None in part:
+                size = len(found) if size is None else min(size, len(found))
+                columns.append([self._text(each) for each in found])
+            else:
+                columns.append(part if isinstance(part, str) else self._text(found))
+        values = []
+        for row in range(size or 0):
+            texts = [column[row] if isinstance(column, list) else column for column in columns]
+            if all(texts):
+                values.append("".join(texts))
+        return values

@@ -1,0 +1,129 @@
+"""OpenTelemetry's traces in OTLP: export requests as JSON (a document, or one a line) or as protobuf.
+
+A record is a span: its own fields, `resource` (the attributes of its resource by name) and `scope` (the name
+of its instrumentation scope). Ids are in hexadecimal digits; those that a program has written in base64, as
+protobuf's own JSON has bytes, are converted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.sources.fields import as_text
+from antecede.sources.records import SourceRecord, json_values
+from antecede.trace.bad_rows import BadRows
+
+_ID_LENGTHS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+_HEX = re.compile(r"[0-9a-f]*")
+
+
+class _Scope(msgspec.Struct):
+    name: str | None = None
+
+
+class _ScopeSpans(msgspec.Struct):
+    spans: list[msgspec.Raw] | None = None
+    scope: _Scope | None = None
+
+
+class _Resource(msgspec.Struct):
+    attributes: list[dict[str, Any]] | None = None
+
+
+class _ResourceSpans(msgspec.Struct):
+    resource: _Resource | None = None
+    scope_spans: list[_ScopeSpans] | None = msgspec.field(default=None, name="scopeSpans")
+    older_scope_spans: list[_ScopeSpans] | None = msgspec.field(
+        default=None, name="instrumentationLibrarySpans"
+    )
+
+
+class _ExportRequest(msgspec.Struct):
+    resource_spans: list[_ResourceSpans] | None = msgspec.field(default=None, name="resourceSpans")
+    batches: list[_ResourceSpans] | None = None
+    """What Tempo calls them."""
+
+
+_request = msgspec.json.Decoder(_ExportRequest)
+_span = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_otlp_json(
+    path: Path, bad: BadRows, encoding: str = "", max_bytes: int | None = None
+) -> Iterator[SourceRecord]:
+    """The spans of a file of export requests."""
+    number = 0
+    for row, raw in json_values(path, bad, encoding, max_bytes):
+        try:
+            request = _request.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            bad.add("export requests that cannot be read, left out", f"row {row}: {error}", str(path))
+            continue
+        for group in [*(request.resource_spans or []), *(request.batches or [])]:
+            resource = attributes_by_name(group.resource.attributes if group.resource else None)
+            for scope in [*(group.scope_spans or []), *(group.older_scope_spans or [])]:
+                name = scope.scope.name if scope.scope else None
+                for text in scope.spans or []:
+                    number += 1
+                    span = _decode_span(text, number, path, bad)
+                    if span is not None:
+                        span["resource"], span["scope"] = resource, name
+                        yield SourceRecord(number, span, bytes(text).decode())
+
+
+def _decode_span(text: msgspec.Raw, number: int, path: Path, bad: BadRows) -> dict[str, Any] | None:
+    try:
+        span = _span.decode(text)
+        convert_ids(span)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InputError) as error:
+        bad.add("spans that cannot be read, left out", f"span {number}: {error}", str(path))
+        return None
+    return span
+
+
+def attributes_by_name(attributes: list[dict[str, Any]] | None) -> dict[str, str]:
+    """Attributes with a single value, by their names."""
+    found: dict[str, str] = {}
+    for each in attributes or []:
+        name, value = each.get("key"), as_text(each.get("value"))
+        if isinstance(name, str) and value is not None:
+            found[name] = value
+    return found
+
+
+def convert_ids(span: dict[str, Any]) -> None:
+    """Write the ids of a span and of its links in hexadecimal digits, in lower case."""
+    for name, length in _ID_LENGTHS.items():
+        if span.get(name):
+            span[name] = _hexadecimal(span[name], length, name)
+    links = span.get("links")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict):
+            for name in ("traceId", "spanId"):
+                if link.get(name):
+                    link[name] = _hexadecimal(link[name], _ID_LENGTHS[name], f"links.{name}")
+
+
+def _hexadecimal(value: Any, length: int, name: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{name} is not text")
+    digits = value.lower()
+    if len(digits) == 2 * length and _HEX.fullmatch(digits):
+        return digits
+    try:
+        data = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    if len(data) == length:
+        return data.hex()
+    if len(digits) <= 2 * length and _HEX.fullmatch(digits):
+        return digits.rjust(2 * length, "0")
+    raise InputError(f"{name} has {len(value)} characters; it should have {2 * length} hexadecimal digits")

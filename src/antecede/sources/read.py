@@ -1,0 +1,91 @@
+"""Opens a source: finds its files and its preset, and reads them as a dependency log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from antecede.errors import InputError
+from antecede.sources.catalogue import find_preset
+from antecede.sources.dependency_log import Extractor
+from antecede.sources.jaeger import read_jaeger
+from antecede.sources.otlp import read_otlp_json
+from antecede.sources.preset import Preset
+from antecede.sources.recognise import recognise_file, same_format
+from antecede.sources.records import SourceRecord, read_records
+from antecede.trace.bad_rows import BadRows
+from antecede.trace.schema import META
+
+_MAX_COMPARED = 100
+"""Files of a folder whose formats are compared before they are read."""
+
+
+class Source(NamedTuple):
+    """Files of one format that together are one log."""
+
+    path: Path
+    files: list[Path]
+    preset: Preset
+
+
+def find_source(path: str, preset: str | None = None) -> Source | None:
+    """The source at a path, by the preset that is named or else recognised; None if it is none of those."""
+    scheme, is_url, rest = path.partition("://")
+    if is_url and scheme != "file":
+        if preset is None:
+            return None
+        raise InputError(f"{path}: --preset is for local files; copy it here first")
+    local = Path(rest if is_url else path)
+    if preset is not None:
+        chosen = find_preset(preset)
+        files = _files(local)
+        if not files:
+            raise InputError(f"{local} does not exist" if not local.exists() else f"{local} holds no file")
+        return Source(local, files, chosen)
+    if not path or not local.exists() or _is_ours(local):
+        return None
+    files = _files(local)
+    recognised = recognise_file(local) if local.is_file() else same_format(files[:_MAX_COMPARED])
+    return Source(local, files, recognised) if recognised else None
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a folder that Antecede has written: these need no recognition."""
+    return path.is_dir() and any((path / name).exists() for name in (META, "dependencies.json"))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    visible = (
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+    )
+    return sorted(file for file in visible if file.stat().st_size)
+
+
+def read_source(
+    source: Source,
+    bad: BadRows,
+    with_payload: bool = False,
+    max_bytes: int | None = None,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> Iterator[pa.Table]:
+    """The dependency log of a source, in batches; `bad` counts what cannot be read."""
+    extractor = Extractor(source.preset, bad, with_payload)
+    for number, file in enumerate(source.files):
+        progress("reading", number, len(source.files))
+        yield from extractor.batches(_records(file, source.preset, bad, max_bytes), str(file))
+
+
+def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
+    encoding = preset.encoding
+    if preset.reader == "otlp":
+        return read_otlp_json(file, bad, encoding, max_bytes)
+    if preset.reader == "jaeger":
+        return read_jaeger(file, bad, encoding, max_bytes)
+    return read_records(file, bad, encoding, preset.separator, max_bytes)

@@ -1,0 +1,145 @@
+"""Formats are recognised by their content: every sample as its own, none as another."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from commands import SAMPLES, refusal, run, run_json
+
+from antecede.sources.catalogue import PRESETS
+from antecede.sources.recognise import recognise, recognise_file
+
+FORMATS = {
+    "otlp.json": "otlp",
+    "jaeger.json": "jaeger",
+}
+"""The preset of each sample."""
+
+
+def test_every_sample_has_its_format_and_every_format_a_sample() -> None:
+    assert FORMATS.keys() == {file.name for file in SAMPLES.iterdir()}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_sample_is_recognised(name: str) -> None:
+    found = recognise_file(SAMPLES / name)
+    assert found is not None
+    assert found.name == FORMATS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if not name.endswith((".parquet", ".pb"))])
+def test_the_first_kilobyte_is_enough_and_names_play_no_part(name: str, tmp_path: Path) -> None:
+    head = (SAMPLES / name).read_bytes()[:1024]
+    found = recognise(head)
+    assert found is not None
+    assert found.name == FORMATS[name]
+    renamed = tmp_path / "data"
+    renamed.write_bytes(gzip.compress((SAMPLES / name).read_bytes()))
+    found = recognise_file(renamed)
+    assert found is not None
+    assert found.name == FORMATS[name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n",
+        "[]",
+        "{}",
+        "[[[",
+        '{"run":"a","group":"g","process":"p","index":1,"kind":"send","origin":"p","seq":1,"time":5}',
+        "run,group,process,index,kind,origin,seq,time\n",
+        '{"data": 5}',
+        '{"data": [5, null, {"spans": ',
+        '"resourceSpans"',
+        "null\n",
+        "resourceSpans,data\n",
+        "{" * 60_000,
+        '{"a":' * 10_000,
+        "\x00\x01\x02",
+    ],
+)
+def test_other_files_are_not_taken_for_a_format(text: str) -> None:
+    assert recognise(text.encode()) is None
+
+
+def test_a_document_is_recognised_wherever_it_is_cut() -> None:
+    whole = (SAMPLES / "jaeger.json").read_bytes()
+    at = whole.index(b'"spans"') + 10
+    for end in range(at, at + 700, 7):
+        found = recognise(whole[:end])
+        assert found is not None, end
+
+
+def test_presets_are_valid_and_can_be_saved_and_read(tmp_path: Path) -> None:
+    for name, preset in PRESETS.items():
+        code, printed = run("sources", name)
+        assert code == 0
+        file = tmp_path / "mine.toml"
+        file.write_text(printed)
+        _, read = run_json("sources", file)
+        _, shipped = run_json("sources", name)
+        assert read == shipped
+        assert read["name"] == preset.name
+
+
+def test_the_list_of_sources() -> None:
+    code, out = run("sources")
+    assert code == 0
+    assert all(name in out for name in PRESETS)
+    _, listed = run_json("sources")
+    assert [each["name"] for each in listed] == list(PRESETS)
+    assert "no preset 'oltp'; there are otlp," in refusal("sources", "oltp")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("reader = ", "raeder = "), "unknown field `raeder`"),
+        (('"otlp"\n', '"oltp"\n'), "reader: there is no 'oltp'"),
+        (("{traceId}:{spanId}", "{traceId:{spanId}"), "id: '{traceId:{spanId}': a brace is not closed"),
+        (("{traceId}:{spanId}", "{a[}"), "id: 'a[' is not a path"),
+        (('time_unit = "ns"', 'time_unit = "h"'), "time_unit: 'h' is none of"),
+        (('encoding = ""', 'encoding = "klingon"'), "encoding: there is no 'klingon'"),
+        (('encoding = ""', 'encoding = "base64"'), "encoding: there is no 'base64'"),
+        (('separator = ""', 'separator = "ab"'), "separator: it is one of"),
+        (('"{traceId}:{spanId}"', ""), "id: it is needed"),
+        (("[", "[["), "is not a preset"),
+    ],
+)
+def test_a_preset_that_cannot_be_used_is_refused(change: tuple[str, str], why: str, tmp_path: Path) -> None:
+    _, printed = run("sources", "otlp")
+    assert change[0] in printed
+    file = tmp_path / "mine.toml"
+    file.write_text(printed.replace(*change))
+    refused = refusal("audit", SAMPLES / "otlp.json", "--preset", file)
+    assert refused.startswith(str(file))
+    assert why in refused
+
+
+def test_files_of_two_formats_in_a_folder_are_refused(tmp_path: Path) -> None:
+    for name in ("otlp.json", "jaeger.json"):
+        (tmp_path / name).write_bytes((SAMPLES / name).read_bytes())
+    assert "holds jaeger (jaeger.json) and otlp (otlp.json)" in refusal("audit", tmp_path)
+
+
+def test_a_changed_preset_is_used(tmp_path: Path) -> None:
+    """A user's own JSON lines, by a preset that began as another one."""
+    _, printed = run("sources", "otel-table")
+    lines = [line for line in printed.splitlines() if not line.startswith(("id =", "process =", "causes ="))]
+    file, log = tmp_path / "mine.toml", tmp_path / "log.jsonl"
+    mine = ['id = ["{key}"]', 'process = ["{who}"]', 'causes = ["{after[]}"]']
+    text = "\n".join(lines)
+    for name in ("recognised_by", "time", "kind"):
+        text = text.replace(f"{name} = [", f"{name} = [ ", 1)
+    file.write_text("\n".join([*mine, text]) + "\n")
+    rows = [{"key": "a", "who": "p", "after": []}, {"key": 7, "who": "q", "after": ["a", "zz"]}]
+    log.write_text("\n".join(map(json.dumps, rows)))
+    code, found = run_json("audit", log, "--preset", file)
+    assert code == 1
+    assert [each["id"] for each in found["missing"]] == ["zz"]
+    assert "--map and --preset both" in refusal("audit", log, "--preset", file, "--map", "process=who")
