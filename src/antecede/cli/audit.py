@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
+from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
 from antecede.cli.source_input import PresetName, source_at
 from antecede.errors import require
@@ -74,11 +75,7 @@ def audit(
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     if source := source_at(trace, columns, preset):
-        from antecede.cli.audit_source import audit_source
-
-        if html is not None:
-            raise typer.BadParameter("--html draws deliveries, which this source does not have")
-        audit_source(source, trace, strict, limit, as_json)
+        audit_source(source, trace, html, strict, limit, as_json)
         return
     if html is not None:
         from antecede.audit.page import audit_to_page, check_page

@@ -12,6 +12,8 @@ from antecede.cli import show
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from antecede.audit.dependency_log import DependencyVerdict
     from antecede.sources import Source
     from antecede.trace.bad_rows import BadRows
@@ -34,8 +36,12 @@ _LISTS = {
 }
 
 
-def audit_source(source: Source, path: str, strict: bool, limit: int, as_json: bool) -> None:
+def audit_source(
+    source: Source, path: str, html: Path | None, strict: bool, limit: int, as_json: bool
+) -> None:
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
+    if html is not None:
+        raise InputError("--html draws deliveries, which this source does not have")
     from antecede.audit.dependency_log import judge_dependency_log
     from antecede.sources import read_source
     from antecede.trace.bad_rows import BadRows

@@ -111,10 +111,7 @@ def order(
 
     See docs/how-to/order-a-stream.md; antecede held OUT shows the rows that a stream holds.
     """
-    if not stream and (once or checkpoint is not None):
-        raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
-    if stream and preset is not None:
-        raise typer.BadParameter("--preset is for files that are complete; a stream reads tables of events")
+    _check_stream_options(stream, once, checkpoint, preset)
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import order_files, order_stream_of_files
     from antecede.trace.bad_rows import BadRows
@@ -134,6 +131,13 @@ def order(
         _show_result(result, out, stream)
     if result.interrupted:
         raise typer.Exit(130)
+
+
+def _check_stream_options(stream: bool, once: bool, checkpoint: Path | None, preset: str | None) -> None:
+    if not stream and (once or checkpoint is not None):
+        raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
+    if stream and preset is not None:
+        raise typer.BadParameter("--preset is for files that are complete; a stream reads tables of events")
 
 
 def held(
