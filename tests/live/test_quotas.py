@@ -250,10 +250,10 @@ def test_evidence_without_end_is_not_verified() -> None:
     verified = 0
 
     class CountingMacs(Macs):
-        def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
+        def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
             nonlocal verified
             verified += 1
-            return super().verify(member, statement, signature)
+            return super().signer(member, statement, signature)
 
     assert ana.core.seals is not None
     ana.core.seals._signatures = CountingMacs(ANA)

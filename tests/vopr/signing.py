@@ -19,10 +19,13 @@ class SimulatedKeyring:
     def sign(self, statement: bytes) -> bytes:
         return _signature(self._me, statement)
 
-    def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
+    def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
         if member not in self._known:
             raise RemoteError(f"a message of member {member}, whose certificate is not known")
-        return _signature(member, statement) == signature
+        return b"its only key" if _signature(member, statement) == signature else None
+
+    def is_revoked(self, member: int, key: bytes) -> bool:
+        return False
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """None of them expires here."""

@@ -23,6 +23,7 @@ protocol holds, what is unstable (`stability.py`), and packets that partners hav
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ from antecede.live.events import (
     Event,
     ForkNoticed,
     Incarnation,
+    KeyStarted,
     LogRecord,
     Opened,
     PacketReceived,
@@ -57,12 +59,12 @@ from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.recovery import ParkedDelivery, take_checkpoint
 from antecede.live.repair import Repair
-from antecede.live.seals import EquivocationError, Seals, Signatures, Statement, content_of
+from antecede.live.seals import EquivocationError, RevokedKeyError, Seals, Signatures, Statement, content_of
 from antecede.live.signed_order import SignedOrder
 from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import Packets
-from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped
+from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped, skip
 from antecede.live.validation import check_asked_for, check_author, decode_packet
 from antecede.protocols.base import (
     NO_EFFECTS,
@@ -150,10 +152,9 @@ class Core:
         self.logged_deliveries = self.logged_held = 0
         self._next_number = int(durable)
         self._persisted = 0
-        self._deliver_after = 0
-        """The number of a `Ready` that must be durable before anything is delivered."""
-        self._control_number = 0
-        """Of the `Ready` with the last packet that brought no message. It may have unblocked held ones."""
+        self._unblocking_number = 0
+        """Of the last `Ready` with something that brought no message of others and may have unblocked held
+        ones: a control packet, or a broadcast that somebody had named before."""
 
     def _create_handlers(self) -> dict[type, Any]:
         return {
@@ -169,7 +170,6 @@ class Core:
             Unparked: self._on_unparked,
             CertificateLearned: self._on_certificate,
             Equivocated: self._on_equivocated,
-            ForkNoticed: self._on_fork_noticed,
             Opened: self._on_opened,
             PartnerMet: self._on_partner_met,
         }
@@ -222,7 +222,8 @@ class Core:
     @property
     def has_ready(self) -> bool:
         """Whether there is something to persist or to send."""
-        has_records = self._records or (self.is_durable and (self._staged or self.stability.unlogged))
+        unlogged = self._staged or self.stability.unlogged or (self.seals is not None and self.seals.unlogged)
+        has_records = self._records or (self.is_durable and unlogged)
         return bool(has_records or self.packets or self._repaired)
 
     def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
@@ -235,7 +236,7 @@ class Core:
             deliveries = self._take_deliverable() if self._is_requested else ()
             return Ready(0, deliveries, Cursor(self.acked, self.attempts + bool(deliveries)))
         self._flush()
-        self._log_forks()
+        self._log_noticed()
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else self._records,
@@ -355,14 +356,11 @@ class Core:
             self._deliver_own(first, contents, before)
 
     def _defer_awaiting(self, count: int) -> None:
-        """Somebody's message may name one that this member broadcasts only now. It can be delivered from here
-        on, but not before the broadcast is durable: a replay of the log would not deliver it then."""
+        """Somebody's message may name one that this member broadcasts only now."""
         first, order = self.stability.received[self.me].base + 1, self.signed_order
-        for seq in range(first, first + count):
-            if self.protocol.is_awaited(MessageId(self.me, seq)) or (
-                order is not None and order.is_awaited(self.me, seq)
-            ):
-                self._deliver_after = self._next_number
+        for message in (MessageId(self.me, seq) for seq in range(first, first + count)):
+            if self.protocol.is_awaited(message) or (order is not None and order.is_awaited(*message)):
+                self._unblocking_number = self._next_number
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
         """Deliver messages to their author, after everything that was delivered to it before.
@@ -399,12 +397,19 @@ class Core:
         if not self.is_replaying:  # then it was accepted, and what was delivered since is not counted yet
             for origin, _, _ in spans:
                 self.stability.check_quota(origin)
-        self._verify_seals(link, packet, spans, now)
+        try:
+            self._verify_seals(link, packet, spans, now)
+        except RevokedKeyError:
+            if any(origin == link for origin, _, _ in spans):
+                raise
+            # The partner has accepted it before it knew. It is recorded without its messages.
+            self.step(PacketReceived(link, number, skip(value), now))
+            return
         effects = self.protocol.receive(link, packet, now)
         if self.is_durable:
             self._log(event)
             if not spans:
-                self._control_number = self._next_number
+                self._unblocking_number = self._next_number
         self.received[link], self.received_chain[link] = number, value
         for span in spans:
             self._retain(span, data, data, now, link)
@@ -441,7 +446,11 @@ class Core:
         takes_repair = self.stability.takes_repair
         if not self.is_replaying and not all(takes_repair(origin, first) for origin, first, _ in spans):
             return  # not the fault of whom it was asked; it is asked for again when there is room
-        self._verify_seals(event.link, packet, spans, event.time)
+        with contextlib.suppress(RevokedKeyError):  # nor is that
+            self._verify_seals(event.link, packet, spans, event.time)
+            self._accept_repair(event, packet, spans)
+
+    def _accept_repair(self, event: RepairReceived, packet: Packet, spans: tuple[Span, ...]) -> None:
         missing = [
             MessageId(origin, seq)
             for origin, first, last in spans
@@ -470,13 +479,15 @@ class Core:
     def _on_progress(self, event: ProgressReceived) -> None:
         self.stability.merge(event.link, event.rows)
 
-    def _log_forks(self) -> None:
+    def _log_noticed(self) -> None:
+        """Record what was noticed of others."""
         noticed, self.stability.unlogged = self.stability.unlogged, []
         for divergence in noticed:
             self._log(ForkNoticed(divergence, self.time))
-
-    def _on_fork_noticed(self, event: ForkNoticed) -> None:
-        self.stability.resume_divergence(event.divergence)
+        if self.seals is not None:
+            starts, self.seals.unlogged = self.seals.unlogged, []
+            for start in starts:
+                self._log(KeyStarted(start, self.time))
 
     # Lives
 
@@ -525,13 +536,6 @@ class Core:
         self._log(event)
         self.parked.pop(event.position, None)
 
-    def count_untaken(self) -> None:
-        """After a restart: how many bytes of this member's own messages its application was never given."""
-        untaken = list(self.unacked)[self.attempts > 0 :]
-        self.untaken_own_bytes = sum(
-            len(each.payload) + ENTRY_BYTES for each in untaken if each.message.origin == self.me
-        )
-
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
         self._flush()
@@ -545,9 +549,9 @@ class Core:
         self.delivered += 1
         origin, seq = delivery.message
         entry = self.stability.unstable[origin].get(seq)
-        if entry is not None and entry.ready_number < self._control_number:
+        if entry is not None and entry.ready_number < self._unblocking_number:
             # It is durable only when what may have unblocked it is, so that replay after a crash matches.
-            entry.ready_number = self._control_number
+            entry.ready_number = self._unblocking_number
         causes, named = self.causes, delivery.causes
         if named is None:
             named = named_causes(delivery, self.size)
@@ -576,9 +580,9 @@ class Core:
     def _take_deliverable(self) -> tuple[Delivery, ...]:
         """The message that was asked for, if it is here and would be delivered again after a crash."""
         self._is_requested = False
-        if not self.unacked or self.parking or self._deliver_after > self._persisted:
-            return ()
-        return (self.unacked[0],) if self.is_persisted(self.unacked[0].message) else ()
+        if self.unacked and not self.parking and self.is_persisted(self.unacked[0].message):
+            return (self.unacked[0],)
+        return ()
 
     def is_persisted(self, message: MessageId) -> bool:
         """Whether a message that was received is durable."""

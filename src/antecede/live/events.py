@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antecede.live.seals import Statement
+from antecede.live.seals import KeyStart, Statement
 from antecede.live.stability import Divergence, Row
 
 
@@ -126,6 +126,13 @@ class ForkNoticed(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False
     time: int
 
 
+class KeyStarted(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+    """Only in the log: from where on a member has signed with one of its keys."""
+
+    start: KeyStart
+    time: int
+
+
 LogRecord = (
     Broadcast
     | PacketReceived
@@ -139,6 +146,7 @@ LogRecord = (
     | CertificateLearned
     | Equivocated
     | ForkNoticed
+    | KeyStarted
 )
 
 

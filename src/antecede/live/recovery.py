@@ -11,10 +11,18 @@ import msgspec
 
 from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
-from antecede.live.events import Cursor, Delivered, Incarnation, LogRecord, RepairReceived
+from antecede.live.events import (
+    Cursor,
+    Delivered,
+    ForkNoticed,
+    Incarnation,
+    KeyStarted,
+    LogRecord,
+    RepairReceived,
+)
 from antecede.live.ready import send_and_advance
-from antecede.live.seals import Statement
-from antecede.live.stability import Divergence
+from antecede.live.seals import KeyStart, Statement
+from antecede.live.stability import ENTRY_BYTES, Divergence
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
@@ -46,6 +54,8 @@ class CoreState(msgspec.Struct):
     received_chain: dict[int, bytes]
     certificates: list[bytes]
     """Of members' signing keys."""
+    key_starts: list[KeyStart]
+    """From where on members have signed with each of their keys."""
     equivocators: dict[int, list[Statement]]
     signed_order: tuple[list[int], list[Delivery]] | None
     """Counts and held messages, in a group with signatures."""
@@ -82,6 +92,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         received=core.received,
         received_chain=core.received_chain,
         certificates=list(core.signatures.certificates) if core.signatures else [],
+        key_starts=list(core.seals.key_starts.values()) if core.seals else [],
         equivocators=core.equivocators,
         signed_order=(core.signed_order.counts, core.signed_order.held()) if core.signed_order else None,
         lineage=core.lineage,
@@ -193,7 +204,7 @@ def _restore(core: Core, store: SavedStore) -> None:
     while core.acked < acked:
         core.unacked.popleft()
     core.attempts, core.parking = attempts, 0
-    core.count_untaken()
+    core.untaken_own_bytes = _untaken_own_bytes(core)
     if not store.cursor_is_exact:
         # Whatever is deliverable may have been yielded before the power failed.
         store.uncertain_until = _deliverable(core)
@@ -204,6 +215,12 @@ def _restore(core: Core, store: SavedStore) -> None:
     # What the replay asks for was persisted before.
     send_and_advance(core, core.ready())
     store.release()
+
+
+def _untaken_own_bytes(core: Core) -> int:
+    """How many bytes of this member's own messages its application was never given."""
+    untaken = list(core.unacked)[core.attempts > 0 :]
+    return sum(len(each.payload) + ENTRY_BYTES for each in untaken if each.message.origin == core.me)
 
 
 def _deliverable(core: Core) -> int:
@@ -220,6 +237,9 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.causes, core.sent = state.causes, state.sent
     core.received, core.received_chain = state.received, state.received_chain
     core.equivocators = state.equivocators
+    if core.seals is not None:
+        for start in state.key_starts:
+            core.seals.record_key_start(start)
     if core.signed_order is not None and state.signed_order is not None:
         core.signed_order.restore(*state.signed_order)
     if core.signatures is not None:
@@ -246,6 +266,11 @@ def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
         if core.held_for_signed_causes < record.held:
             core.deliver_next(record.time)  # there was none for the application, and more to hold
         core.logged_deliveries, core.logged_held = core.delivered, core.held_for_signed_causes
+    elif isinstance(record, ForkNoticed):
+        core.stability.resume_divergence(record.divergence)
+    elif isinstance(record, KeyStarted):
+        if core.seals is not None:
+            core.seals.record_key_start(record.start)
     elif isinstance(record, RepairReceived):
         with contextlib.suppress(RemoteError):  # raised by a later part, as it was then
             core.step(record)

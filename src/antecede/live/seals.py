@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -40,7 +40,11 @@ class Signatures(Protocol):
 
     def sign(self, statement: bytes) -> bytes: ...
 
-    def verify(self, member: int, statement: bytes, signature: bytes) -> bool: ...
+    def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
+        """The key of the member with which this was signed; None if with none of those that are known."""
+
+    def is_revoked(self, member: int, key: bytes) -> bool:
+        """Whether a key of the member was revoked, since somebody else may have it."""
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """Raise if a partner shows certificates of its own, and none of them is valid now."""
@@ -76,6 +80,18 @@ class EquivocationError(RemoteError):
     def __init__(self, origin: int, statements: tuple[Statement, Statement]) -> None:
         super().__init__(f"member {origin} has sent different messages under the same ids")
         self.origin, self.statements = origin, statements
+
+
+class RevokedKeyError(RemoteError):
+    """A message was signed with a key that was revoked, after its member had begun to use another one."""
+
+
+class KeyStart(NamedTuple):
+    """With a key a member has signed only messages after this many."""
+
+    member: int
+    key: bytes
+    after: int
 
 
 def contradict(one: Statement, other: Statement) -> bool:
@@ -123,6 +139,9 @@ class Seals:
         """The last statements of each origin, which do not overlap; the oldest first."""
         self._firsts: list[list[int]] = [[] for _ in range(size)]
         """Where they begin, in ascending order."""
+        self.key_starts: dict[tuple[int, bytes], KeyStart] = {}
+        self.unlogged: list[KeyStart] = []
+        """Those of them that are not in the log."""
 
     # Messages
 
@@ -158,23 +177,58 @@ class Seals:
     def _verify_statement(self, origin: int, statement: Statement) -> None:
         if not 1 <= statement.first <= statement.last < statement.first + MAX_BATCH_MESSAGES:
             raise RemoteError(f"a statement on messages {statement.first} to {statement.last}")
-        signed = _message_statement(
-            origin, statement.first, statement.last, statement.previous, statement.value
-        )
-        if not self._signatures.verify(origin, signed, statement.signature):
+        signed = _signed_part(origin, statement)
+        key = self._signatures.signer(origin, signed, statement.signature)
+        if key is None:
             raise RemoteError(f"messages of member {origin} with a signature that is not its own")
+        self._check_key(origin, key, statement)
+
+    # Keys that are replaced
+
+    def _check_key(self, member: int, key: bytes, statement: Statement) -> None:
+        """Raise if a key was revoked, and the member has signed an earlier message with a key that is valid:
+        it uses one after the other, so this was signed by whoever else has the key."""
+        if self._signatures.is_revoked(member, key):
+            starts = [start for start in self.key_starts.values() if start.member == member]
+            valid = [start.after for start in starts if not self._signatures.is_revoked(member, start.key)]
+            if valid and statement.last > min(valid):
+                raise RevokedKeyError(
+                    f"message {statement.last} of member {member} is signed with a revoked key"
+                )
+            return
+        known = self.key_starts.get((member, key))
+        if known is None or statement.first <= known.after:
+            self.record_key_start(start := KeyStart(member, key, statement.first - 1))
+            self.unlogged.append(start)
+
+    def record_key_start(self, start: KeyStart) -> None:
+        self.key_starts[start.member, start.key] = start
+
+    def _is_by_revoked_key(self, origin: int, statement: Statement) -> bool:
+        try:
+            key = self._signatures.signer(origin, _signed_part(origin, statement), statement.signature)
+        except RemoteError:
+            return False  # its certificate is not known yet
+        return key is not None and self._signatures.is_revoked(origin, key)
 
     # Equivocation
 
     def add(self, origin: int, statement: Statement) -> None:
         """Remember a statement; an `EquivocationError` if it contradicts another one."""
-        self.compare(origin, statement, self._near(origin, statement.first, statement.last))
-        self._remember(origin, statement)
+        if self.compare(origin, statement, self._near(origin, statement.first, statement.last)):
+            self._remember(origin, statement)
 
-    def compare(self, origin: int, statement: Statement, others: Iterable[Statement]) -> None:
+    def compare(self, origin: int, statement: Statement, others: Iterable[Statement]) -> bool:
+        """Whether a statement agrees with others; an `EquivocationError` if that proves that the origin lies.
+
+        What was signed with a revoked key proves nothing: somebody else may have signed it.
+        """
         for other in others:
             if contradict(other, statement):
+                if any(self._is_by_revoked_key(origin, each) for each in (other, statement)):
+                    return False
                 raise EquivocationError(origin, (other, statement))
+        return True
 
     def _near(self, origin: int, first: int, last: int) -> Iterator[Statement]:
         """What is remembered of messages from just before the first to just after the last."""
@@ -215,7 +269,10 @@ class Seals:
             raise RemoteError(f"{len(statements)} statements; {MAX_EVIDENCE} at most")
         for statement in statements:
             if self._by_first[origin].get(statement.first) != statement:
-                self._verify_statement(origin, statement)
+                try:
+                    self._verify_statement(origin, statement)
+                except RevokedKeyError:
+                    continue  # the partner may not know that it is revoked
                 self.add(origin, statement)
 
     # Progress
@@ -223,13 +280,20 @@ class Seals:
     def sign_progress(self, member: int, counts: dict[int, tuple[int, bytes]]) -> bytes:
         return self._signatures.sign(_progress_statement(member, counts))
 
-    def verify_progress(self, member: int, counts: dict[int, tuple[int, bytes]], signature: bytes) -> None:
-        if not self._signatures.verify(member, _progress_statement(member, counts), signature):
+    def verify_progress(self, member: int, counts: dict[int, tuple[int, bytes]], signature: bytes) -> bool:
+        """Whether a report counts: the member must have signed it, with a key that is not revoked."""
+        key = self._signatures.signer(member, _progress_statement(member, counts), signature)
+        if key is None:
             raise RemoteError(f"it reports progress of member {member} that this one has not signed")
+        return not self._signatures.is_revoked(member, key)
 
 
 def _message_statement(origin: int, first: int, last: int, previous: bytes, value: bytes) -> bytes:
     return _encode((_MESSAGES, origin, first, last, previous, value))
+
+
+def _signed_part(origin: int, statement: Statement) -> bytes:
+    return _message_statement(origin, statement.first, statement.last, statement.previous, statement.value)
 
 
 def _progress_statement(member: int, counts: dict[int, tuple[int, bytes]]) -> bytes:

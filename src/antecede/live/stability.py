@@ -189,6 +189,8 @@ class Stability:
     def resume_divergence(self, divergence: Divergence) -> None:
         """It was noticed before a restart."""
         key = divergence.member, divergence.origin
+        if not all(0 <= rank < self.size for rank in key):
+            raise ValueError(f"a fork of member {divergence.origin} at member {divergence.member}")
         self.divergences[key] = self.lasting[key] = divergence
 
     def _extend_chain(self, origin: int, seq: int, payload: bytes) -> None:
@@ -277,7 +279,8 @@ class Stability:
         known = self._signed_rows.get(row.member)
         if known is not None and _total(row) <= _total(known):
             return False
-        self._seals.verify_progress(row.member, row.counts, row.signature)
+        if not self._seals.verify_progress(row.member, row.counts, row.signature):
+            return False
         self._signed_rows[row.member] = row
         return True
 

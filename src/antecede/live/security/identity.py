@@ -230,6 +230,15 @@ class Security:
             raise RemoteError(f"its signing certificate is for group '{holder.group}', not '{self._group}'")
         return holder, key
 
+    def is_revoked(self, name: str, number: str) -> bool:
+        """Whether a name, or its signing certificate of this serial number, is revoked."""
+        try:
+            if self._revoked is not None:
+                self._revoked.check(name, number, "signing certificate")
+        except RemoteError:
+            return True
+        return False
+
     def _unless_revoked(self, proof: Proof) -> Proof:
         if self._revoked is not None:
             self._revoked.refresh()

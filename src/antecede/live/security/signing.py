@@ -6,6 +6,7 @@ it names the member, and this group's authority has signed it.
 
 A certificate that has expired or been revoked does not let its holder connect any more (`check_partner`).
 What the holder has signed before is still delivered: some members have it, and what they say depends on it.
+When that was cannot be known: a revoked key counts until its member is heard with another one (`seals.py`).
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ class Keyring:
         self._security, self._group, self._names = security, group, names
         self._context = group.encode() + b"\0"
         self._me = me
-        self._keys: dict[int, list[Any]] = {}
-        """Several of one member, if it has renewed its key."""
+        self._keys: dict[int, dict[bytes, Any]] = {}
+        """By their raw bytes; several of one member, if its key was replaced."""
+        self._serials: dict[tuple[int, bytes], set[str]] = {}
+        """The serial numbers of the certificates of each key."""
         self._positions: dict[tuple[int, bytes], int] = {}
         """Of the certificates of keys."""
         self.certificates: list[bytes] = []
         """In DER, all that are known, in the order in which they came to be."""
         self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
+        self._x509: Any = require("cryptography.x509", "live")
         self._learn_own(me)
 
     def _learn_own(self, me: int) -> None:
@@ -65,13 +69,17 @@ class Keyring:
 
     def _add(self, member: int, key: Any, certificate: bytes) -> None:
         raw = key.public_bytes_raw()
+        self._serials.setdefault((member, raw), set()).add(self._serial_of(certificate))
         if (position := self._positions.get((member, raw))) is not None:
             # With a shared secret each start issues a certificate for the same key: only the latest is kept.
             self.certificates[position] = certificate
             return
         self._positions[member, raw] = len(self.certificates)
-        self._keys.setdefault(member, []).append(key)
+        self._keys.setdefault(member, {})[raw] = key
         self.certificates.append(certificate)
+
+    def _serial_of(self, certificate: bytes) -> str:
+        return f"{self._x509.load_der_x509_certificate(certificate).serial_number:x}"
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """Raise if a partner shows certificates of its own, and none of them is valid now."""
@@ -97,11 +105,21 @@ class Keyring:
         signature: bytes = self._security.signing_key.sign(self._context + statement)
         return signature
 
-    def verify(self, member: int, statement: bytes, signature: bytes) -> bool:
+    def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
+        """The key of the member with which this was signed; None if with none of those that are known."""
         keys = self._keys.get(member)
         if keys is None:
             raise RemoteError(f"a message of {self._names[member]}, whose signing certificate is not known")
-        return any(self._is_by(key, statement, signature) for key in reversed(keys))
+        for raw, key in reversed(keys.items()):
+            if self._is_by(key, statement, signature):
+                return raw
+        return None
+
+    def is_revoked(self, member: int, key: bytes) -> bool:
+        """Whether a key was revoked: all certificates of it that are known."""
+        name = self._names[member]
+        serials = self._serials.get((member, key), ())
+        return all(self._security.is_revoked(name, serial) for serial in serials)
 
     def _is_by(self, key: Any, statement: bytes, signature: bytes) -> bool:
         try:
