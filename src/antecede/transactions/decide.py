@@ -1,0 +1,235 @@
+"""Decides which levels a history satisfies, with the evidence for each that it does not.
+
+Levels imply others (`levels.IMPLIED`), so the strong ones come first: of a history that is causally
+convergent, only causal memory remains to be decided. Evidence is a few demands that cannot hold together;
+`witness` turns it into sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from antecede.transactions import memory
+from antecede.transactions.causal import causal_demands, cyclic_demands, writers_by_key
+from antecede.transactions.isolation import read_atomic_demands, read_committed_demands
+from antecede.transactions.levels import LEVELS
+from antecede.transactions.order_graph import causal_graph, components, topological_order, with_demands
+from antecede.transactions.reads_from import INITIAL, Codes, ReadsFrom
+
+_MAX_CLOCK_BYTES = 1 << 30
+"""Memory for clocks while CC is decided; readers are judged in several passes if it is not enough."""
+
+
+class Demands(NamedTuple):
+    """Columns of demands: `reader` read `key` from `after`, and had seen `before`, which also writes it."""
+
+    before: Codes
+    after: Codes
+    reader: Codes
+    key: Codes
+
+    @classmethod
+    def from_table(cls, table: Any) -> Demands:
+        """From rows of the four columns."""
+        return cls(*np.ascontiguousarray(table.T))
+
+    def take(self, rows: Any) -> Demands:
+        return Demands(*(column[rows] for column in self))
+
+
+_NO_DEMANDS = Demands(*(np.zeros(0, np.int32) for _ in range(4)))
+
+
+@dataclass
+class LevelEvidence:
+    """Why a level is violated: these demands and the causal order have a cycle, or one is before initial
+    values."""
+
+    demands: Demands = field(default_factory=lambda: _NO_DEMANDS)
+    session: int | None = None
+    """Only the reads of this session are involved."""
+
+
+class Decision:
+    """What is known about one history; every part is computed when it is first needed."""
+
+    def __init__(self, resolved: ReadsFrom) -> None:
+        self.resolved = resolved
+        self.session_of = resolved.session_of()
+        self.causal_order = topological_order(*causal_graph(resolved))
+        self.causally_cyclic = len(self.causal_order) < resolved.transactions
+
+    def decide(self, levels: Collection[str]) -> dict[str, LevelEvidence | None]:
+        """For each of the levels None, or the evidence against it."""
+        if self.causally_cyclic:
+            return {level: LevelEvidence() for level in levels}
+        judges = {
+            "RC": self.against_read_committed,
+            "RA": self.against_read_atomic,
+            "CC": self.against_causal_consistency,
+            "CM": self.against_causal_memory,
+            "CCv": self.against_causal_convergence,
+        }
+        return {level: judges[level]() for level in LEVELS if level in levels}
+
+    def against_read_committed(self) -> LevelEvidence | None:
+        if self._converges_already():
+            return None
+        whole = self.resolved
+        columns = whole.read_start, whole.read_key, whole.read_writer, whole.write_start, whole.write_key
+        return self._against(Demands.from_table(read_committed_demands(*columns, np.int64(whole.keys))))
+
+    def against_read_atomic(self) -> LevelEvidence | None:
+        if self._converges_already():
+            return None
+        whole = self.resolved
+        columns = whole.read_start, whole.read_key, whole.read_writer, whole.write_start, whole.write_key
+        return self._against(
+            Demands.from_table(read_atomic_demands(whole.session_start, *columns, np.int64(whole.keys)))
+        )
+
+    def _converges_already(self) -> bool:
+        """Whether causal convergence has been decided, and holds; it implies the weaker levels."""
+        return "convergence" in self.__dict__ and self.convergence is None
+
+    def against_causal_convergence(self) -> LevelEvidence | None:
+        return self.convergence
+
+    @cached_property
+    def demands(self) -> Demands:
+        """Those of causal convergence, each of one reader."""
+        return self._causal_demands(of_each_reader=False)
+
+    @cached_property
+    def convergence(self) -> LevelEvidence | None:
+        return self._against(self.demands)
+
+    def _causal_demands(self, of_each_reader: bool, keep: Any = None, kept: Any = None) -> Demands:
+        whole, writers = self.resolved, writers_by_key(self.resolved)
+        columns = whole.session_start, whole.read_start, whole.read_key, whole.read_writer
+        groups = writers.key_start, writers.session, writers.start, writers.writer
+        if keep is None:
+            keep, kept = np.full(whole.transactions, -1, np.int32), np.zeros((0, 0), np.int32)
+        return Demands.from_table(
+            causal_demands(self.causal_order, self.session_of, *columns, *groups, of_each_reader, keep, kept)
+        )
+
+    def _against(self, demands: Demands) -> LevelEvidence | None:
+        """Evidence that one order of all transactions cannot meet all demands; None if it can."""
+        impossible = np.flatnonzero(demands.after == INITIAL)
+        if len(impossible):
+            return LevelEvidence(demands.take(impossible))
+        graph = with_demands(self.resolved, demands.before, demands.after)
+        if len(topological_order(*graph)) == self.resolved.transactions:
+            return None
+        component = components(*graph)
+        return LevelEvidence(demands.take(component[demands.before] == component[demands.after]))
+
+    def against_causal_consistency(self) -> LevelEvidence | None:
+        return self.consistency
+
+    @cached_property
+    def consistency(self) -> LevelEvidence | None:
+        """Evidence against CC: a reader whose own demands are cyclic.
+
+        Such a cycle is also one of the demands of all readers, so only demands within strongly connected
+        components are tried.
+        """
+        evidence = self.convergence
+        if evidence is None or evidence.demands.after[0] == INITIAL:
+            return evidence
+        component = components(*with_demands(self.resolved, self.demands.before, self.demands.after))
+        demands = self._causal_demands(of_each_reader=True)
+        demands = demands.take(component[demands.before] == component[demands.after])
+        demands = demands.take(np.argsort(demands.reader, kind="stable"))
+        rows_at_once = max(1, _MAX_CLOCK_BYTES // (4 * max(1, len(self.resolved.session_start) - 1)))
+        readers, starts = np.unique(demands.reader, return_index=True)
+        starts = np.append(starts, len(demands.reader))
+        first = 0
+        while first < len(readers):
+            last = int(np.searchsorted(starts, starts[first] + rows_at_once, side="right")) - 1
+            last = max(last, first + 1)
+            part = demands.take(slice(starts[first], starts[last]))
+            cyclic = self._cyclic(part, starts[first : last + 1] - starts[first])
+            if cyclic.any():
+                return LevelEvidence(part.take(part.reader == self._best_reader(part, cyclic)))
+            first = last
+        return None
+
+    def _best_reader(self, demands: Demands, cyclic: Any) -> int:
+        """The reader with the fewest demands in cycles."""
+        readers, counts = np.unique(demands.reader[cyclic], return_counts=True)
+        return int(readers[np.argmin(counts)])
+
+    def _cyclic(self, demands: Demands, starts: Any) -> Any:
+        """Which demands are part of a cycle of demands of their own reader."""
+        rows, row = np.unique(demands.before, return_inverse=True)
+        keep = np.full(self.resolved.transactions, -1, np.int32)
+        keep[rows] = np.arange(len(rows))
+        kept = np.zeros((len(rows), len(self.resolved.session_start) - 1), np.int32)
+        self._causal_demands(False, keep, kept)
+        session = self.session_of[demands.after]
+        count = demands.after - self.resolved.session_start[session] + 1
+        cyclic = np.zeros(len(row), np.bool_)
+        cyclic_demands(starts.astype(np.int64), row.astype(np.int64), session, count, kept, cyclic)
+        return cyclic
+
+    def against_causal_memory(self) -> LevelEvidence | None:
+        """Evidence against CM: a session whose reads no single order explains."""
+        # Only a history that is not causally convergent can fail here for the reason that it is not even CC.
+        if self.convergence is not None and self.consistency is not None:
+            return self.consistency
+        order = self._good_order()
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        starts = self.resolved.session_start.tolist()
+        for session, (begin, end) in enumerate(pairwise(starts)):
+            if (evidence := self._against_session(session, begin, end, order, rank)) is not None:
+                return evidence
+        return None
+
+    def _good_order(self) -> Any:
+        """An order that contains the causal order, and the demands of causal convergence if they can be met.
+
+        Nearly all demands of a session then go forward in it, and no search for cycles is needed.
+        """
+        if self.convergence is not None:
+            return self.causal_order
+        return topological_order(*with_demands(self.resolved, self.demands.before, self.demands.after))
+
+    def _against_session(
+        self, session: int, begin: int, end: int, order: Any, rank: Any
+    ) -> LevelEvidence | None:
+        whole = self.resolved
+        answer, table = memory.session_memory(
+            begin,
+            end,
+            order,
+            rank,
+            self.session_of,
+            whole.read_start,
+            whole.read_key,
+            whole.read_writer,
+            whole.write_start,
+            whole.write_key,
+            np.int64(whole.keys),
+        )
+        demands = Demands.from_table(table)
+        if answer == memory.UNDECIDED:
+            graph = with_demands(whole, demands.before, demands.after)
+            if len(topological_order(*graph)) < whole.transactions:
+                return LevelEvidence(demands, session)
+        return LevelEvidence(demands, session) if answer == memory.VIOLATED else None
+
+
+def violated_levels(
+    resolved: ReadsFrom, levels: Collection[str] = tuple(LEVELS)
+) -> dict[str, LevelEvidence | None]:
+    """For each level None, or the evidence that the reads of these transactions violate it."""
+    return Decision(resolved).decide(levels)

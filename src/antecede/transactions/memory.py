@@ -1,0 +1,185 @@
+"""Causal memory, session by session, compiled.
+
+For one session, all its reads must be explained by one order of its causal past. What must come before a
+transaction of the session grows with every demand, and a demand may add to what was seen earlier, so the
+demands are a least fixed point (CyclicHB of Bouajjani et al., POPL 2017, who compute it in O(n⁵)).
+
+A session is a chain, so all that matters of a transaction u is its *deadline*: the first transaction of the
+session before which u must be placed. A demand "u before w" lowers u's deadline to w's. The session's reads
+of a key from deadline(u) on all demand that a writer u of the key be before what they read. It is enough to
+follow the first such read of another transaction's value: from there the next one follows in the same way,
+unless there is a cycle anyway.
+
+So one sweep over the history, from its end to its beginning, is linear (times a binary search), and sweeps
+are repeated until no deadline changes. That takes two or three for real histories, and at worst as many as
+there are transactions: O(n·k·sweeps) for k sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from antecede.jit import njit_hot, njit_inline, njit_plain
+from antecede.transactions.isolation import append
+
+SATISFIED, VIOLATED, UNDECIDED = 0, 1, 2
+"""UNDECIDED: some demand goes against the order of the sweep, so its demands need a search for cycles."""
+
+_NEVER = np.int32(2**31 - 1)
+
+
+@njit_inline
+def _first_read(
+    at: Any, next_other: Any, writer: Any, begin: Any, end: Any, deadline: Any, author: Any
+) -> Any:
+    """The place of the first read from `deadline` on whose value another than `author` wrote; `end` if
+    none."""
+    high = end
+    low = begin
+    while low < high:
+        middle = (low + high) >> 1
+        if at[middle] < deadline:
+            low = middle + 1
+        else:
+            high = middle
+    if low < end and writer[low] == author:
+        low = min(next_other[low], end)
+    return low
+
+
+@njit_plain
+def _session_reads(
+    begin: Any, end: Any, read_start: Any, read_key: Any, read_writer: Any, key_start: Any
+) -> Any:
+    """The reads of a session by key: place of the reader, writer, and the next read of another writer's
+    value."""
+    key_start[:] = 0
+    for row in range(read_start[begin], read_start[end]):
+        key_start[read_key[row] + 1] += 1
+    for key in range(len(key_start) - 1):
+        key_start[key + 1] += key_start[key]
+    total = read_start[end] - read_start[begin]
+    at, writer, next_other = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
+    for t in range(end - 1, begin - 1, -1):
+        for row in range(read_start[t + 1] - 1, read_start[t] - 1, -1):
+            # Filled from the end of each key's part, which leaves key_start[key + 1] at its beginning.
+            key_start[read_key[row] + 1] -= 1
+            place = key_start[read_key[row] + 1]
+            at[place], writer[place] = t - begin, read_writer[row]
+    key_start[: len(key_start) - 1] = key_start[1:].copy()
+    key_start[len(key_start) - 1] = total
+    for key in range(len(key_start) - 1):
+        for place in range(key_start[key + 1] - 1, key_start[key] - 1, -1):
+            following = place + 1
+            if following < key_start[key + 1] and writer[following] == writer[place]:
+                following = next_other[following]
+            next_other[place] = following
+    return at, writer, next_other
+
+
+@njit_hot
+def _meet_demands(
+    u: Any,
+    begin: Any,
+    end: Any,
+    deadline: Any,
+    written: Any,
+    key_start: Any,
+    at: Any,
+    writer: Any,
+    next_other: Any,
+) -> Any:
+    """Lower the deadline of u by the demands of the session's reads of what u writes.
+
+    Returns the place of a read whose demand cannot be met, or -1, and its key: it saw an initial value, or u
+    is of the session itself and would have to come before something that it has seen.
+    """
+    own = begin <= u < end
+    again = True
+    while again:
+        again = False
+        for key in written:
+            if key_start[key] == key_start[key + 1]:
+                continue
+            found = _first_read(
+                at, next_other, writer, key_start[key], key_start[key + 1], deadline[u] + own, u
+            )
+            if found == key_start[key + 1]:
+                continue
+            w = writer[found]
+            if w < 0 or (own and deadline[w] <= u - begin):
+                return found, key
+            if deadline[w] < deadline[u]:
+                deadline[u] = deadline[w]
+                again = True
+    return -1, -1
+
+
+@njit_hot
+def _pass_on(u: Any, deadline: Any, session_of: Any, sources: Any) -> Any:
+    """Lower the deadlines of what directly precedes u to that of u; whether any changed."""
+    changed = False
+    if u > 0 and session_of[u - 1] == session_of[u] and deadline[u - 1] > deadline[u]:
+        deadline[u - 1] = deadline[u]
+        changed = True
+    for w in sources:
+        if w >= 0 and deadline[w] > deadline[u]:
+            deadline[w] = deadline[u]
+            changed = True
+    return changed
+
+
+@njit_plain
+def session_memory(
+    begin: Any,
+    end: Any,
+    order: Any,
+    rank: Any,
+    session_of: Any,
+    read_start: Any,
+    read_key: Any,
+    read_writer: Any,
+    write_start: Any,
+    write_key: Any,
+    keys: Any,
+) -> Any:
+    """Whether one order explains all reads of the session of transactions `begin` to `end`.
+
+    `order` contains the causal order, `rank` is its inverse. Returns the answer and the demands (before,
+    after, reader, key) on which it rests: those that the fixed point leaves, or one that cannot be met.
+    """
+    demands, size = np.empty((64, 4), np.int32), 0
+    key_start = np.zeros(keys + 1, np.int64)
+    at, writer, next_other = _session_reads(begin, end, read_start, read_key, read_writer, key_start)
+    deadline = np.full(len(rank), _NEVER, np.int32)
+    deadline[begin:end] = np.arange(end - begin)
+    changed, sweeps = True, 0
+    while changed or sweeps < 2:
+        changed = False
+        for place in range(len(order) - 1, -1, -1):
+            u = order[place]
+            if deadline[u] == _NEVER:
+                continue
+            if sweeps > 0:  # the first sweep is for the causal order alone
+                was = deadline[u]
+                written = write_key[write_start[u] : write_start[u + 1]]
+                bad, key = _meet_demands(u, begin, end, deadline, written, key_start, at, writer, next_other)
+                if bad >= 0:
+                    return VIOLATED, append(demands, 0, u, writer[bad], begin + at[bad], key)[:1]
+                changed = changed or deadline[u] < was
+            sources = read_writer[read_start[u] : read_start[u + 1]]
+            changed = _pass_on(u, deadline, session_of, sources) or changed
+        sweeps += 1
+    forward = True
+    for u in range(len(rank)):
+        for row in range(write_start[u], write_start[u + 1] if deadline[u] != _NEVER else 0):
+            key = write_key[row]
+            low, high = key_start[key], key_start[key + 1]
+            found = _first_read(at, next_other, writer, low, high, deadline[u] + (begin <= u < end), u)
+            if found < high:
+                demands = append(demands, size, u, writer[found], begin + at[found], key)
+                size += 1
+                forward = forward and rank[u] < rank[writer[found]]
+    return (SATISFIED if forward else UNDECIDED), demands[:size]
