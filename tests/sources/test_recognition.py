@@ -15,6 +15,9 @@ from antecede.sources.recognise import recognise, recognise_file
 FORMATS = {
     "otlp.json": "otlp",
     "jaeger.json": "jaeger",
+    "kcat.jsonl": "kafka",
+    "orders.console.txt": "kafka",
+    "debezium.jsonl": "debezium",
 }
 """The preset of each sample."""
 

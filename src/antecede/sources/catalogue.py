@@ -88,7 +88,77 @@ _OTEL_TABLE = Preset(
     ],
 )
 
-PRESETS: dict[str, Preset] = {each.name: each for each in (_OTLP, _JAEGER, _JAEGER_SPANS, _OTEL_TABLE)}
+_COORDINATES = "{topic}-{partition}@{offset}"
+_KAFKA = Preset(
+    name="kafka",
+    title="Kafka records: kcat -J, Spark's columns (JSON, Parquet), kafka-console-consumer",
+    reader="kafka",
+    id=[
+        "{headers.ce_id}",
+        "{headers.message_id}",
+        "{headers.message-id}",
+        "{headers.messageId}",
+        "{headers.event_id}",
+        "{headers.event-id}",
+        "{headers.eventId}",
+        "{headers.id}",
+        _COORDINATES,
+    ],
+    process=["{topic}-{partition}"],
+    seq=["{offset}"],
+    causes=[
+        "{headers.causation_id}",
+        "{headers.causation-id}",
+        "{headers.causationId}",
+        "{headers.ce_causationid}",
+        "{headers.parent_id}",
+        "{headers.in-reply-to}",
+    ],
+    time=["{ts}", "{timestamp}"],
+    time_unit="ms",
+    kind=["{headers.ce_type}", "{headers.type}", "{topic}"],
+    payload=["{payload}", "{value}"],
+    recognised_by=[["topic", "partition", "offset"]],
+)
+_DEBEZIUM = Preset(
+    name="debezium",
+    title="Debezium's change events and transaction markers, as they are or within a dump of Kafka",
+    reader="debezium",
+    id=[
+        "{transaction.id}:{transaction.total_order}",
+        "{kafka.topic}-{kafka.partition}@{kafka.offset}",
+        "{source.db}.{source.table}@{source.file}:{source.pos}:{source.row}",
+        "{source.schema}.{source.table}@{source.lsn}",
+        "{source.schema}.{source.table}@{source.change_lsn}:{source.event_serial_no}",
+        "{source.db}.{source.collection}@{source.ts_ms}:{source.ord}",
+    ],
+    process=[
+        "{kafka.topic}-{kafka.partition}",
+        "{source.name}.{source.schema}.{source.table}",
+        "{source.name}.{source.db}.{source.table}",
+        "{source.name}.{source.db}.{source.collection}",
+        "transactions",
+    ],
+    seq=["{kafka.offset}", "{position}"],
+    causes=["{causes[]}"],
+    time=["{source.ts_ms}", "{ts_ms}"],
+    time_unit="ms",
+    kind=["{kind}"],
+    recognised_by=[
+        ["op", "source.connector"],
+        ["payload.op", "payload.source.connector"],
+        ["body.op", "body.source.connector"],
+        ["body.payload.op", "body.payload.source.connector"],
+        ["status", "id", "event_count", "data_collections"],
+        ["payload.status", "payload.id", "payload.event_count"],
+        ["body.status", "body.id", "body.event_count"],
+        ["body.payload.status", "body.payload.id", "body.payload.event_count"],
+    ],
+)
+
+PRESETS: dict[str, Preset] = {
+    each.name: each for each in (_OTLP, _JAEGER, _JAEGER_SPANS, _OTEL_TABLE, _DEBEZIUM, _KAFKA)
+}
 """By name, in the order in which a file is compared with them."""
 
 

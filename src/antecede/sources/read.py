@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from antecede.errors import InputError
 from antecede.sources.catalogue import find_preset
+from antecede.sources.debezium import read_debezium
 from antecede.sources.dependency_log import Extractor
 from antecede.sources.jaeger import read_jaeger
+from antecede.sources.kafka import read_kafka
 from antecede.sources.otlp import read_otlp_json
 from antecede.sources.preset import Preset
 from antecede.sources.recognise import recognise_file, same_format
@@ -88,4 +90,8 @@ def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) ->
         return read_otlp_json(file, bad, encoding, max_bytes)
     if preset.reader == "jaeger":
         return read_jaeger(file, bad, encoding, max_bytes)
+    if preset.reader == "kafka":
+        return read_kafka(file, bad, encoding, preset.separator, max_bytes)
+    if preset.reader == "debezium":
+        return read_debezium(file, bad, encoding, preset.separator, max_bytes)
     return read_records(file, bad, encoding, preset.separator, max_bytes)

@@ -8,6 +8,7 @@ at the end of a file, the file itself is opened.
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -18,8 +19,10 @@ import msgspec
 from antecede.errors import InputError
 from antecede.sources.catalogue import PRESETS
 from antecede.sources.fields import MISSING, find, parse_path
+from antecede.sources.kafka import is_console_output, with_body
 from antecede.sources.preset import READERS, Preset
-from antecede.sources.records import HEAD_BYTES, container, likely_separator, schema_outline
+from antecede.sources.records import HEAD_BYTES, container, likely_separator, read_records, schema_outline
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import read_head, text_encoding
 from antecede.trace.reader import open_any_parquet
 
@@ -34,7 +37,12 @@ def recognise_file(path: Path) -> Preset | None:
     """The preset for a file; None if it is none of the known formats."""
     head = read_head(path, HEAD_BYTES)
     if head.startswith(b"PAR1"):
-        return _matching([schema_outline(open_any_parquet(path).schema_arrow)], _TABLE_READERS)
+        found = _matching([schema_outline(open_any_parquet(path).schema_arrow)], _TABLE_READERS)
+        if found is None or found.reader != "kafka":
+            return found
+        # What records of Kafka carry is not in the schema.
+        records = itertools.islice(read_records(path, BadRows(str(path), strict=False)), _SAMPLES)
+        return _matching([with_body(record.value) for record in records], _TABLE_READERS) or found
     return recognise(head)
 
 
@@ -46,6 +54,8 @@ def recognise(head: bytes) -> Preset | None:
     text = head.decode(text_encoding(head), errors="replace").removeprefix("\ufeff")
     if what == "json":
         return _matching(_first_values(text.lstrip()))
+    if is_console_output(head):
+        return PRESETS["kafka"]
     header = text.splitlines()[0] if text.strip() else ""
     try:
         names = next(csv.reader([header], delimiter=likely_separator(header)), [])
@@ -79,7 +89,8 @@ def _first_values(text: str) -> Iterator[Any]:
     if not decoded or not isinstance(decoded[0], dict | list):
         decoded = [_decode(_closed(text))]
     for value in decoded:
-        yield from value[:_SAMPLES] if isinstance(value, list) else [value]
+        for each in value[:_SAMPLES] if isinstance(value, list) else [value]:
+            yield with_body(each) if isinstance(each, dict) and "offset" in each else each
 
 
 def _decode(text: str) -> Any:

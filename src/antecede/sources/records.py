@@ -237,11 +237,11 @@ def _parquet_records(path: Path) -> Iterator[SourceRecord]:
 
 
 def _plain_table(table: pa.Table) -> pa.Table:
-    """The table with its instants as nanoseconds: Python's own have microseconds only."""
+    """The table with its instants in ISO 8601: Python's own have microseconds only."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
-            instants = pc.cast(table.column(at), pa.timestamp("ns", field.type.tz), safe=False)
-            table = table.set_column(at, field.name, instants.cast(pa.int64()))
+            instants = table.column(at).cast(pa.int64()).cast(pa.timestamp(field.type.unit))
+            table = table.set_column(at, field.name, pc.strftime(instants, "%Y-%m-%dT%H:%M:%SZ"))
     return table
 
 

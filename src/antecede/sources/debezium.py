@@ -1,0 +1,133 @@
+"""Change events of Debezium with the markers of its transaction topic: one a line, with or without their
+schema, or within a dump of Kafka.
+
+A record is an envelope (`before`, `after`, `source`, `op`) or a marker (`status` BEGIN or END). It gets
+
+- `transaction.id` without the position that PostgreSQL's connector appends to it, which differs from event to
+  event;
+- `causes`: of the n-th event of a transaction its (n-1)-th; of an END marker every event that it counts, so
+  that one that is not there is a missing cause;
+- `position` in the log of the database (PostgreSQL, MySQL, MariaDB, Oracle), and `kind`, which says whether a
+  row is from a snapshot;
+- `kafka`: topic, partition and offset, if they are there.
+
+Tombstones, which follow deletions, have no value, and are no records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from antecede.sources.kafka import decode_body, read_kafka
+from antecede.sources.records import SourceRecord
+from antecede.trace.bad_rows import BadRows
+
+_OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate", "m": "message"}
+_POSTGRES_ID = re.compile(r"(\d+):\d+")
+_BINLOG = re.compile(r".*\.(\d{1,9})")
+_MAX_EVENTS = 1 << 20
+"""Of a transaction whose END marker is taken at its word."""
+_COORDINATES = ("topic", "partition", "offset")
+
+
+def read_debezium(
+    path: Path, bad: BadRows, encoding: str = "", separator: str = "", max_bytes: int | None = None
+) -> Iterator[SourceRecord]:
+    """The change events and transaction markers of a file."""
+    for record in read_kafka(path, bad, encoding, separator, max_bytes):
+        event, coordinates = unwrap(record.value)
+        if event is None:
+            if coordinates is None or record.value.get("body") is not None:
+                bad.add("records that are no change event, left out", f"row {record.row}", str(path))
+            continue
+        why = _complete(event)
+        if why:
+            bad.add("change events that cannot be read, left out", f"row {record.row}: {why}", str(path))
+            continue
+        if coordinates is not None:
+            event["kafka"] = coordinates
+        yield SourceRecord(record.row, event, record.text)
+
+
+def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The envelope or marker in a record, and its coordinates in Kafka; None where there is none."""
+    coordinates = None
+    if all(name in value for name in _COORDINATES):
+        coordinates = {name: value[name] for name in _COORDINATES}
+        value = value.get("body") or {}
+    inner = value.get("payload")
+    if "op" not in value and "status" not in value and inner is not None:
+        value = decode_body(inner) or {}
+    is_event = isinstance(value.get("op"), str) and isinstance(value.get("source"), dict)
+    is_marker = value.get("status") in ("BEGIN", "END") and "id" in value
+    return (value if is_event or is_marker else None), coordinates
+
+
+def _complete(event: dict[str, Any]) -> str | None:
+    """Add what the event implies; or why that is not possible."""
+    if "status" in event and "op" not in event:
+        return _complete_marker(event)
+    source = event["source"]
+    snapshot = str(source.get("snapshot", "false")).lower() not in ("false", "none", "")
+    kind = _OPERATIONS.get(event["op"], event["op"])
+    event["kind"] = "snapshot" if snapshot or event["op"] == "r" else kind
+    event["position"] = _position(source)
+    transaction = event.get("transaction")
+    event["causes"] = []
+    if transaction is None:
+        return None
+    if not isinstance(transaction, dict):
+        return "its transaction is no object"
+    order = _whole_number(transaction.get("total_order"))
+    if order is None or transaction.get("id") is None:
+        return "its transaction has no id or no total_order"
+    name = transaction_id(transaction["id"])
+    event["transaction"] = transaction | {"id": name, "total_order": order}
+    event["causes"] = [f"{name}:{order - 1}"] if order > 1 else []
+    return None
+
+
+def _complete_marker(event: dict[str, Any]) -> str | None:
+    name, status = transaction_id(event["id"]), event["status"]
+    event["kind"] = f"{status} of a transaction"
+    event["transaction"] = {"id": name, "total_order": status}
+    event["source"] = {}
+    event["causes"] = []
+    if status == "END":
+        count = _whole_number(event.get("event_count"))
+        if count is None or not 0 <= count <= _MAX_EVENTS:
+            return f"its event_count is no number up to {_MAX_EVENTS:,}"
+        event["causes"] = [f"{name}:{order}" for order in range(1, count + 1)]
+    return None
+
+
+def transaction_id(value: Any) -> str:
+    """The id of a transaction without PostgreSQL's position.
+
+    >>> transaction_id("571:53195832"), transaction_id("00000025:00000d08:0025"), transaction_id(571)
+    ('571', '00000025:00000d08:0025', '571')
+    """
+    text = str(value)
+    found = _POSTGRES_ID.fullmatch(text)
+    return found[1] if found else text
+
+
+def _position(source: dict[str, Any]) -> int | None:
+    """The place in the database's log: an LSN, an SCN, or the number of a binlog and the place in it."""
+    for name in ("lsn", "scn"):
+        if (number := _whole_number(source.get(name))) is not None:
+            return number
+    file, place = source.get("file"), _whole_number(source.get("pos"))
+    found = _BINLOG.fullmatch(file) if isinstance(file, str) else None
+    if found is None or place is None or not 0 <= place < 1 << 32:
+        return None
+    return (int(found[1]) << 32) + place
+
+
+def _whole_number(value: Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
