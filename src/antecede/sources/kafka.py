@@ -1,5 +1,5 @@
-r"""Dumps of Kafka records: JSON of kcat (`-J`) or in the columns of Spark's source, Parquet, CSV, and the text
-of the console consumer (with `print.partition`, `print.offset`, and what else it prints).
+r"""Dumps of Kafka records: JSON of kcat (`-J`) or in the columns of Spark's source, Parquet, CSV, and the
+text of the console consumer (with `print.partition`, `print.offset`, and what else it prints).
 
 A record has `topic`, `partition` and `offset`, `headers`, and `body`: what it carries, if that is JSON. The
 console consumer does not print the topic: it is the file's name up to its first dot. Spark writes binary
