@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
+from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
 from antecede.cli.source_input import PresetName, source_at
@@ -31,6 +32,12 @@ _VIOLATION_LABELS = {
     "orphans": "delivered but never sent",
     "impossible": "delivered before they were sent",
 }
+_Trace = Annotated[
+    str,
+    typer.Argument(
+        help="A trace folder, a .parquet, .jsonl or .csv file, a history of transactions, or a URL for Spark."
+    ),
+]
 _Page = Annotated[
     Path | None,
     typer.Option(
@@ -44,13 +51,11 @@ _Limit = Annotated[int, typer.Option(min=0, max=100_000, help="Violations to wri
 
 
 def audit(
-    trace: Annotated[
-        str,
-        typer.Argument(help="A trace folder, a .parquet, .jsonl or .csv file, or a URL that Spark reads."),
-    ],
+    trace: _Trace,
     columns: Columns = None,
     run_per_file: RunPerFile = False,
     preset: PresetName = None,
+    level: LevelName = None,
     strict: Strict = False,
     html: _Page = None,
     violation: _Drawn = None,
@@ -61,7 +66,7 @@ def audit(
 ) -> None:
     """Check a log: was any message delivered before its cause?
 
-    Exit code 0 if not, 1 if so, 2 if it cannot be decided.
+    Exit code 0 if not, 1 if so, 2 if it cannot be decided. Histories of transactions: is it causal?
 
     Small local traces are audited in this process; larger ones and URLs on Spark. The result is the same.
 
@@ -74,6 +79,9 @@ def audit(
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
+    if history_at(trace, columns, preset, level):
+        audit_history(trace, preset, level, html, as_json)
+        return
     if source := source_at(trace, columns, preset):
         audit_source(source, trace, html, strict, limit, as_json)
         return

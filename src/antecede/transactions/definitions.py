@@ -164,7 +164,7 @@ class Definitions:
                 if demand not in seen:
                     seen[demand] = self._sight(level, demand, demands[demand])
                     pending += [step.demand for step in seen[demand] if step.demand]
-            found.append(Cycle(level, _pattern(level, steps, seen), steps, seen))
+            found.append(Cycle(level, _pattern(level, steps, seen), _from_demand(steps), seen))
         return min(found, key=_size, default=None)
 
     def _sight(self, level: str, demand: Demand, following: list[dict[int, OrderStep]]) -> list[OrderStep]:
@@ -192,6 +192,14 @@ class Definitions:
 
 def _size(cycle: Cycle) -> tuple[int, int, int]:
     return len(cycle.transactions), len(cycle.seen), len(cycle.steps)
+
+
+def _from_demand(steps: list[OrderStep]) -> list[OrderStep]:
+    """The same cycle, beginning with a demand that the step before it is not."""
+    for place, step in enumerate(steps):
+        if step.demand and not steps[place - 1].demand:
+            return steps[place:] + steps[:place]
+    return steps
 
 
 def _pattern(level: str, steps: list[OrderStep], seen: dict[Demand, list[OrderStep]]) -> str:

@@ -1,0 +1,111 @@
+"""antecede audit on a history of transactions: which levels of consistency it satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from antecede import __version__
+from antecede.cli import show
+from antecede.errors import InputError
+
+if TYPE_CHECKING:
+    from antecede.transactions import ConsistencyVerdict, History, LevelViolation
+
+DEFAULT_LEVEL = "CC"
+
+LevelName = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="LEVEL",
+        help="For histories of transactions: the level to demand, RC, RA, CC, CM or CCv. "
+        "Without it all are reported, and CC is demanded.",
+    ),
+]
+
+
+def history_at(path: str, columns: Sequence[str] | None, preset: str | None, level: str | None) -> bool:
+    """Whether there is a history of transactions at a path: by --preset, or by its content."""
+    from antecede.transactions.formats import PRESETS, recognise_path
+
+    if preset in PRESETS:
+        return True
+    found = not columns and preset is None and "://" not in path and recognise_path(Path(path)) is not None
+    if level is not None and not found:
+        raise InputError(
+            f"--level is for histories of transactions, which {path} is not; see docs/transactions.md"
+        )
+    return found
+
+
+def audit_history(path: str, preset: str | None, level: str | None, html: Path | None, as_json: bool) -> None:
+    """Judge a history and print the verdict; exit code 1 if it does not satisfy the level that is
+    demanded."""
+    from antecede.transactions import read_history
+
+    if html is not None:
+        raise InputError("--html draws deliveries of messages, which a history of transactions does not have")
+    judge_history(read_history(path, preset), path, level, as_json)
+
+
+def judge_history(history: History, path: str, level: str | None, as_json: bool) -> None:
+    """Judge a history that has been read, and print the verdict."""
+    from antecede.transactions import LEVELS, check
+    from antecede.transactions.levels import level_named
+
+    demanded = level_named(level or DEFAULT_LEVEL)
+    verdict = check(history, LEVELS if level is None else [demanded])
+    if as_json:
+        document = {"trace": path, "engine": "local", "version": __version__, "demanded": demanded}
+        show.json(document | {"clean": verdict.levels[demanded].ok, "verdict": verdict})
+    else:
+        _print(verdict, demanded)
+    if not verdict.levels[demanded].ok:
+        raise typer.Exit(1)
+
+
+def _print(verdict: ConsistencyVerdict, demanded: str) -> None:
+    aborted = f", {verdict.aborted:,} of them aborted," if verdict.aborted else ""
+    transactions = _count(verdict.transactions, "transaction")
+    show.line(
+        f"{_count(verdict.operations, 'operation')} of {transactions}{aborted} "
+        f"in {_count(verdict.sessions, 'session')} on {_count(verdict.keys, 'key')}"
+    )
+    rows: list[list[str | Text]] = []
+    for short, level in verdict.levels.items():
+        answer = show.styled("yes", "green") if level.ok else show.styled("no", "red")
+        pattern = level.violation.pattern if level.violation else ""
+        rows.append([short, level.name, answer, pattern])
+    show.table(None, ["level", "", "satisfied", ""], rows, left=4)
+    if verdict.faults:
+        for pattern, count in verdict.faults.items():
+            show.line(f"{pattern}: {count:,}")
+        for violation in verdict.fault_examples:
+            _print_violation("every level", violation)
+        return
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for short, level in verdict.levels.items():
+        if level.violation:
+            shown.setdefault((level.violation.text, *level.violation.because), []).append(short)
+    for names in sorted(shown.values(), key=lambda names: demanded not in names):
+        found = verdict.levels[names[0]].violation
+        if found:
+            _print_violation(", ".join(names), found)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _print_violation(levels: str, violation: LevelViolation) -> None:
+    show.line(f"• not {levels}: {violation.text}" if levels != "every level" else f"• {violation.text}")
+    for sentence in violation.because:
+        show.line(f"    {sentence}")
+    for transaction in violation.transactions:
+        operations = ", ".join(transaction.operations)
+        show.line(show.styled(f"    {transaction.name} (session {transaction.session}): {operations}", "dim"))

@@ -1,0 +1,93 @@
+"""antecede audit on histories of transactions, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
+from antecede.errors import InputError
+
+SAMPLES = Path(__file__).parent.parent / "transactions" / "samples"
+
+
+def audit(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["audit", *arguments])
+    if isinstance(done.exception, InputError):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+def test_a_history_is_recognised_and_every_level_reported() -> None:
+    code, text = audit(str(SAMPLES / "not_causal.txt"))
+    assert code == 1
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "6 operations of 6 transactions in 3 sessions on 2 keys"
+    assert "RC read committed yes" in lines
+    assert "CC causal consistency no WriteCORead" in lines
+    sentence = "T5 (session 2) read 1=1 from T0, although it had seen T3, which overwrote it after T0"
+    assert f"• not CC, CM, CCv: {sentence}" in lines
+    assert "T2 read 2=1 from T1" in lines
+    assert "T3 (session 1): wrote 1=2" in lines
+
+
+def test_what_is_causally_consistent_exits_with_0_even_if_stronger_levels_fail() -> None:
+    code, text = audit(str(SAMPLES / "causal_only.txt"))
+    assert code == 0
+    assert "CyclicHB" in text
+    assert audit(str(SAMPLES / "causal_only.txt"), "--level", "ccv")[0] == 1
+    assert audit(str(SAMPLES / "long_fork.txt"), "--level", "causal-convergence")[0] == 0
+
+
+def test_the_level_that_is_demanded_is_the_only_one_that_is_decided() -> None:
+    code, text = audit(str(SAMPLES / "not_causal.txt"), "--level", "RA", "--json")
+    document = json.loads(text)
+    assert (code, document["clean"], document["demanded"]) == (0, True, "RA")
+    assert list(document["verdict"]["levels"]) == ["RA"]
+
+
+def test_json_has_the_witness() -> None:
+    code, text = audit(str(SAMPLES / "lost_causality.txt"), "--json", "--preset", "plume")
+    document = json.loads(text)
+    assert (code, document["clean"], document["demanded"]) == (1, False, "CC")
+    violation = document["verdict"]["levels"]["CC"]["violation"]
+    assert violation["pattern"] == "WriteCOInitRead"
+    assert [found["name"] for found in violation["transactions"]] == ["T0", "T1", "T2", "T3", "T4"]
+    assert violation["transactions"][4] == {"name": "T4", "session": "2", "operations": ["read 1=0"]}
+
+
+def test_reads_that_no_level_allows_are_counted_and_listed() -> None:
+    code, text = audit(str(SAMPLES / "dirty_read.txt"))
+    assert code == 1
+    assert "3 operations of 2 transactions, 1 of them aborted, in 2 sessions" in text
+    assert "AbortedRead: 1" in text
+    assert "• T1 (session 1) read 1=1 from T-1 (session 0), which did not commit" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["long_fork.txt", "--level", "serializable"],
+            "'serializable' is no level of consistency; known are RC",
+        ),
+        (["long_fork.txt", "--html", "page.html"], "--html draws deliveries of messages"),
+        (["long_fork.txt", "--preset", "cobra"], "byte 0: a record of unknown kind b'w'"),
+        (["../format_writers.py", "--level", "CC"], "--level is for histories of transactions"),
+    ],
+)
+def test_mistakes_get_one_sentence(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        audit(str(SAMPLES / arguments[0]), *arguments[1:])
+
+
+def test_names_from_a_file_cannot_move_the_cursor(tmp_path: Path) -> None:
+    path = tmp_path / "history.txt"
+    path.write_text("w x\x1b[2J 1\n=====\nr x\x1b[2J 2\n")
+    code, text = audit(str(path))
+    assert code == 1
+    assert "\x1b" not in text
+    assert "read x\\x1b[2J=2, which nobody wrote" in text
