@@ -69,6 +69,7 @@ PROMISES = (
             "tests/live/test_liars.py::test_numbers_far_behind_a_gap_are_refused",
             "tests/live/test_liars.py::test_a_frame_of_too_many_packets_is_refused",
             "tests/live/test_liars.py::test_messages_on_a_cause_that_never_comes_stop_only_their_sender",
+            "tests/live/test_quotas.py",
         ),
     ),
     Promise(

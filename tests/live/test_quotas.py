@@ -18,6 +18,7 @@ from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import wrap
 from antecede.live.events import PacketReceived
+from antecede.live.operations.metrics import health
 from antecede.live.seals import Seals
 from antecede.live.stability import Row
 from antecede.live.transport.frames import (
@@ -33,7 +34,7 @@ from antecede.live.transport.frames import (
 )
 from antecede.live.transport.outbox import CHAIN_START, chain
 from antecede.protocols.base import RemoteError, Waiting
-from antecede.protocols.flat import DependencyPacket
+from antecede.protocols.flat import DependencyPacket, MessageBatch
 from antecede.protocols.freescale.packets import ExternalPacket, InternalAck
 from antecede.protocols.mbcp import Mbcp
 
@@ -72,7 +73,7 @@ def test_a_frame_costs_the_same_however_much_is_held(protocol: str) -> None:
             eve.core.broadcast(number, 0)
             eve.flush()
         mesh.rounds(2)
-        assert len(ana.core.protocol.waiting()) == count
+        assert len(ana.core.protocol.waiting()) == ana.core.count_held() == count
         for gone in (EVE, CLEO):
             ana.links.by_peer[gone].close()
         link = ana.links.by_peer[BO]
@@ -118,6 +119,7 @@ def test_what_waits_for_causes_that_its_sender_signed_is_seen_and_asked_for() ->
     cleo.links.by_peer[EVE].receive(RepairReply(1, [altered]), 0.0, 0)
     cleo.listen()
     assert cleo.core.waiting() == [Waiting(MessageId(BO, 1), MessageId(ANA, 1))]
+    assert cleo.core.count_held() == 1
     cleo.links.by_peer[ANA].close()
     assert cleo.links.ask_for_held(cleo.links.by_peer[BO], 10**9) == [(ANA, 1, 1)]
 
@@ -237,6 +239,31 @@ def test_a_member_that_is_paused_is_a_problem_until_its_messages_are_delivered()
             await until(lambda: not bo.problems())
             assert not ear.texts("refused")
             assert not ear.texts("lost")
+
+    run(test())
+
+
+def test_metrics_cost_the_same_however_many_messages_are_held() -> None:
+    """Over real sockets: Eve's messages wait for Cleo, who has never been there."""
+
+    async def test() -> None:
+        names = ["bo", "cleo", "eve"]
+        costs = []
+        for batches in (2, 20):
+            async with (
+                antecede.join("room", me="ana", listen=":0", peers=names, own=False) as ana,
+                antecede.join("room", me="eve", peers=[f"ana@{ana.address}", "bo", "cleo"], own=False) as eve,
+            ):
+                for number in range(batches):
+                    batch = MessageBatch(
+                        [b""] * 1_024, EVE, 1_024 * number + 1, {CLEO: 1} if not number else {}
+                    )
+                    eve._core.outboxes[ANA].put(number + 1, Mbcp.encode(batch))
+                eve._connections.wake()
+                await until(lambda: ana.held == 1_024 * batches)  # noqa: B023
+                assert ana.held_seconds() < 60
+                costs.append(steps(lambda: health(ana)) + steps(ana.held_seconds))
+        assert costs[0] == costs[1]
 
     run(test())
 

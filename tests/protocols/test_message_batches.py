@@ -99,7 +99,7 @@ def test_waiting_reports_each_held_message_of_a_batch(script: list[tuple[str, in
             network.arrive(which, number)
         for member in network.members:
             held = {wait.message for wait in member.waiting()}
-            assert len(held) == len(member.waiting())
+            assert len(held) == len(member.waiting()) == member.count_held()
             assert isinstance(member, Mbcp)
             ready = {message for packet in member.holdback.ready for message in packet.message_ids()}
             there = {MessageId(origin, seq) for origin, seen in enumerate(member.received) for seq in seen}

@@ -596,6 +596,10 @@ class Core:
         """The messages that have arrived and cannot be delivered yet, and what each waits for."""
         return self.protocol.waiting() + (self.signed_order.waiting() if self.signed_order else [])
 
+    def count_held(self) -> int:
+        """How many they are, without listing them."""
+        return self.protocol.count_held() + (self.signed_order.count_held() if self.signed_order else 0)
+
     def last_awaited(self, origin: int) -> int:
         """The last message of an origin that any message held so far has waited for."""
         last = self.protocol.last_awaited(origin)

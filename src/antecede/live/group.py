@@ -52,6 +52,8 @@ _TICK_SECONDS = 0.2
 _REPAIR_PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _PAUSE_EVERY = 64
+_MANY_HELD = 1_000
+"""Above this many held messages, metrics do not look at each."""
 _FULL_SECONDS = 3 * _TICK_SECONDS
 """How long `broadcast` must have waited before that is news: progress takes a while to be reported."""
 
@@ -402,6 +404,22 @@ class Group:
             names = tuple(self._names[member] for member in holders)
             held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
         return held
+
+    @property
+    def held(self) -> int:
+        """How many messages are held. That is quick to say, whoever makes them many."""
+        return self._core.count_held()
+
+    def held_seconds(self) -> float:
+        """How long the oldest of them has been held; of very many, how long ago the oldest message came that
+        is not delivered."""
+        if self.held <= _MANY_HELD:
+            return max((time.time() - message.since for message in self.waiting()), default=0.0)
+        stability = self._core.stability
+        nexts = [count + 1 for count in stability.matrix_clock[self._core.me]]
+        entries = [unstable.get(seq) for unstable, seq in zip(stability.unstable, nexts, strict=True)]
+        since = [entry.since for entry in entries if entry is not None and entry.since]
+        return (self._clock.now() - min(since)) / 1e9 if since else 0.0
 
     def delivered(self) -> dict[str, int]:
         """How many messages of each member were delivered here; of this one, how many it has broadcast."""

@@ -59,6 +59,9 @@ class SignedOrder:
         """The held messages, and what each waits for."""
         return [Waiting(delivery.message, MessageId(*cause)) for delivery, cause in self._queue.waiting()]
 
+    def count_held(self) -> int:
+        return self.length - len(self._queue.ready)
+
     def held(self) -> list[Delivery]:
         return [*self._queue.ready, *(delivery for delivery, _ in self._queue.waiting())]
 

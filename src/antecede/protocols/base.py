@@ -256,6 +256,10 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         nobody can know a message that was not sent."""
         return False
 
+    def count_held(self) -> int:
+        """How many messages are held; drivers ask often."""
+        return len(self.waiting())
+
     def last_awaited(self, origin: int) -> int:
         """The last message of an origin that any message held so far has waited for; 0 if there is none.
 

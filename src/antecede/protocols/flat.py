@@ -321,5 +321,11 @@ class Flat(Protocol):
                 cause = message
         return waiting
 
+    def count_held(self) -> int:
+        received = sum(len(window) for window in self.received)
+        delivered = sum(self.delivered) - self.delivered[self.me]
+        ready = (len(each.payloads) if isinstance(each, MessageBatch) else 1 for each in self.holdback.ready)
+        return received - delivered - sum(ready)
+
     def last_awaited(self, origin: int) -> int:
         return self.awaited[origin]

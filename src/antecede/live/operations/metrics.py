@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -43,11 +42,13 @@ class _Collector:
         core: Any = require("prometheus_client.core", "live")
         group = self._group
         labels = {"group": group.settings.group, "member": group.me}
-        held = group.waiting()
-        oldest = max((time.time() - message.since for message in held), default=0.0)
         gauges = [
-            ("held_messages", "messages that have arrived and are held for a cause", float(len(held))),
-            ("held_oldest_seconds", "how long the oldest of them has been held", max(0.0, oldest)),
+            ("held_messages", "messages that have arrived and are held for a cause", group.held),
+            (
+                "held_oldest_seconds",
+                "how long the oldest of them has been held",
+                group.held_seconds(),
+            ),
             (
                 "unstable_bytes",
                 "bytes of messages that not every member is known to have delivered",
@@ -101,7 +102,7 @@ def health(group: Group) -> tuple[int, bytes]:
         "member": group.me,
         "connected": list(group.connected),
         "members": list(group.members),
-        "held": len(group.waiting()),
+        "held": group.held,
         "unstable_bytes": group.unstable_bytes,
         "problems": group.problems(),
     }
