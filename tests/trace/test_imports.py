@@ -115,7 +115,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("dependencies", DEPENDENCIES + "0,p,0,0\n", "node 0 is its own parent"),
         ("dependencies", DEPENDENCIES + "0,p,0,1\n1,p,1,2\n2,p,2,0\n", "a cycle of 3 nodes, each with"),
         ("dependencies", DEPENDENCIES.encode() + b"0,\xff,0,\n", "not text in UTF-8"),
-        ("dependencies", DEPENDENCIES.encode("utf-16"), "not text in UTF-8"),
+        ("dependencies", b"\xe9" + DEPENDENCIES.encode(), "not text in UTF-8"),
         ("dependencies", DEPENDENCIES + '0,"p', "unexpected end of data"),
         ("dependencies", "node,process,seq,parents,parents\n0,p,0,,\n", "two columns parents"),
         ("dependencies", gzip.compress(b"node,", mtime=0)[:-9], "damaged gzip"),

@@ -36,13 +36,20 @@ def import_log(
             r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'; known patterns are detected.",
         ),
     ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="For shiviz: the pattern between executions, with the group trace for a label; by default "
+            "'^=== (?<trace>.*) ===$'. With nothing, the log is one execution.",
+        ),
+    ] = None,
     max_bytes: Annotated[
         int | None,
         typer.Option(
             min=1,
             show_default=False,
-            help="Read at most so many bytes, counted after decompression; by default 2 GiB, of gzip no more "
-            "than 100 times its size.",
+            help="Read at most so many bytes, counted after decompression; by default 2 GiB, and of a "
+            "compressed file 100 times its size.",
         ),
     ] = None,
     strict: Strict = False,
@@ -57,14 +64,14 @@ def import_log(
     from antecede.trace.foreign.import_formats import FORMATS, import_path
 
     if format_ in FORMATS:
-        about = import_path(format_, path, out, regex, strict, max_bytes)
+        about = import_path(format_, path, out, regex, strict, max_bytes, delimiter)
     else:
-        about = _import_source(format_, path, out, regex, strict, max_bytes)
+        about = _import_source(format_, path, out, regex or delimiter, strict, max_bytes)
     _print_imported(about, out, as_json)
 
 
 def _import_source(
-    preset: str, path: Path, out: Path, regex: str | None, strict: bool, max_bytes: int | None
+    preset: str, path: Path, out: Path, shiviz: str | None, strict: bool, max_bytes: int | None
 ) -> DependencyTableInfo:
     from antecede.errors import InputError
     from antecede.sources import PRESETS, find_source
@@ -74,8 +81,8 @@ def _import_source(
 
     if preset not in PRESETS and not Path(preset).is_file():
         raise InputError(f"no format '{preset}'; there are {', '.join([*FORMATS, *PRESETS])}")
-    if regex is not None:
-        raise InputError(f"--regex is for shiviz logs, not for {preset}")
+    if shiviz is not None:
+        raise InputError(f"--regex and --delimiter are for shiviz logs, not for {preset}")
     source = find_source(str(path), preset)
     assert source is not None  # a preset is named  # noqa: S101
     return write_dependency_table(source, out, BadRows(str(path), strict), max_bytes=max_bytes)

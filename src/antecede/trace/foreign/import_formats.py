@@ -19,6 +19,7 @@ def import_path(
     regex: str | None = None,
     strict: bool = False,
     max_bytes: int | None = None,
+    delimiter: str | None = None,
 ) -> DependencyTableInfo:
     """Read another program's file at `path`, and write a dependency table to `folder`.
 
@@ -26,11 +27,12 @@ def import_path(
     """
     if form not in FORMATS:
         raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")
-    if regex is not None and form != "shiviz":
-        raise InputError(f"--regex is for shiviz logs, not for {form}")
+    for option, value in (("--regex", regex), ("--delimiter", delimiter)):
+        if value is not None and form != "shiviz":
+            raise InputError(f"{option} is for shiviz logs, not for {form}")
     into = DependencyWriter(str(path), form, strict)
     if form == "shiviz":
-        read_shiviz(path, into, regex, max_bytes)
+        read_shiviz(path, into, regex, max_bytes, delimiter)
     elif form == "editing":
         read_editing(path, into, max_bytes)
     elif form == "dependencies":

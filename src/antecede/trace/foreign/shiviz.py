@@ -3,6 +3,10 @@
 An event is the n-th of its host, where n is the host's own entry in the clock. Its parents are the host's
 previous event, and the events of other hosts whose entries the clock has gained since. An event that another
 of these already covers is no parent: what is left are the sends of messages.
+
+A log may hold several executions. As in ShiViz, a regular expression separates them, whose group `trace` is
+the label of the one that follows; without it, lines such as `=== name ===`, as in ShiViz's own examples. The
+hosts of each are its own: they are called `label/host`.
 """
 
 from __future__ import annotations
@@ -27,10 +31,13 @@ LOG_FORMATS = {
     "GoVector for TSViz": r"^(?<timestamp>\d+) (?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
     "event first": r"^(?<event>.*)\n(?<host>\S*) (?<clock>\{.*\})[ \t]*$",
     "akka": r"^(?:\[[^\]\n]*\] )*\[akka://[^\]\n]*/(?<host>[^\]/\s]+)\] (?<clock>\{[^}\n]*\})(?<event>.*)",
+    "TLA+": r"^/\\ Host = (?<host>.*)\n/\\ Clock = \"(?<clock>.*)\"",
     "one line": r"^(?<host>\S*) (?<clock>\{[^}\n]*\}) (?<event>.*)",
 }
 """Known formats as regular expressions; without --regex, the one that fits a log best is used."""
 
+DELIMITER = r"^=== (?<trace>.*) ===$"
+"""What separates executions in ShiViz's own examples."""
 _SAMPLE_CHARACTERS = 1 << 20
 _MAX_ENTRY = 2**63
 _clock = msgspec.json.Decoder(dict[str, int])
@@ -48,17 +55,30 @@ class _LoggedEvent(NamedTuple):
     clock: dict[str, int]
 
 
-def compile_pattern(form: str) -> re.Pattern[str]:
+class _Execution(NamedTuple):
+    """The text of one execution, the number of its first line, and what its hosts' names begin with."""
+
+    text: str
+    line: int
+    prefix: str
+
+
+def compile_expression(form: str, option: str) -> re.Pattern[str]:
     """A regular expression as ShiViz takes it: JavaScript's (?<name>…) or Python's (?P<name>…)."""
     if len(form) > _MAX_PATTERN:
         raise InputError(
-            f"--regex is not a valid regular expression: {len(form):,} characters long,"
+            f"{option} is not a valid regular expression: {len(form):,} characters long,"
             f" at most {_MAX_PATTERN:,} are accepted"
         )
     try:
-        pattern = re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
+        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", form), re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"--regex is not a valid regular expression: {error}") from error
+        raise InputError(f"{option} is not a valid regular expression: {error}") from error
+
+
+def compile_pattern(form: str) -> re.Pattern[str]:
+    """The pattern of an event, with groups for its host and its clock."""
+    pattern = compile_expression(form, "--regex")
     for name in ("host", "clock"):
         if name not in pattern.groupindex:
             raise InputError(
@@ -103,9 +123,16 @@ def find_with_deadline(
 
 
 def read_shiviz(
-    path: Path, into: DependencyWriter, regex: str | None = None, max_bytes: int | None = None
+    path: Path,
+    into: DependencyWriter,
+    regex: str | None = None,
+    max_bytes: int | None = None,
+    delimiter: str | None = None,
 ) -> None:
-    """A log of events with vector clocks; without a regular expression, the known form that fits it best."""
+    """A log of events with vector clocks; without a regular expression, the known form that fits it best.
+
+    `delimiter` is the regular expression between executions, empty for none.
+    """
     data = read_whole(path, max_bytes)
     if b"\0" in data[:4096]:
         raise InputError(f"{path} is not text in UTF-8")
@@ -113,10 +140,35 @@ def read_shiviz(
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     del data
     pattern = compile_pattern(regex) if regex else _best_pattern(text, path)
-    events = list(_events(pattern, text, into))
-    if not events:
+    found = 0
+    for execution in _executions(text, DELIMITER if delimiter is None else delimiter, path):
+        events = list(_events(pattern, execution, into))
+        found += len(events)
+        _add_events(events, execution.prefix, into)
+    if not found:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
-    _add_events(events, into)
+
+
+def _executions(text: str, delimiter: str, path: Path) -> Iterator[_Execution]:
+    """The executions of a log. Without a label, they have numbers; a single one needs neither."""
+    separator = compile_expression(delimiter, "--delimiter") if delimiter else None
+    matches = [each for each in find_with_deadline(separator, text) if each[0]] if separator else []
+    if not matches:
+        yield _Execution(text, 1, "")
+        return
+    labelled = separator is not None and "trace" in separator.groupindex
+    labels: set[str] = set()
+    begin, line, prefix = 0, 1, ""
+    for number, match in enumerate([*matches, None], start=1):
+        end = match.start() if match else len(text)
+        yield _Execution(text[begin:end], line, prefix)
+        if match:
+            label = (match["trace"] or "" if labelled else "") or str(number)
+            if label in labels:
+                raise InputError(f"{path} has two executions called {brief(label)}; their names must differ")
+            labels.add(label)
+            line += text.count("\n", begin, match.end())
+            begin, prefix = match.end(), f"{label}/"
 
 
 def _best_pattern(text: str, path: Path) -> re.Pattern[str]:
@@ -152,7 +204,7 @@ def _decode_clock(host: str | None, text: str | None) -> dict[str, int] | None:
     if host is None or text is None:
         return None
     try:
-        clock = _clock.decode(text)
+        clock = _decode_json_clock(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
     if any(not 0 <= entry < _MAX_ENTRY for entry in clock.values()) or not clock.get(host):
@@ -160,8 +212,20 @@ def _decode_clock(host: str | None, text: str | None) -> dict[str, int] | None:
     return clock
 
 
-def _events(pattern: re.Pattern[str], text: str, into: DependencyWriter) -> Iterator[_LoggedEvent]:
-    done, line = 0, 1
+def _decode_json_clock(text: str) -> dict[str, int]:
+    """A clock in JSON, or as TLA+ prints one: with a backslash before each quote."""
+    try:
+        return _clock.decode(text)
+    except msgspec.DecodeError:
+        if '\\"' not in text:
+            raise
+        return _clock.decode(text.replace('\\"', '"'))
+
+
+def _events(
+    pattern: re.Pattern[str], execution: _Execution, into: DependencyWriter
+) -> Iterator[_LoggedEvent]:
+    text, done, line = execution.text, 0, execution.line
     for match in find_with_deadline(pattern, text):
         _count_unmatched(text[done : match.start()], line, into)
         line += text.count("\n", done, match.start())
@@ -185,7 +249,7 @@ def _count_unmatched(text: str, line: int, into: DependencyWriter) -> None:
             into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
 
 
-def _add_events(events: list[_LoggedEvent], into: DependencyWriter) -> None:
+def _add_events(events: list[_LoggedEvent], prefix: str, into: DependencyWriter) -> None:
     hosts: dict[str, dict[int, _LoggedEvent]] = {}
     last: dict[str, int] = {}
     for each in events:
@@ -211,7 +275,8 @@ def _add_events(events: list[_LoggedEvent], into: DependencyWriter) -> None:
                 into.bad(what, f"line {each.line}: {host} {own} after {before}")
             parents = [f"{host}:{before}"] if before else []
             parents += _gained_parents(each, known, logged, hosts, into)
-            into.add(f"{host}:{own}", host, own, parents, f"line {each.line}")
+            named = [f"{prefix}{parent}" for parent in parents]
+            into.add(f"{prefix}{host}:{own}", f"{prefix}{host}", own, named, f"line {each.line}")
             before = own
 
 

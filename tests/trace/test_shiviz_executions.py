@@ -1,0 +1,92 @@
+"""Logs of several executions, and clocks with escaped quotes, as ShiViz reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from importing import imported
+
+from antecede.errors import InputError
+from antecede.trace.foreign.import_formats import import_path
+
+TWO = """\
+=== Execution #1 ===
+ana sends
+ana {"ana":1}
+ben receives
+ben {"ben":1, "ana":1}
+=== Execution #2 ===
+ana starts again
+ana {"ana":1}
+cleo receives
+cleo {"cleo":1, "ana":1}
+"""
+
+
+def nodes(folder: Path) -> dict[str, tuple[str, list[str]]]:
+    table = pq.read_table(folder / "dependencies.parquet").to_pylist()
+    return {row["node"]: (row["process"], row["parents"]) for row in table}
+
+
+def test_executions_are_kept_apart(tmp_path: Path) -> None:
+    file = tmp_path / "two.log"
+    file.write_text(TWO)
+    about = import_path("shiviz", file, tmp_path / "out")
+    assert (about.rows, about.processes, about.bad_rows) == (4, 4, 0)
+    assert nodes(tmp_path / "out") == {
+        "Execution #1/ana:1": ("Execution #1/ana", []),
+        "Execution #1/ben:1": ("Execution #1/ben", ["Execution #1/ana:1"]),
+        "Execution #2/ana:1": ("Execution #2/ana", []),
+        "Execution #2/cleo:1": ("Execution #2/cleo", ["Execution #2/ana:1"]),
+    }
+
+
+def test_another_delimiter_and_none_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "two.log"
+    file.write_text(TWO.replace("=== Execution #1 ===\n", "").replace("=== Execution #2 ===", "-----"))
+    import_path("shiviz", file, tmp_path / "out", delimiter="^-+$")
+    assert set(nodes(tmp_path / "out")) == {"ana:1", "ben:1", "1/ana:1", "1/cleo:1"}
+    about = import_path("shiviz", file, tmp_path / "merged", delimiter="")
+    assert [kind.what for kind in about.bad] == [
+        "lines without a clock, left out",
+        "events whose clock was there already, left out",
+    ]
+
+
+def test_lines_are_numbered_as_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "two.log"
+    file.write_text(TWO.replace('"cleo":1', '"cleo":0'))
+    regex = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+    about = import_path("shiviz", file, tmp_path / "out", regex)
+    assert about.bad[0].examples == ['line 10: cleo {"cleo":0, "ana":1}']
+
+
+def test_two_executions_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "two.log"
+    file.write_text(TWO.replace("#2", "#1"))
+    with pytest.raises(InputError, match="two executions called Execution #1"):
+        import_path("shiviz", file, tmp_path / "out")
+    with pytest.raises(InputError, match="--delimiter is not a valid regular expression"):
+        import_path("shiviz", file, tmp_path / "out", delimiter="(")
+    with pytest.raises(InputError, match="--delimiter is for shiviz"):
+        import_path("editing", file, tmp_path / "out", delimiter="x")
+
+
+def test_clocks_of_tla_have_backslashes_before_their_quotes(tmp_path: Path) -> None:
+    file = tmp_path / "tla.log"
+    states = [("n1", r"{\"n1\":1,\"n2\":0}"), ("n2", r"{\"n1\":1,\"n2\":1}")]
+    file.write_text(
+        "=== deadlock ===\nTLC2 Version 2.16\n"
+        + "".join(
+            f'State {place}: <Send line 1>\n/\\ Host = {host}\n/\\ Clock = "{clock}"\n/\\ active = TRUE\n'
+            for place, (host, clock) in enumerate(states, start=2)
+        )
+    )
+    about, table = imported("shiviz", file)
+    assert [(row["node"], row["parents"]) for row in table] == [
+        ("deadlock/n1:1", []),
+        ("deadlock/n2:1", ["deadlock/n1:1"]),
+    ]
+    assert about.rows == 2
