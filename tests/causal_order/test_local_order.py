@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,9 @@ def one_partition(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def request(
-    on_missing: str = "hold", split: str | None = None, check: bool = True, **roles: Any
-) -> OrderRequest:
-    return OrderRequest(dict.fromkeys(ROLES) | roles, on_missing, split=split, check=check)
+def request(on_missing: str = "hold", split: str | None = None, **options: Any) -> OrderRequest:
+    roles = dict.fromkeys(ROLES) | {name: options.pop(name) for name in ROLES if name in options}
+    return OrderRequest(roles, on_missing, split=split, **options)
 
 
 def written(out: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -146,40 +145,63 @@ def test_random_rows_are_ordered_alike(tmp_path: Path, form: str, on_missing: st
     assert len(tables) == (3 if on_missing == "hold" else 2)
 
 
-def test_types_of_csv_are_those_that_spark_infers(tmp_path: Path) -> None:
-    began = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
+def test_columns_of_csv_are_text_unless_a_schema_says_otherwise(tmp_path: Path) -> None:
     rows = [
         {
-            "id": number,
-            "deps": f"{number - 1};{number // 2}" if number else "",
-            "code": f"{number:03}",
-            "day": date(2024, 2, 28) + timedelta(number) if number != 3 else None,
-            "time": (began + timedelta(seconds=number)).isoformat(" " if number % 2 else "T"),
-            "local": f"2024-01-01 00:00:0{number % 10}.{number:03}",
-            "big": 10**12 + number,
-            "price": f"{number}.50" if number % 3 else number,
-            "yes": ["true", "FALSE", "True"][number % 3],
-            "mixed": ["2024", "x", "1.5"][number % 3],
-            "empty": None,
-            "text": ['say "hi", you', " padded ", "1e5x"][number % 3],
+            "id": ["001", "01", "1"][number % 3] + "0" * (number // 3),
+            "deps": "",
+            "phone": f"0049{number:03}",
+            "n": number,
+            "time": f"2024-02-28T23:59:{number:02}+01:00",
+            "day": f"2024-02-{number + 1:02}" if number != 3 else None,
+            "price": f"{number}.50",
+            "yes": ["true", "FALSE"][number % 2],
+            "text": ['say "hi", you', " padded ", "two\r\nlines", "né", "NULL"][number % 5],
         }
-        for number in range(30)
+        for number in range(28)
     ]
     path = write_csv(tmp_path / "events.csv", rows[::-1])
-    _, tables = both(tmp_path, path, request(split=";", id="id", deps="deps", by="time"))
-    assert [row[0] for row in tables["outcome=ordered"][1:]] == list(range(30))
-    out = pq.ParquetFile(next(tmp_path.glob("out0/local/outcome=ordered/*.parquet"))).schema_arrow
-    assert {
-        name: str(out.field(name).type) for name in ("id", "code", "day", "big", "price", "yes", "mixed")
-    } == {
-        "id": "int32",
-        "code": "int32",
+    result, tables = both(tmp_path, path, request(id="id", deps="deps", by="n"))
+    assert result.counts.ordered == len(rows)
+    names, *ordered = tables["outcome=ordered"]
+    texts = [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
+    assert [dict(zip(names[:-3], row, strict=False)) for row in ordered] == texts
+    schema = "n int, `time` timestamp, day date, price double, yes boolean"
+    both(tmp_path, path, request(id="id", deps="deps", by="n", schema=schema))
+    out = pq.ParquetFile(next(tmp_path.glob("out1/local/outcome=ordered/*.parquet"))).schema_arrow
+    assert {field.name: str(field.type) for field in out if str(field.type) != "string"} == {
+        "n": "int32",
+        "time": "timestamp[us, tz=UTC]",
         "day": "date32[day]",
-        "big": "int64",
         "price": "double",
         "yes": "bool",
-        "mixed": "string",
+        "causal_index": "int64",
     }
+
+
+def test_json_values_keep_their_text_and_ids_their_type(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"id": 12345678901234567, "after": [], "price": 1.10, "mixed": 1, "big": 123456789012345678901}\n'
+        '{"id": 2, "after": [12345678901234567], "price": 2, "mixed": "1", "o": {"b": 1.0,  "a": [] }}\n'
+    )
+    _, tables = both(tmp_path, path, request(id="id", deps="after"))
+    names, first, second = tables["outcome=ordered"]
+    assert dict(zip(names[:5], first, strict=False)) == {
+        "id": 12345678901234567,
+        "after": [],
+        "price": "1.10",
+        "mixed": "1",
+        "big": "123456789012345678901",
+    }
+    assert second[2:6] == ("2", '"1"', None, '{"b": 1.0,  "a": [] }')
+    path.write_text('{"id": 1, "after": []}\n{"id": "1", "after": null}\n{"id": 1.0, "after": ["1"]}\n')
+    for engine in ("local", "spark"):
+        with pytest.raises(InputError, match=r"id: column id has whole numbers \(1\) and text"):
+            order_files(str(path), tmp_path / "refused", request(id="id", deps="after"), engine)
+    schema = "id string, after array<string>"
+    result, _ = both(tmp_path, path, request(id="id", deps="after", schema=schema))
+    assert (result.counts.ordered, result.counts.duplicates, result.counts.quarantined) == (2, 1, 0)
 
 
 def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:
@@ -220,7 +242,7 @@ def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:
 
 UNREADABLE: list[tuple[list[Row], Row]] = [
     ([{"id": "a", "deps": ["b", None]}, {"id": None, "deps": []}], {"id": "id", "deps": "deps"}),
-    ([{"id": "a", "deps": ["b", None]}, {"id": "b", "deps": []}], {"id": "id", "deps": "deps"}),
+    ([{"id": "a", "deps": ["b"]}, {"id": "", "deps": []}], {"id": "id", "deps": "deps"}),
     ([{"o": "a", "n": -1, "deps": ["a:x"]}], {"origin": "o", "seq": "n", "deps": "deps"}),
     ([{"o": "a", "n": 1, "deps": ["a:x"]}], {"origin": "o", "seq": "n", "deps": "deps"}),
     ([{"o": "a", "c": {"a": -1}}, {"o": "b", "c": None}], {"origin": "o", "clock": "c"}),
@@ -238,38 +260,81 @@ def test_rows_that_cannot_be_read_are_refused_or_quarantined_alike(
     refusals = []
     for engine in ("local", "spark"):
         with pytest.raises(InputError) as refusal:
-            order_files(str(path), tmp_path / f"refused-{engine}", request(**roles), engine)
+            order_files(str(path), tmp_path / f"refused-{engine}", request(strict=True, **roles), engine)
         refusals.append(str(refusal.value))
     assert refusals[0] == refusals[1]
-    assert "--no-check" in refusals[0]
-    both(tmp_path, path, request(check=False, **roles))
+    assert "leave out --strict" in refusals[0]
+    both(tmp_path, path, request(**roles))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("a.csv", "id,deps,t\n1,,2024-01-02\n2,1,7\n", "column t has values whose type"),
-        ("a.csv", "id,deps,t\n1,,+5\n2,1,7\n", "column t has values whose type"),
-        ("a.csv", "id,deps,t\n1,,1e5\n2,1,7\n", "column t has values whose type"),
-        ("a.csv", "id,deps\n+1,\n2,1\n", "column id has whole numbers in a form"),
-        ("a.csv", 'id,deps\n1,"x\ny"\n', "line 2: quotes"),
-        ("a.csv", "id,deps\na,,3\n", "Expected 2 columns"),
-        ("a.json", '{"id": 1, "deps": []}\nhello\n', "line 2 is not JSON"),
-        ("a.json", '{"id": 1, "deps": [], "x": 1}\n{"id": 2, "deps": [], "x": "y"}\n', "different types"),
-        ("a.json", '{"id": 1.5, "deps": []}\n', "neither text nor whole numbers"),
-        ("room=1/a.json", '{"id": 1, "deps": []}\n', "in the names of folders"),
-    ],
-)
-def test_uncertain_types_are_left_to_spark(tmp_path: Path, name: str, text: str, reason: str) -> None:
-    file = tmp_path / "in" / name
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    asked = request(id="id", deps="deps", check=False)
-    with pytest.raises(InputError, match=reason) as refusal:
-        order_files(str(tmp_path / "in"), tmp_path / "local", asked, "local")
-    assert "leave out --engine local" in str(refusal.value)
-    assert not (tmp_path / "local").exists()
-    assert order_files(str(tmp_path / "in"), tmp_path / "auto", asked).engine == "spark"
+def damaged_csv(rng: random.Random, rows: list[Row], encoding: str) -> bytes:
+    """Rows as some program writes them, with some that cannot be read."""
+    out = io.StringIO(newline="")
+    end = rng.choice(["\n", "\r\n"])
+    quoted = rng.random() < 0.5
+    writer = csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow(row.values())
+        if rng.random() < 0.1:
+            out.write(rng.choice(["", "a", "a,b,c,d,e,f,g,h", '"x"y,1,2', "\x00", "  "]) + end)
+    data = out.getvalue().encode(encoding)
+    return data.replace(b"again", b"ag\xe9in") if encoding == "utf-8-sig" else data
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_as_they_are_give_the_same_rows(tmp_path: Path, seed: int) -> None:
+    """Quoted line ends, other numbers of fields, byte-order marks, Latin-1, several files, folders."""
+    rng = random.Random(seed)
+    encoding = ["utf-8-sig", "latin-1", "utf-16", "utf-8"][seed % 4]
+    folder = tmp_path / "in" / ("day=1" if seed > 3 else "a")
+    folder.mkdir(parents=True)
+    rows = random_rows(rng, 60)
+    for row in rows:
+        row["deps"] = " ".join(row["deps"])
+        row["note"] = rng.choice(["", "a\nb", 'q"q', "né", "\r\n", row["note"], "x,y", " "])
+    for part in range(3):
+        own = rows[part::3]
+        if part == 1:  # the same columns in another order
+            own = [dict(reversed(row.items())) for row in own]
+        (folder / f"{part}.csv").write_bytes(damaged_csv(rng, own, encoding))
+    given = encoding if encoding == "latin-1" else None
+    asked = request(split=" ", group="room", id="id", deps="deps", encoding=given, schema="n int")
+    result, tables = both(tmp_path, tmp_path / "in", asked)
+    assert result.unreadable > 0
+    bad = tables["outcome=quarantined"]
+    assert sum("row " in str(row[-1]) for row in bad) == result.unreadable
+    if seed > 3:
+        assert "day" in bad[0]
+    refusals = []
+    for engine in ("local", "spark"):
+        with pytest.raises(InputError, match="rows cannot be read; one is") as refusal:
+            strict = request(split=" ", group="room", id="id", deps="deps", encoding=given, strict=True)
+            order_files(str(tmp_path / "in"), tmp_path / "strict", strict, engine)
+        refusals.append(str(refusal.value))
+    assert refusals[0] == refusals[1]
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_parts_of_large_files_have_the_rows_of_the_whole(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from antecede.causal_order import event_files_on_spark
+
+    monkeypatch.setattr(event_files_on_spark, "_PART_BYTES", 2000)
+    rows = random_rows(random.Random(form), 300)
+    if form == "csv":
+        plain = [row | {"deps": " ".join(row["deps"]), "note": "n"} for row in rows]
+        path = write_csv(tmp_path / "a.csv", plain)
+        path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n") + b"\nx\n\na,b\n")
+    else:
+        path = write_json(tmp_path / "a.jsonl", rows)
+        path.write_text(path.read_text() + "\n{\n[1]\n")
+    result, _ = both(
+        tmp_path, path, request(split=" " if form == "csv" else None, group="room", id="id", deps="deps")
+    )
+    assert result.unreadable == 2
+    assert result.counts.rows == len(rows) + 2
 
 
 def test_three_rows_of_csv_need_no_spark(tmp_path: Path) -> None:
@@ -296,8 +361,6 @@ main()
     assert json.loads(done.stdout)["engine"] == "local"
     assert [row[0] for row in written(tmp_path / "out")["outcome=ordered"][1:]] == ["a", "b"]
     assert written(tmp_path / "out")["outcome=held"][1][-1] == "waits for lost"
-    (tmp_path / "chat.csv").write_text("id,after,text\nb,a,1e5\na,,7\n")
-    done = run(*command[:3], "other", *command[4:])
+    done = run(*command[:3], "other", *command[4:], "--engine", "spark")
     assert done.returncode == 2
-    assert "column text has values whose type only Spark infers" in done.stderr
     assert "pip install 'antecede[spark]'" in done.stderr

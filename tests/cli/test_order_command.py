@@ -111,7 +111,7 @@ def test_text_files_get_the_types_that_ids_need(spark: SparkSession, tmp_path: P
         "order", table, "--out", tmp_path / "a", "--id", "node", "--deps", "parents", "--split", " "
     )
     assert counts(document) == {"rows": 4, "ordered": 3, "held": 1}
-    assert [row["node"] for row in rows_of(tmp_path / "a" / "outcome=ordered")] == [1, 2, 3]
+    assert [row["node"] for row in rows_of(tmp_path / "a" / "outcome=ordered")] == ["1", "2", "3"]
     clocks = [{"who": "ben", "clock": {"ana": 1, "ben": 1}}, {"who": "ana", "clock": {"ana": 1}}]
     lines = write_lines(tmp_path / "clocks.jsonl", clocks)
     result("order", lines, "--out", tmp_path / "b", "--origin", "who", "--clock", "clock")
@@ -132,7 +132,7 @@ def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None
     )
     assert counts(document) == {"rows": 3, "ordered": 3}
     ordered = rows_of(tmp_path / "a" / "outcome=ordered")
-    assert [row["parents"] or [] for row in ordered] == [[], ["0a0"], ["0a0", "1b1"]]
+    assert [row["parents"] for row in ordered] == ["", "0a0", "0a0 ;  1b1"]
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
@@ -166,8 +166,9 @@ def test_a_stream_continues_where_it_stopped_and_lists_what_it_holds(
     document = result(*stream)
     assert counts(document) == {"rows": 6, "ordered": 3, "quarantined": 1, "duplicates": 1, "held": 1}
     assert document["checkpoint"] == str(out / "_checkpoint")
-    (example,) = document["examples"]
+    example, quarantined = document["examples"]
     assert (example["id"], example["group"], example["reason"]) == ("z", "tea", "waits for lost")
+    assert (quarantined["id"], quarantined["reason"]) == ("c", "depends on itself through c")
     (row,) = result("held", out)["held_rows"]
     assert (row["id"], row["waits_for"], row["missing"]) == ("z", ["lost"], ["lost"])
     assert row["since"].endswith("Z")
@@ -201,17 +202,21 @@ UNREADABLE = [*CHAT, event("tea", None)]
         (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
         (CHAT, ["--id", "event_id"], "name either id and deps"),
         (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
-        (UNREADABLE, IDS, "column event_id: 1 rows cannot be ordered, as it has no id"),
-        (UNREADABLE, [*IDS, "--stream"], "give --no-check to have them quarantined"),
+        (UNREADABLE, [*IDS, "--strict"], "column event_id: 1 rows cannot be ordered, as it has no id"),
+        (UNREADABLE, [*IDS, "--strict", "--stream"], "leave out --strict to have them quarantined"),
         (
             [{"w": "a", "c": '{"a":'}],
-            ["--origin", "w", "--clock", "c", "--stream"],
+            ["--origin", "w", "--clock", "c", "--stream", "--strict"],
             "clock: column c: 1 rows",
         ),
         ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
         (CHAT, [*IDS, "--split", ","], "column follows is array<string>, not text"),
-        ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], "give the text between two: --split"),
-        ([{"a": 1, "b": "1,x"}], ["--id", "a", "--deps", "b", "--split", ","], "a dependency of it is null"),
+        ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], '1 is not "1": cast one of them'),
+        ([{"a": 1, "b": 2.5}], ["--id", "a", "--deps", "b"], "deps: column b has other numbers (2.5)"),
+        (CHAT, [*IDS, "--schema", "romm string"], "--schema: events have no column romm; did you mean room?"),
+        (CHAT, [*IDS, "--schema", "room text"], "--schema: room is text; choose among string"),
+        (CHAT, [*IDS, "--schema", "room"], "--schema: expected a name and a type at 'room'"),
+        (CHAT, [*IDS, "--encoding", "latin-1"], "--encoding and --separator are for CSV"),
     ],
 )
 def test_rows_that_cannot_be_ordered_are_refused_by_name(
@@ -224,11 +229,50 @@ def test_rows_that_cannot_be_ordered_are_refused_by_name(
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_unchecked_rows_that_cannot_be_read_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
-    lines = tmp_path / "half.jsonl"
-    lines.write_text(json.dumps(event("tea", "a")) + '\n{"room":"tea","even\n')
-    document = result("order", lines, "--out", tmp_path / "out", *IDS, "--no-check")
-    assert counts(document) == {"rows": 2, "ordered": 1, "quarantined": 1}
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_rows_that_cannot_be_read_are_counted_shown_and_quarantined(
+    spark: SparkSession, tmp_path: Path, engine: str
+) -> None:
+    lines = tmp_path / "half.csv"
+    lines.write_bytes(b'room,event_id,follows,text\ntea,a,,"two\nlines"\ntea,b\ntea,c,a,caf\xe9\ntea,d,a,x\n')
+    out = tmp_path / "out"
+    document = result("order", lines, "--out", out, *IDS, "--engine", engine)
+    assert counts(document) == {"rows": 4, "ordered": 2, "quarantined": 2}
+    assert document["unreadable"] == 2
+    ordered = rows_of(out / "outcome=ordered")
+    assert [(row["event_id"], row["text"]) for row in ordered] == [("a", "two\nlines"), ("d", "x")]
+    reasons = {row["reason"] for row in rows_of(out / "outcome=quarantined")}
+    assert reasons == {
+        "half.csv, row 2: it does not have the header's 4 fields, but 2",
+        "half.csv, row 3: it is not text in UTF-8; give the --encoding",
+    }
+    shown = output("order", lines, "--out", tmp_path / "again", *IDS, "--engine", engine)
+    assert "2 of the quarantined rows could not be read; --strict refuses them" in shown
+    assert "• half.csv, row 2: it does not have" in shown
+    with pytest.raises(InputError, match=r"2 rows cannot be read; one is half\.csv, row 2"):
+        output("order", lines, "--out", tmp_path / "strict", *IDS, "--strict", "--engine", engine)
+    latin = ("--encoding", "latin-1", "--engine", engine)
+    document = result("order", lines, "--out", tmp_path / "latin", *IDS, *latin)
+    assert counts(document) == {"rows": 4, "ordered": 3, "quarantined": 1}
+    assert "café" in {row["text"] for row in rows_of(tmp_path / "latin" / "outcome=ordered")}
+
+
+def test_a_stream_quarantines_rows_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    inbox, out = tmp_path / "in", tmp_path / "out"
+    inbox.mkdir()
+    (inbox / "1.csv").write_text('id,after,text\nb,a,"x\ny"\n')
+    stream = ("order", inbox, "--out", out, "--id", "id", "--deps", "after", "--stream", "--once")
+    assert counts(result(*stream)) == {"rows": 1, "held": 1}
+    (inbox / "odd name [%20].csv").write_text("id,after,text\na,,\nc\n")
+    document = result(*stream)
+    assert counts(document) == {"rows": 3, "ordered": 2, "quarantined": 1}
+    (example,) = document["examples"]
+    assert example["reason"] == "odd name [%20].csv, row 2: it does not have the header's 3 fields, but 1"
+    rows = spark.read.parquet(str(out)).where("outcome = 'ordered'").sort("causal_index").collect()
+    assert [(row.id, row.text) for row in rows] == [("a", ""), ("b", "x\ny")]
+    (inbox / "3.csv").write_text("id,after,text\nd\n")
+    with pytest.raises(InputError, match=r"2 rows cannot be read; one is 3\.csv, row 1"):
+        result(*stream, "--strict")
 
 
 def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -247,7 +291,7 @@ def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_
     unlike = tmp_path / "unlike"
     unlike.mkdir()
     (unlike / "a.csv").write_text("room,event_id\n")
-    (unlike / "b.csv").write_text("event_id,room\n")
+    (unlike / "b.csv").write_text("event_id,group\n")
     refuses(tmp_path / "nowhere", "does not exist")
     refuses("", "no events are named")
     refuses("s3a://bucket/events", "is a URL")
@@ -257,7 +301,7 @@ def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_
     refuses(tmp_path / "header.csv", "it has no rows")
     refuses(tmp_path / "list.json", "none of its lines is a JSON object")
     refuses(mixed, r"holds CSV \(a.csv\) and JSON lines \(b.jsonl\)")
-    refuses(unlike, "b.csv has another header than a.csv")
+    refuses(unlike, "b.csv has other columns than the files before it")
     inside = write_lines(tmp_path / "in" / "a.jsonl", CHAT).parent
     with pytest.raises(InputError, match="results would be read as events"):
         output("order", inside, "--out", inside / "out", *IDS)

@@ -25,6 +25,9 @@ DEPENDENCIES_TYPE = "array<struct<origin:string,seq:bigint>>"
 Roles = Mapping[str, str | None]
 """Names of columns by their roles: group, id, deps, origin, seq, clock, by."""
 
+NUMBER_IN_TEXT = r"\A(-?)([0-9]{1,18})(?:\.([0-9]+))?\z"
+"""Texts that sort as numbers: the sign, the digits before the point, those after it."""
+
 _INTERNAL = "_antecede_"
 _NESTED = ("array<", "map<", "struct<", "variant")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -34,10 +37,14 @@ class Conversion(StrEnum):
     """How a column is derived from one of the table."""
 
     CAST = "cast"
-    ONE_ID = "one id"
-    """An id or null becomes a list of at most one."""
+    LIST = "list"
+    """An id or null becomes a list of at most one, or a text the list of its parts."""
     PARSE_PAIRS = "origin:seq"
-    """A list of texts like origin:seq becomes a list of both."""
+    """A list of texts like origin:seq, or one such text, becomes a list of both."""
+    PARSE_WHOLE = "whole number"
+    """A text becomes a whole number, or null if it is none."""
+    SORTABLE = "sortable"
+    """A text becomes one by which numbers sort as numbers, before all other texts."""
     COUNTS = "counts"
     """An array of counts becomes a clock: an origin is a place in it."""
     JSON = "json"
@@ -50,6 +57,10 @@ class DerivedColumn(NamedTuple):
     source: str
     conversion: Conversion
     type: str
+    is_single: bool = False
+    """Whether the source is one id or text although a list is wanted."""
+    separator: str | None = None
+    """The text between two parts, if the source is a text of several."""
 
 
 class ColumnPlan(NamedTuple):
@@ -69,17 +80,20 @@ class ColumnPlan(NamedTuple):
         ]
 
 
-def plan_columns(types: Mapping[str, str], roles: Roles, added: Iterable[str]) -> ColumnPlan:
+def plan_columns(
+    types: Mapping[str, str], roles: Roles, added: Iterable[str], split: str | None = None
+) -> ColumnPlan:
     """Refuse a table that cannot be ordered, naming the column and what was expected.
 
-    `types` are those of the table's columns; `added` are the names of columns that the result adds.
+    `types` are those of the table's columns; `added` are the names of columns that the result adds; `split`
+    is the text between two dependencies, if they are one text.
     """
     for role, name in roles.items():
         _refuse_unknown(types, role, name)
     for name in types:
         if name.lower() in added or name.startswith(_INTERNAL):
             raise InputError(f"events have a column {name} already, which is to be added; rename theirs")
-    planner = _Planner(types, roles)
+    planner = _Planner(types, roles, split)
     return ColumnPlan(planner.plan(_form(roles)), planner.derived)
 
 
@@ -135,8 +149,8 @@ def _field_types(kind: str) -> list[str]:
 class _Planner:
     """Checks the columns of each role and notes which to derive."""
 
-    def __init__(self, types: Mapping[str, str], roles: Roles) -> None:
-        self._types, self._roles = types, roles
+    def __init__(self, types: Mapping[str, str], roles: Roles, split: str | None) -> None:
+        self._types, self._roles, self._split = types, roles, split
         self.derived: dict[str, DerivedColumn] = {}
 
     def plan(self, form: Form) -> Columns:
@@ -156,7 +170,10 @@ class _Planner:
         """The column itself if it has the type that is wanted, or one that is derived from it."""
         if self._type(role) == wanted:
             return self._name(role)
-        self.derived[f"{_INTERNAL}{role}"] = DerivedColumn(self._name(role), conversion, wanted)
+        separator = self._split if role == "deps" else None
+        is_single = role == "deps" and element_type(self._type(role)) is None
+        derived = DerivedColumn(self._name(role), conversion, wanted, is_single, separator)
+        self.derived[f"{_INTERNAL}{role}"] = derived
         return f"{_INTERNAL}{role}"
 
     def _group(self) -> str | None:
@@ -171,21 +188,35 @@ class _Planner:
             return None
         if self._type("by").startswith(_NESTED):
             raise self._refusal("by", "expected text, a number or a time")
+        if is_text(self._type("by")):
+            self.derived[f"{_INTERNAL}by"] = DerivedColumn(self._name("by"), Conversion.SORTABLE, "string")
+            return f"{_INTERNAL}by"
         return self._name("by")
 
+    def _deps(self) -> tuple[str | None, str]:
+        """The type of the dependencies' elements, None if there is but one, and that type in any case."""
+        kind = self._type("deps")
+        element = element_type(kind)
+        if self._split is None:
+            return element, kind if element is None else element
+        if not is_text(kind):
+            raise InputError(f"--split: column {self._name('deps')} is {kind}, not text that can be split")
+        return None, kind
+
     def _ids(self) -> Columns:
-        kind, deps = self._type("id"), self._type("deps")
+        kind = self._type("id")
         if not _is_name(kind):
             raise self._refusal("id", "ids are text or whole numbers")
-        element = element_type(deps)
-        of_one = deps if element is None else element
+        element, of_one = self._deps()
         if not (is_text(of_one) if is_text(kind) else is_whole(of_one)):
             expected = "text" if is_text(kind) else "whole numbers"
             raise self._refusal(
-                "deps", f"expected an array of ids like those of {self._name('id')} ({expected}), or one id"
+                "deps",
+                f"expected an array of ids like those of {self._name('id')} ({expected}), or one id; 1 is "
+                'not "1": cast one of them, in a text file by --schema',
             )
         wanted = "string" if is_text(kind) else "bigint"
-        conversion = Conversion.ONE_ID if element is None else Conversion.CAST
+        conversion = Conversion.LIST if element is None else Conversion.CAST
         return Columns(
             Form.IDS if is_text(kind) else Form.NUMBERS,
             None,
@@ -199,19 +230,20 @@ class _Planner:
         return self._uniform("origin", "string")
 
     def _sequences(self) -> Columns:
-        if not is_whole(self._type("seq")):
-            raise self._refusal("seq", "expected whole numbers")
-        element = element_type(self._type("deps")) or ""
-        fields = _field_types(element) if element.startswith("struct<") else []
+        seq = self._type("seq")
+        if not _is_name(seq):
+            raise self._refusal("seq", "expected whole numbers, also as text")
+        element, of_one = self._deps()
+        fields = _field_types(of_one) if element is not None and element.startswith("struct<") else []
         is_pair = len(fields) == 2 and _is_name(fields[0]) and is_whole(fields[1])
-        if not is_pair and not is_text(element):
+        if not is_pair and not is_text(of_one):
             raise self._refusal("deps", "expected an array of (origin, seq), or of text like origin:seq")
         conversion = Conversion.CAST if is_pair else Conversion.PARSE_PAIRS
         return Columns(
             Form.SEQUENCES,
             None,
             origin=self._origin(),
-            seq=self._uniform("seq", "bigint"),
+            seq=self._uniform("seq", "bigint", Conversion.PARSE_WHOLE if is_text(seq) else Conversion.CAST),
             deps=self._uniform("deps", DEPENDENCIES_TYPE, conversion),
         )
 
@@ -247,7 +279,7 @@ class ColumnFault(StrEnum):
     """What can be wrong with a column of a row, each with the words for it."""
 
     NO_ID = FAULTS[1]
-    NULL_DEPENDENCY = FAULTS[2]
+    BAD_DEPENDENCY = FAULTS[2]
     NO_ORIGIN = FAULTS[3]
     NO_CLOCK = "no clock, or one that cannot be read"
     NO_OWN_ENTRY = FAULTS[5]
@@ -261,7 +293,7 @@ def possible_faults(form: Form) -> list[tuple[str, ColumnFault]]:
         return [
             ("origin", ColumnFault.NO_ORIGIN),
             ("seq", ColumnFault.NO_NUMBER),
-            ("deps", ColumnFault.NULL_DEPENDENCY),
+            ("deps", ColumnFault.BAD_DEPENDENCY),
         ]
     if form is Form.CLOCKS:
         return [
@@ -270,7 +302,7 @@ def possible_faults(form: Form) -> list[tuple[str, ColumnFault]]:
             ("clock", ColumnFault.BAD_ENTRY),
             ("clock", ColumnFault.NO_OWN_ENTRY),
         ]
-    return [("id", ColumnFault.NO_ID), ("deps", ColumnFault.NULL_DEPENDENCY)]
+    return [("id", ColumnFault.NO_ID)]
 
 
 def unreadable(role: str, name: str | None, count: int, fault: ColumnFault, example: str) -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.columns import (
     CLOCK_TYPE,
+    NUMBER_IN_TEXT,
     ColumnFault,
     Conversion,
     DerivedColumn,
@@ -19,7 +21,7 @@ from antecede.causal_order.columns import (
     possible_faults,
     unreadable,
 )
-from antecede.causal_order.dependency_edges import Columns
+from antecede.causal_order.dependency_edges import Columns, Form
 from antecede.causal_order.rules import DIGEST
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
@@ -36,10 +38,12 @@ class PreparedEvents(NamedTuple):
     """The preferred order of a group's rows."""
 
 
-def prepare(events: DataFrame, roles: Roles, added: Iterable[str]) -> PreparedEvents:
+def prepare(
+    events: DataFrame, roles: Roles, added: Iterable[str], split: str | None = None
+) -> PreparedEvents:
     """Refuse events that cannot be ordered, naming the column and what was expected; add what tasks need."""
     types = {field.name: field.dataType.simpleString() for field in events.schema}
-    plan = plan_columns(types, roles, added)
+    plan = plan_columns(types, roles, added, split)
     internal = {name: _derive(derived) for name, derived in plan.derived.items()}
     internal[DIGEST] = _digest(events, roles)
     frame = events.withColumns(internal)
@@ -65,10 +69,14 @@ def escape_name(name: str) -> str:
 
 def _derive(derived: DerivedColumn) -> Column:
     source = F.col(quoted(derived.source))
-    if derived.conversion is Conversion.ONE_ID:
-        source = F.filter(F.array(source), lambda value: value.isNotNull())
-    elif derived.conversion is Conversion.PARSE_PAIRS:
+    if derived.conversion in (Conversion.LIST, Conversion.PARSE_PAIRS) and derived.is_single:
+        source = _as_list(source, derived.separator)
+    if derived.conversion is Conversion.PARSE_PAIRS:
         source = F.transform(source, _parse_pair)
+    elif derived.conversion is Conversion.PARSE_WHOLE:
+        return source.try_cast("bigint")
+    elif derived.conversion is Conversion.SORTABLE:
+        return _sortable(source)
     elif derived.conversion is Conversion.COUNTS:
         entries = F.transform(source, lambda count, place: F.struct(place.cast("string"), count))
         source = F.map_from_entries(entries)
@@ -77,9 +85,25 @@ def _derive(derived: DerivedColumn) -> Column:
     return source.cast(derived.type)
 
 
+def _as_list(source: Column, separator: str | None) -> Column:
+    if separator is None:
+        return F.filter(F.array(source), lambda value: value.isNotNull())
+    # Not F.trim itself: transform would pass the place of the part as what to trim.
+    return F.transform(F.split(source, re.escape(separator)), lambda part: F.trim(part))
+
+
 def _parse_pair(text: Column) -> Column:
     number = F.substring_index(text, ":", -1)
-    return F.struct(F.left(text, F.length(text) - F.length(number) - 1), number.try_cast("bigint"))
+    pair = F.struct(F.left(text, F.length(text) - F.length(number) - 1), number.try_cast("bigint"))
+    return F.when(text != "", pair)
+
+
+def _sortable(text: Column) -> Column:
+    whole, fraction = (F.regexp_extract(text, NUMBER_IN_TEXT, place) for place in (2, 3))
+    digits = F.concat(F.lpad(whole, 18, "0"), F.lit("."), fraction)
+    falling = F.concat(F.lit("0"), F.translate(digits, "0123456789", "9876543210"), F.lit(":"))
+    rising = F.when(text.startswith("-"), falling).otherwise(F.concat(F.lit("1"), digits))
+    return F.when(text.rlike(NUMBER_IN_TEXT), rising).otherwise(F.concat(F.lit("2"), text))
 
 
 def _digest(events: DataFrame, roles: Roles) -> Column:
@@ -98,7 +122,7 @@ def _digest(events: DataFrame, roles: Roles) -> Column:
 
 
 def refuse_unreadable(prepared: PreparedEvents, roles: Roles) -> None:
-    """Refuse events that have rows which cannot be read: one pass over the columns to order by."""
+    """Refuse events that have rows which cannot be ordered: one pass over the columns to order by."""
     faults = [
         (role, fault, _has_fault(prepared.columns, fault))
         for role, fault in possible_faults(prepared.columns.form)
@@ -116,14 +140,13 @@ def _has_fault(columns: Columns, fault: ColumnFault) -> Column:
         return F.col(quoted(str(name)))
 
     if fault is ColumnFault.NO_ID:
-        return column(columns.id).isNull()
+        return _is_empty(column(columns.id), columns.form is Form.IDS)
     if fault is ColumnFault.NO_ORIGIN:
-        return column(columns.origin).isNull()
+        return _is_empty(column(columns.origin), True)
     if fault is ColumnFault.NO_NUMBER:
         return F.coalesce(column(columns.seq), F.lit(-1)) < 0
-    if fault is ColumnFault.NULL_DEPENDENCY:
-        broken = F.exists(column(columns.deps), _is_null if columns.seq is None else _lacks_a_part)
-        return F.coalesce(broken, F.lit(False))
+    if fault is ColumnFault.BAD_DEPENDENCY:
+        return F.coalesce(F.exists(column(columns.deps), _lacks_a_part), F.lit(False))
     clock = column(columns.clock)
     if fault is ColumnFault.NO_CLOCK:
         return clock.isNull()
@@ -132,9 +155,9 @@ def _has_fault(columns: Columns, fault: ColumnFault) -> Column:
     return F.coalesce(F.element_at(clock, column(columns.origin)), F.lit(0)) <= 0
 
 
-def _is_null(one: Column) -> Column:
-    return one.isNull()
+def _is_empty(one: Column, is_text: bool) -> Column:
+    return one.isNull() | (one == "") if is_text else one.isNull()
 
 
 def _lacks_a_part(one: Column) -> Column:
-    return one.isNull() | one["origin"].isNull() | one["seq"].isNull()
+    return one.isNotNull() & (_is_empty(one["origin"], True) | one["seq"].isNull())

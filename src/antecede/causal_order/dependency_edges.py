@@ -88,14 +88,14 @@ class DependencyEdges(NamedTuple):
 FAULTS = (
     "",
     "it has no id",
-    "a dependency of it is null",
+    "a dependency of it cannot be read",
     "it has no origin",
     "it has no clock",
     "its clock has no entry above 0 for its own origin",
     "its clock has an entry that is null or below 0",
     "it has no number, or one below 0",
 )
-_NO_ID, _NULL_DEP, _NO_ORIGIN, _NO_CLOCK, _NO_OWN, _BAD_ENTRY, _NO_SEQ = range(1, len(FAULTS))
+_NO_ID, _BAD_DEP, _NO_ORIGIN, _NO_CLOCK, _NO_OWN, _BAD_ENTRY, _NO_SEQ = range(1, len(FAULTS))
 
 
 def read_edges(
@@ -155,10 +155,21 @@ def _flatten(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _encode_together(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
-    """The distinct texts of all arrays, and each array as places among them; -1 for null."""
+    """The distinct texts of all arrays, and each array as places among them; -1 for null and for no text."""
     encoded = pa.concat_arrays([array.cast(TEXT) for array in arrays]).dictionary_encode()
     codes = _as_int64(encoded.indices.fill_null(-1))
+    empty = pc.index(encoded.dictionary, pa.scalar("", TEXT)).as_py()
+    if empty >= 0:
+        codes = np.where(codes == empty, -1, codes)
     return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def _without(offsets: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row's dependencies begin without those that are absent, and the places of the others."""
+    if not absent.any():
+        return offsets, np.arange(absent.size)
+    before = np.concatenate(([0], np.cumsum(~absent)))
+    return before[offsets], np.flatnonzero(~absent)
 
 
 def _read_ids(
@@ -191,23 +202,21 @@ def _owned_by_group(
     no_dep: np.ndarray,
     known: list[tuple[np.ndarray, np.ndarray]],
 ) -> DependencyEdges:
-    """Edges of rows whose owner is their group."""
-    edge_rows = row_of_edge(offsets)
-    faults = np.where(no_id, _NO_ID, 0)
-    _add_fault(faults, edge_rows[no_dep], _NULL_DEP)
+    """Edges of rows whose owner is their group; a dependency that is null or empty text is none."""
+    offsets, present = _without(offsets, no_dep)
     owner, number = _make_unnamable(groups.copy(), own.copy(), no_id)
     return DependencyEdges(
         groups,
         owner,
         number,
         offsets,
-        groups[edge_rows],
-        dep,
-        faults,
+        groups[row_of_edge(offsets)],
+        dep[present],
+        np.where(no_id, _NO_ID, 0),
         known,
         1,
         None,
-        lambda places: values.take(pa.array(places)).cast(pa.string()),
+        lambda places: values.take(pa.array(present[places])).cast(pa.string()),
     )
 
 
@@ -229,10 +238,11 @@ def _read_sequences(
     offsets, values = _flatten(_one_chunk(table, columns.deps))
     dep_origins, dep_seqs = values.field(0), values.field(1)
     names, (own, dep, *others) = _encode_together([origins, dep_origins, *_known_origins(known)])
+    offsets, present = _without(offsets, _is_null(values))
+    dep, dep_number = dep[present], _as_int64(dep_seqs.fill_null(-1))[present]
     number, edge_rows = _as_int64(seqs.fill_null(-1)), row_of_edge(offsets)
     faults = np.where(own < 0, _NO_ORIGIN, np.where(number < 0, _NO_SEQ, 0))
-    _add_fault(faults, edge_rows[_is_null(values) | (dep < 0) | _is_null(dep_seqs)], _NULL_DEP)
-    dep_number = _as_int64(dep_seqs.fill_null(-1))
+    _add_fault(faults, edge_rows[(dep < 0) | _is_null(dep_seqs)[present]], _BAD_DEP)
     return _owned_by_origin(groups, own, number, offsets, dep, dep_number, faults, known, others, names)
 
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from antecede.causal_order.request import OrderRequest
 from antecede.errors import InputError
 
 ENDINGS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
@@ -19,8 +18,12 @@ class EventFiles(NamedTuple):
     path: Path
     format: str
     files: list[Path]
-    partitioned: bool
-    """Whether columns are in the names of folders, as in room=a."""
+    """Those that are not empty."""
+
+    @property
+    def folder(self) -> Path:
+        """Where names of folders begin to be columns, as in room=a."""
+        return self.path if self.path.is_dir() else self.path.parent
 
 
 def find_event_files(path: str) -> EventFiles:
@@ -43,13 +46,11 @@ def find_event_files(path: str) -> EventFiles:
     if len(by_format) > 1:
         present = " and ".join(f"{_NAMES[name]} ({file.name})" for name, file in sorted(by_format.items()))
         raise InputError(f"{local} holds {present}; events have one format: separate them into folders")
-    if not any(file.stat().st_size for file in files):
+    filled = [file for file in files if file.stat().st_size]
+    if not filled:
         raise InputError(f"{local} holds no events: {files[0].name} is empty")
     (format_name,) = by_format
-    if format_name == "csv":
-        _refuse_other_headers(files)
-    folders = {part for file in files for part in file.relative_to(local).parts[:-1]}
-    return EventFiles(local, format_name, files, any("=" in part for part in folders))
+    return EventFiles(local, format_name, filled)
 
 
 def _visible_files(path: Path) -> list[Path]:
@@ -65,24 +66,3 @@ def _visible_files(path: Path) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
     return sorted(file for file in files if file.is_file())
-
-
-def _refuse_other_headers(files: list[Path]) -> None:
-    """Spark reads CSV by the places of columns, so all files must have the same header."""
-
-    def header(file: Path) -> bytes:
-        with file.open("rb") as lines:
-            return lines.readline().strip()
-
-    expected = header(files[0])
-    for file in files[1:]:
-        if file.stat().st_size and header(file) != expected:
-            raise InputError(f"{file} has another header than {files[0].name}; all files need the same one")
-
-
-def needs_split(name: str, request: OrderRequest) -> InputError:
-    """The refusal of dependencies that are one text although ids are whole numbers."""
-    return InputError(
-        f"deps: column {name} is text, and {request.columns['id']} has whole numbers; if it holds several of "
-        "them, give the text between two: --split ' '"
-    )

@@ -1,113 +1,225 @@
-"""Files of events as DataFrames: as they are now, or as a stream of the files that appear."""
+"""Files of events as DataFrames: as they are now, or as a stream of the files that appear.
+
+Text files are read by tasks with the reader of `text_files`, so the rows are those that the local engine has.
+A large file is divided into ranges of whole lines, unless a quote in it might contain a line end.
+"""
 
 from __future__ import annotations
 
-import re
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from antecede.causal_order.columns import Roles
 from antecede.causal_order.columns_on_spark import quoted
-from antecede.causal_order.event_files import ENDINGS, EventFiles, needs_split
+from antecede.causal_order.event_files import ENDINGS, EventFiles
+from antecede.causal_order.json_kinds import Kinds
 from antecede.causal_order.request import OrderRequest
+from antecede.causal_order.text_files import FilePart, TextPlan, folder_values, plan_text, survey_json
 from antecede.errors import InputError
 from antecede.spark.session import spark_path
 
-_CORRUPT = "_corrupt_record"
-"""Spark's column for lines that are not JSON."""
 _BATCH_BYTES = 256 << 20
 """How much of the files that exist already a stream reads at a time."""
+_PART_BYTES = 32 << 20
+_MAX_TASKS = 1000
+_PARTS = "file string, begin long, end long, first_row long"
+_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
+_SINGLE_BYTE_NEWLINES = ("utf-8", "ascii", "iso8859", "cp125", "latin")
+_TYPE_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 
-def infer_schema(spark: SparkSession, events: EventFiles, roles: Roles) -> T.StructType:
-    """The columns of the files; those that name rows are text unless all their values are whole numbers."""
-    reader = spark.read.options(**_options(events))
-    if events.format == "parquet":
-        return reader.option("mergeSchema", True).parquet(spark_path(events.path)).schema
-    if events.format == "csv":
-        reader = reader.option("inferSchema", True)
-    schema = reader.format(events.format).load(spark_path(events.path)).schema
-    if set(schema.names) <= {_CORRUPT}:
-        raise InputError(f"{events.path}: none of its lines is a JSON object; expected one in each line")
-    types = {field.name: field.dataType for field in schema}
-    for role in ("id", "origin", "deps"):
-        name = roles[role]
-        if name in types:
-            types[name] = _name_type(types[name])
-    clock = roles["clock"]
-    if clock in types and isinstance(types[clock], T.StructType):
-        types[clock] = T.MapType(T.StringType(), T.LongType())
-    return T.StructType([T.StructField(name, kind) for name, kind in types.items()])
+class FileTable:
+    """A table in files, whose columns are found when it is opened."""
+
+    def __init__(self, spark: SparkSession, events: EventFiles, request: OrderRequest) -> None:
+        self._spark, self._events = spark, events
+        self._plan: TextPlan | None = None
+        if events.format == "parquet":
+            return
+        self._parts = _divide(spark, events, request)
+        self._plan = plan_text(
+            events.folder.resolve(),
+            events.format,
+            [file.resolve() for file in events.files],
+            request.types,
+            request.columns,
+            request.csv,
+            lambda _, listed: self._survey(listed),
+        )
+
+    def read(self) -> DataFrame:
+        """The rows of the files that are there now."""
+        if self._plan is None:
+            with setting(self._spark, _TYPE_INFERENCE, "false"):
+                reader = self._spark.read.options(**_options(self._events)).option("mergeSchema", True)
+                return reader.parquet(spark_path(self._events.path))
+        return _frame(self._spark, self._parts).mapInArrow(_read_task(self._plan), _ddl(self._plan))
+
+    def follow(self, strict: bool) -> DataFrame:
+        """The same as a stream: the files that are there now and those that appear."""
+        stream = self._spark.readStream.options(**_options(self._events), maxBytesPerTrigger=_BATCH_BYTES)
+        path = spark_path(self._events.path)
+        if self._plan is None:
+            with setting(self._spark, _TYPE_INFERENCE, "false"):
+                return stream.schema(self.read().schema).parquet(path)
+        plan = msgspec.structs.replace(self._plan, strict=strict)
+        # Only the names of files are selected, so Spark does not read them.
+        files = stream.schema(_BINARY_FILE).format("binaryFile").load(path).select("path")
+        return files.mapInArrow(_read_task(plan), _ddl(plan))
+
+    def _survey(self, listed: str | None) -> Iterable[dict[str, Kinds]]:
+        """The kinds of JSON values in each part, in the order of parts."""
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for part in _parts_of(batches):
+                kinds = msgspec.msgpack.encode(survey_json(part, listed))
+                yield pa.record_batch({"file": [part.file], "begin": [part.begin], "kinds": [kinds]})
+
+        rows = _frame(self._spark, self._parts).mapInArrow(task, "file string, begin long, kinds binary")
+        found = {(row.file, row.begin): bytes(row.kinds) for row in rows.collect()}
+        for part in self._parts:
+            yield msgspec.msgpack.decode(found[part.file, part.begin], type=dict[str, Kinds])
 
 
-def _name_type(kind: T.DataType) -> T.DataType:
-    """Values that look like dates or fractions are text if they name rows."""
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_name_type(kind.elementType))
-    if isinstance(kind, T.IntegralType | T.StringType | T.StructType | T.MapType):
-        return kind
-    return T.StringType()
-
-
-def read_files(
-    spark: SparkSession, events: EventFiles, schema: T.StructType, request: OrderRequest
-) -> DataFrame:
-    """The rows of the files that are there now."""
-    frame = spark.read.options(**_options(events)).schema(schema).format(events.format)
-    return _with_lists(frame.load(spark_path(events.path)), events, request)
-
-
-def follow_files(
-    spark: SparkSession, events: EventFiles, schema: T.StructType, request: OrderRequest
-) -> DataFrame:
-    """The same as a stream: the files that are there now and those that appear."""
-    frame = spark.readStream.options(**_options(events), maxBytesPerTrigger=_BATCH_BYTES).schema(schema)
-    return _with_lists(frame.format(events.format).load(spark_path(events.path)), events, request)
+@contextmanager
+def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Change a setting of the session for a while."""
+    before = spark.conf.get(key, None)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
 
 
 def _options(events: EventFiles) -> dict[str, str | bool]:
-    options: dict[str, str | bool] = {}
-    if events.path.is_dir():
-        endings = ",".join(ending[1:] for ending, name in ENDINGS.items() if name == events.format)
-        options["pathGlobFilter"] = f"*.{{{endings}}}"
-        if not events.partitioned:
-            options["recursiveFileLookup"] = True
-    if events.format == "csv":
-        options |= {"header": True, "escape": '"', "enforceSchema": False}
+    if not events.path.is_dir():
+        return {}
+    endings = ",".join(ending[1:] for ending, name in ENDINGS.items() if name == events.format)
+    options: dict[str, str | bool] = {"pathGlobFilter": f"*.{{{endings}}}"}
+    in_folders = any(folder_values(file.relative_to(events.folder)) for file in events.files)
+    if events.format != "parquet" or not in_folders:
+        options["recursiveFileLookup"] = True
     return options
 
 
-def _with_lists(frame: DataFrame, events: EventFiles, request: OrderRequest) -> DataFrame:
-    """Dependencies as lists of ids, where the file itself cannot express that."""
-    types = {field.name: field.dataType for field in frame.schema}
-    name, split = request.columns["deps"], request.split
-    if name is None or name not in types:
-        return frame
-    kind, id_type = types[name], types.get(str(request.columns["id"]))
-    is_whole = isinstance(id_type, T.IntegralType)
-    if split is not None:
-        if isinstance(kind, T.ArrayType | T.StructType | T.MapType):
-            raise InputError(f"--split: column {name} is {kind.simpleString()}, not text that can be split")
-        return frame.withColumn(name, _cast_elements(_split(name, split), is_whole))
-    if is_whole and isinstance(kind, T.StringType):
-        raise needs_split(name, request)
-    # In JSON, the type of an array that is always empty, or has numbers only, does not follow from its
-    # values.
-    element = kind.elementType if events.format == "json" and isinstance(kind, T.ArrayType) else None
-    other = T.StringType if is_whole else T.IntegralType
-    if id_type is not None and isinstance(element, other):
-        return frame.withColumn(name, _cast_elements(F.col(quoted(name)), is_whole))
-    return frame
+def _ddl(plan: TextPlan) -> str:
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in plan.types().items())
 
 
-def _split(name: str, separator: str) -> Column:
-    parts = F.split(F.col(quoted(name)).cast("string"), re.escape(separator))
-    # Not F.trim itself: transform would pass the place of the part as what to trim.
-    return F.filter(F.transform(parts, lambda part: F.trim(part)), lambda part: part != "")
+def _frame(spark: SparkSession, parts: list[FilePart]) -> DataFrame:
+    """A row for each part, spread over tasks."""
+    frame = spark.createDataFrame(parts, _PARTS)
+    return frame if len(parts) == 1 else frame.repartition(min(len(parts), _MAX_TASKS))
 
 
-def _cast_elements(values: Column, is_whole: bool) -> Column:
-    kind = "bigint" if is_whole else "string"
-    return F.transform(values, lambda value: value.try_cast(kind))
+def _parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[FilePart]:
+    """Parts, or whole files by the paths that Spark has for them."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield FilePart(row["path"].removeprefix("file:")) if "path" in row else FilePart(**row)
+
+
+def _read_task(plan: TextPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in _parts_of(batches):
+            if Path(part.file).stat().st_size:
+                yield from plan.read(part)
+
+    return read
+
+
+# Parts of large files.
+
+
+def _divide(spark: SparkSession, events: EventFiles, request: OrderRequest) -> list[FilePart]:
+    """Whole files, and ranges of large ones whose line ends certainly end rows."""
+    whole = {str(file.resolve()): [FilePart(str(file.resolve()))] for file in events.files}
+    ranges = [
+        part
+        for file in whole
+        if Path(file).stat().st_size > 2 * _PART_BYTES and _ends_lines_by_a_byte(file, request.encoding)
+        for part in _ranges(file)
+    ]
+    if ranges:
+        whole |= _numbered(ranges, _count(spark, ranges, events.format), events.format)
+    return [part for parts in whole.values() for part in parts]
+
+
+def _ends_lines_by_a_byte(file: str, encoding: str | None) -> bool:
+    if encoding is not None:
+        return codecs.lookup(encoding).name.startswith(_SINGLE_BYTE_NEWLINES)
+    with Path(file).open("rb") as stream:
+        return stream.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def _ranges(file: str) -> list[FilePart]:
+    """A file in ranges that end with a line."""
+    size = Path(file).stat().st_size
+    bounds = {0, size}
+    with Path(file).open("rb") as stream:
+        for place in range(_PART_BYTES, size, _PART_BYTES):
+            stream.seek(place - 1)
+            stream.readline()
+            bounds.add(min(stream.tell(), size))
+    places = sorted(bounds)
+    return [FilePart(file, begin, end) for begin, end in pairwise(places)]
+
+
+def _count(
+    spark: SparkSession, ranges: list[FilePart], format_name: str
+) -> dict[tuple[str, int], tuple[int, bool]]:
+    """How many rows each range has, and whether all its line ends end rows."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in _parts_of(batches):
+            rows, is_certain = count_rows(part, format_name)
+            yield pa.record_batch(
+                {"file": [part.file], "begin": [part.begin], "rows": [rows], "is_certain": [is_certain]}
+            )
+
+    counted = _frame(spark, ranges).mapInArrow(task, "file string, begin long, rows long, is_certain boolean")
+    return {(row.file, row.begin): (row["rows"], row.is_certain) for row in counted.collect()}
+
+
+def count_rows(part: FilePart, format_name: str) -> tuple[int, bool]:
+    """How many rows a range has, its header included, and whether all its line ends end rows."""
+    with Path(part.file).open("rb") as stream:
+        stream.seek(part.begin)
+        data = stream.read(None if part.end is None else part.end - part.begin)
+    if format_name == "json":
+        return data.count(b"\n"), True
+    is_certain = b'"' not in data and data.count(b"\r") == data.count(b"\r\n")
+    return sum(1 for line in data.split(b"\n") if line.rstrip(b"\r")), is_certain
+
+
+def _numbered(
+    ranges: list[FilePart], counts: dict[tuple[str, int], tuple[int, bool]], format_name: str
+) -> dict[str, list[FilePart]]:
+    """The ranges of files whose ranges are all certain, with the numbers of their first rows."""
+    uncertain = {file for (file, _), (_, is_certain) in counts.items() if not is_certain}
+    divided: dict[str, list[FilePart]] = {}
+    next_row: dict[str, int] = {}
+    for part in ranges:
+        if part.file in uncertain:
+            continue
+        # The header is no row.
+        first = next_row.get(part.file, 1)
+        rows = counts[part.file, part.begin][0] - (format_name == "csv" and part.begin == 0)
+        divided.setdefault(part.file, []).append(part._replace(first_row=first))
+        next_row[part.file] = first + rows
+    return divided
+
+
+def refuse_empty(frame: DataFrame, events: EventFiles) -> None:
+    if frame.isEmpty():
+        raise InputError(f"{events.path} holds no events: it has no rows")

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
 from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unreadable
 from antecede.causal_order.event_files import EventFiles
-from antecede.causal_order.event_files_on_spark import follow_files, infer_schema, read_files
+from antecede.causal_order.event_files_on_spark import FileTable, refuse_empty, setting
 from antecede.causal_order.inspect import held, stream_counts
-from antecede.causal_order.on_spark import causal_order
+from antecede.causal_order.on_spark import make_rules, order_frame
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
     OUTCOME,
@@ -31,10 +31,13 @@ from antecede.causal_order.request import (
     has_finished_batch,
 )
 from antecede.causal_order.rules import RowCounts
+from antecede.causal_order.text_files import UNREADABLE, bad_rows
 from antecede.errors import InputError
 from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
 
-_MAX_OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters"
+_MAX_OPEN_FILES, _OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters", "4"
+"""A task has a file open for each outcome. Otherwise Spark sorts rows by outcome before it writes them, and
+they are no longer by group and index."""
 _OBSERVATION = "causal_order"
 _POLL_SECONDS = 1
 _MAX_NAMED = 3
@@ -44,20 +47,29 @@ def order_batch(
     events: EventFiles, out: Path, request: OrderRequest, master: str | None, progress: Progress
 ) -> OrderResult:
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
-    with _session(events, out, master, progress) as spark:
+    with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
-        schema = infer_schema(spark, events, request.columns)
-        frame = read_files(spark, events, schema, request)
+        frame = FileTable(spark, events, request).read()
         _refuse(frame, events, request, ADDED, progress)
         progress("ordering", 0, 0)
         read, written = Observation(), Observation()
         ordered = _order(frame.observe(read, F.count(F.lit(1)).alias("rows")), request)
-        ordered = ordered.observe(written, *(F.count_if(F.col("status") == s).alias(s) for s in STATUSES))
-        with _unsorted_writes(spark):
+        counted = {status: F.count_if(F.col("status") == status) for status in STATUSES}
+        if UNREADABLE in ordered.columns:
+            counted["unreadable"] = F.count(UNREADABLE)
+        ordered = ordered.observe(written, *(count.alias(name) for name, count in counted.items()))
+        with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES):
             _with_outcome(ordered).write.partitionBy(OUTCOME).mode("append").parquet(str(out.resolve()))
-        counts = RowCounts(**read.get, **written.get)
+        found = written.get
+        unreadable = found.pop("unreadable", 0)
+        counts = RowCounts(**read.get, **found)
         counts.duplicates = counts.rows - sum(getattr(counts, status) for status in STATUSES)
-        return OrderResult(counts, _examples(spark, out, request, counts), "spark")
+        rows = [
+            row
+            for status in ("held", "quarantined")
+            for row in _examples(spark, out, request, counts, status)
+        ]
+        return OrderResult(counts, rows, "spark", unreadable)
 
 
 def order_stream(
@@ -70,26 +82,26 @@ def order_stream(
     progress: Progress,
 ) -> OrderResult:
     """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there."""
-    with _session(events, out, master, progress) as spark:
+    with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
-        schema = infer_schema(spark, events, request.columns)
-        present = read_files(spark, events, schema, request)
-        _refuse(present, events, request, ADDED_BY_STREAM, progress)
+        table = FileTable(spark, events, request)
+        _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
         progress("starting", 0, 0)
-        stream = _with_outcome(_order(follow_files(spark, events, schema, request), request))
+        stream = _with_outcome(_order(table.follow(request.strict), request))
         before = count_stream(spark, checkpoint)
         writer = stream.writeStream.format("parquet").partitionBy(OUTCOME).queryName("antecede order")
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         writer = writer.option("path", str(out.resolve()))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
-        with _unsorted_writes(spark):
+        with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES):
             query = writer.start()
         interrupted = _watch(query, before, progress)
         progress("counting", 0, 0)
         counts = count_stream(spark, checkpoint)
         rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
         examples = [Example(row.group, row.id, "held", _waits_for(row), row.since) for row in rows]
-        return OrderResult(counts, examples, "spark", interrupted)
+        examples += _examples(spark, out, request, counts, "quarantined")
+        return OrderResult(counts, examples, "spark", interrupted=interrupted)
 
 
 def inspect_stream(
@@ -129,67 +141,63 @@ def _session(events: EventFiles, out: Path, master: str | None, progress: Progre
 def _refuse(
     frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
 ) -> None:
-    """Refuse rows that cannot be ordered."""
-    prepared = prepare(frame, request.columns, [*added, OUTCOME])
-    if frame.isEmpty():
-        raise InputError(f"{events.path} holds no events: it has no rows")
-    if request.check:
-        progress("checking", 0, 0)
-        refuse_unreadable(prepared, request.columns)
+    """Refuse tables that cannot be ordered, and if strict rows that cannot."""
+    rows = frame.drop(UNREADABLE)
+    prepared = prepare(rows, request.columns, [*added, OUTCOME], request.split)
+    refuse_empty(frame, events)
+    if not request.strict:
+        return
+    progress("checking", 0, 0)
+    if UNREADABLE in frame.columns:
+        why = F.col(UNREADABLE)
+        (bad,) = frame.agg(F.count(why).alias("count"), F.min(why).alias("first")).collect()
+        if bad["count"]:
+            raise bad_rows(bad["count"], bad["first"])
+    refuse_unreadable(prepared, request.columns)
 
 
 def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
-    return causal_order(
-        frame,
-        **request.columns,
-        on_missing=request.on_missing,
-        timeout=request.timeout,
-        horizon=request.horizon,
-        name=_OBSERVATION,
-        check=False,
-    )
+    rules = make_rules(request.on_missing, request.timeout, request.horizon)
+    return order_frame(frame, request.columns, rules, _OBSERVATION, request.split)
 
 
 def _with_outcome(ordered: DataFrame) -> DataFrame:
+    """The rows with the folder that they go to; those that could not be read have that as their reason."""
     status = F.col("status")
-    return ordered.withColumn(
-        OUTCOME, F.when(status.isin("held", "quarantined"), status).otherwise("ordered")
-    )
+    outcome = F.when(status.isin("held", "quarantined"), status).otherwise("ordered")
+    if UNREADABLE in ordered.columns:
+        ordered = ordered.withColumn("reason", F.coalesce(UNREADABLE, "reason")).drop(UNREADABLE)
+    return ordered.withColumn(OUTCOME, outcome)
 
 
-@contextmanager
-def _unsorted_writes(spark: SparkSession) -> Iterator[None]:
-    """Let a task have a file open for each outcome.
-
-    Otherwise Spark sorts rows by outcome before it writes them, and they are no longer by group and index.
-    """
-    before = spark.conf.get(_MAX_OPEN_FILES, None)
-    spark.conf.set(_MAX_OPEN_FILES, "4")
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_MAX_OPEN_FILES)
-        else:
-            spark.conf.set(_MAX_OPEN_FILES, before)
-
-
-def _examples(spark: SparkSession, out: Path, request: OrderRequest, counts: RowCounts) -> list[Example]:
-    """Some of the rows of a batch that were held or quarantined."""
+def _examples(
+    spark: SparkSession, out: Path, request: OrderRequest, counts: RowCounts, status: str
+) -> list[Example]:
+    """Some of the rows that were held or quarantined, of those that were written."""
+    if not getattr(counts, status):
+        return []
     group, names = request.columns["group"], [request.columns[role] for role in ("id", "origin", "seq")]
     id_text = F.concat_ws(":", *(F.col(quoted(name)).cast("string") for name in names if name is not None))
-    examples: list[Example] = []
-    for status in ("held", "quarantined"):
-        if not getattr(counts, status):
-            continue
-        rows = spark.read.parquet(spark_path(out / f"{OUTCOME}={status}")).select(
+    rows = (
+        spark.read.parquet(spark_path(out))
+        .where(F.col(OUTCOME) == status)
+        .select(
             (F.lit(None) if group is None else F.col(quoted(group))).cast("string").alias("group"),
             id_text.alias("id"),
             F.lit(status).alias("status"),
             "reason",
         )
-        examples += [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
-    return examples
+    )
+    return [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
+
+
+@contextmanager
+def _task_errors() -> Iterator[None]:
+    """An error of ours that a task raised is not a failure of Spark."""
+    try:
+        yield
+    except PySparkException as error:
+        raise _stream_error(error) from error
 
 
 def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress) -> bool:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from antecede.causal_order.batch import order_table
 from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
 from antecede.causal_order.event_files import EventFiles
-from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types, with_lists
+from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
@@ -28,6 +28,7 @@ from antecede.causal_order.request import (
 )
 from antecede.causal_order.row_digest import digest_rows
 from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
+from antecede.causal_order.text_files import UNREADABLE, bad_rows
 from antecede.errors import InputError
 from antecede.trace.parquet_files import write_parquet
 
@@ -38,19 +39,21 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
     progress("reading", 0, 0)
     roles = request.columns
-    table = with_lists(read_local(events, roles), events.format, request)
-    plan = plan_columns(spark_types(table), roles, [*ADDED, OUTCOME])
+    table = read_local(events, request)
+    plan = plan_columns(spark_types(table), roles, [*ADDED, OUTCOME], request.split)
     if not table.num_rows:
         raise InputError(f"{events.path} holds no events: it has no rows")
     own = table.column_names
     digests = digest_rows(table, roles)
     for name, derived in plan.derived.items():
         table = table.append_column(name, derive(table, derived))
-    if request.check:
+    if request.strict:
         progress("checking", 0, 0)
-        refuse_unreadable(table, own, plan.columns, roles)
+        _refuse_bad_rows(table)
+        refuse_unreadable(table, [name for name in own if name != UNREADABLE], plan.columns, roles)
     progress("ordering", 0, 0)
     ordered = _order(table.append_column(DIGEST, digests), own, plan, OnMissing(request.on_missing))
+    ordered, unreadable = _with_reasons(ordered)
     counts = RowCounts(
         rows=table.num_rows,
         **{status: pc.sum(pc.equal(ordered.column("status"), status)).as_py() or 0 for status in STATUSES},
@@ -64,7 +67,25 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
         if status in by_outcome
         for example in _examples(by_outcome[status], status, request)
     ]
-    return OrderResult(counts, examples, "local")
+    return OrderResult(counts, examples, "local", unreadable)
+
+
+def _refuse_bad_rows(table: pa.Table) -> None:
+    """Refuse a table with rows that could not be read."""
+    if UNREADABLE in table.column_names:
+        bad = table.column(UNREADABLE).drop_null()
+        if len(bad):
+            raise bad_rows(len(bad), pc.min(bad).as_py())
+
+
+def _with_reasons(ordered: pa.Table) -> tuple[pa.Table, int]:
+    """Rows that could not be read have that as their reason; and how many they are."""
+    if UNREADABLE not in ordered.column_names:
+        return ordered, 0
+    why = ordered.column(UNREADABLE)
+    reason = pc.coalesce(why, ordered.column("reason"))
+    ordered = ordered.set_column(ordered.column_names.index("reason"), "reason", reason)
+    return ordered.drop_columns([UNREADABLE]), len(why) - why.null_count
 
 
 def _order(table: pa.Table, own: list[str], plan: ColumnPlan, on_missing: OnMissing) -> pa.Table:

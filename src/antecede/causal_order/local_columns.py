@@ -11,21 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.causal_order.columns import (
+    NUMBER_IN_TEXT,
     ColumnFault,
     Conversion,
     DerivedColumn,
     Roles,
-    element_type,
-    is_text,
-    is_whole,
     possible_faults,
     unreadable,
 )
 from antecede.causal_order.dependency_edges import Columns, row_of_edge
-from antecede.causal_order.event_files import needs_split
-from antecede.causal_order.local_files import CLOCK
-from antecede.causal_order.request import NeedsSparkError, OrderRequest
-from antecede.errors import InputError
+from antecede.causal_order.request import NeedsSparkError
+from antecede.causal_order.text_types import CLOCK
 
 PAIRS = pa.list_(pa.struct([("origin", pa.string()), ("seq", pa.int64())]))
 _TYPES = {
@@ -48,7 +44,7 @@ _SPARK_NAMES = {
     pa.float64(): "double",
     pa.date32(): "date",
 }
-_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
+_WHOLE_NUMBER = re.compile(r"[\x00-\x20\x7f]*([+-]?[0-9]{1,100})[\x00-\x20\x7f]*")
 
 
 def spark_types(table: pa.Table) -> dict[str, str]:
@@ -71,51 +67,10 @@ def _spark_type(name: str, kind: pa.DataType) -> str:
     raise NeedsSparkError(f"column {name} is of type {kind}")
 
 
-def with_lists(table: pa.Table, format_name: str, request: OrderRequest) -> pa.Table:
-    """Dependencies as lists of ids, where the file itself cannot express that."""
-    name, split = request.columns["deps"], request.split
-    types = spark_types(table)
-    if name is None or name not in types:
-        return table
-    kind, id_type = types[name], types.get(str(request.columns["id"]))
-    whole_ids = id_type is not None and is_whole(id_type)
-    if split is not None:
-        if kind.startswith(("array<", "struct<", "map<")):
-            raise InputError(f"--split: column {name} is {kind}, not text that can be split")
-        if not is_text(kind) and not is_whole(kind):
-            raise NeedsSparkError(f"column {name} is {kind}, which only Spark splits")
-        texts = table.column(name).cast(pa.string()).to_pylist()
-        return _replace(table, name, [_split(text, split) for text in texts], whole_ids)
-    if whole_ids and is_text(kind):
-        raise needs_split(name, request)
-    element = element_type(kind) if format_name == "json" else None
-    if id_type is not None and element is not None and (is_text(element) if whole_ids else is_whole(element)):
-        return _replace(table, name, table.column(name).to_pylist(), whole_ids)
-    return table
-
-
-def _split(text: str | None, separator: str) -> list[str] | None:
-    if text is None:
-        return None
-    return [part.strip(" ") for part in text.split(separator) if part.strip(" ")]
-
-
-def _replace(table: pa.Table, name: str, lists: list[Any], whole_ids: bool) -> pa.Table:
-    """Set a column to lists of whole numbers or texts; what is not a number becomes null."""
-    convert = _to_whole if whole_ids else _to_text
-    values = [None if one is None else [convert(value) for value in one] for one in lists]
-    column = pa.array(values, pa.list_(pa.int64() if whole_ids else pa.string()))
-    return table.set_column(table.column_names.index(name), name, column)
-
-
-def _to_whole(value: Any) -> int | None:
-    if value is None or isinstance(value, int):
-        return value
-    if not _WHOLE_NUMBER.fullmatch(value):
-        if re.fullmatch(r"\s*[+-]?\d+\s*", value):
-            raise NeedsSparkError("whole numbers of more than 18 digits")
-        return None
-    return int(value)
+def _to_whole(value: str | None) -> int | None:
+    found = None if value is None else _WHOLE_NUMBER.fullmatch(value)
+    number = 0 if found is None else int(found[1])
+    return number if found is not None and -(2**63) <= number < 2**63 else None
 
 
 def _to_text(value: Any) -> str | None:
@@ -127,16 +82,45 @@ def derive(table: pa.Table, derived: DerivedColumn) -> pa.ChunkedArray:
     source, wanted = table.column(derived.source), _TYPES[derived.type]
     if derived.conversion is Conversion.CAST:
         return _cast(derived.source, source, wanted)
+    if derived.is_single:
+        lists = [_as_lists(chunk, derived.separator) for chunk in source.chunks]
+        source = pa.chunked_array(lists, pa.list_(source.type))
+    if derived.conversion is Conversion.LIST:
+        return source.cast(wanted)
     values = source.to_pylist()
-    if derived.conversion is Conversion.ONE_ID:
-        lists: list[Any] = [[] if value is None else [value] for value in values]
-    elif derived.conversion is Conversion.PARSE_PAIRS:
-        lists = [None if value is None else [_parse_pair(one) for one in value] for value in values]
+    if derived.conversion is Conversion.PARSE_PAIRS:
+        values = [None if value is None else [_parse_pair(one) for one in value] for value in values]
+    elif derived.conversion is Conversion.PARSE_WHOLE:
+        values = [_to_whole(value) for value in values]
+    elif derived.conversion is Conversion.SORTABLE:
+        values = [None if value is None else _sortable(value) for value in values]
     elif derived.conversion is Conversion.COUNTS:
-        lists = [None if value is None else list(_numbered(value)) for value in values]
-    else:
-        lists = [_parse_clock(derived.source, value) for value in values]
-    return pa.chunked_array([lists], wanted)
+        values = [None if value is None else list(_numbered(value)) for value in values]
+    elif derived.conversion is Conversion.JSON:
+        values = [_parse_clock(derived.source, value) for value in values]
+    return pa.chunked_array([values], wanted)
+
+
+def _as_lists(values: pa.Array, separator: str | None) -> pa.Array:
+    """Lists of one each, or of the parts of texts."""
+    if separator is None:
+        return pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
+    lists = pc.split_pattern(values, separator)
+    parts = pc.utf8_trim(lists.values, " ")
+    return pa.ListArray.from_arrays(lists.offsets, parts, mask=lists.is_null())
+
+
+_NUMBER = re.compile(NUMBER_IN_TEXT.replace(r"\z", r"\Z"))
+_FALLING = str.maketrans("0123456789", "9876543210")
+
+
+def _sortable(text: str) -> str:
+    """A text by which numbers sort as numbers: those below 0 by the complements of their digits."""
+    number = _NUMBER.match(text)
+    if number is None:
+        return f"2{text}"
+    digits = f"{number[2]:0>18}.{number[3] or ''}"
+    return f"0{digits.translate(_FALLING)}:" if number[1] else f"1{digits}"
 
 
 def _numbered(counts: list[int | None]) -> list[tuple[str, int | None]]:
@@ -163,10 +147,10 @@ def _cast(name: str, source: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunked
     return source.cast(wanted)
 
 
-def _parse_pair(text: str | None) -> dict[str, Any]:
-    """The parts of a text like origin:seq; Spark makes null parts of a null text."""
-    if text is None:
-        return {"origin": None, "seq": None}
+def _parse_pair(text: str | None) -> dict[str, Any] | None:
+    """The parts of a text like origin:seq; no text is no dependency."""
+    if not text:
+        return None
     origin, _, number = text.rpartition(":")
     return {"origin": origin, "seq": _to_whole(number)}
 
@@ -195,13 +179,13 @@ def _has_fault(table: pa.Table, columns: Columns, fault: ColumnFault) -> np.ndar
         return pa.concat_arrays(table.column(str(name)).chunks)
 
     if fault is ColumnFault.NO_ID:
-        return _mask(column(columns.id).is_null())
+        return _is_empty(column(columns.id))
     if fault is ColumnFault.NO_ORIGIN:
-        return _mask(column(columns.origin).is_null())
+        return _is_empty(column(columns.origin))
     if fault is ColumnFault.NO_NUMBER:
         return _mask(pc.less(column(columns.seq).fill_null(-1), 0))
-    if fault is ColumnFault.NULL_DEPENDENCY:
-        return _has_null_in_list(column(columns.deps))
+    if fault is ColumnFault.BAD_DEPENDENCY:
+        return _has_half_a_pair(column(columns.deps))
     clocks = column(columns.clock).to_pylist()
     if fault is ColumnFault.NO_CLOCK:
         return np.array([clock is None for clock in clocks], bool)
@@ -216,14 +200,18 @@ def _mask(values: pa.Array) -> np.ndarray:
     return np.asarray(values.to_numpy(zero_copy_only=False), bool)
 
 
-def _has_null_in_list(lists: pa.Array) -> np.ndarray:
-    """The rows with a null in their list, or with a pair that has one."""
+def _is_empty(values: pa.Array) -> np.ndarray:
+    if not pa.types.is_string(values.type) and not pa.types.is_large_string(values.type):
+        return _mask(values.is_null())
+    return _mask(pc.equal(values, "").fill_null(True))
+
+
+def _has_half_a_pair(lists: pa.Array) -> np.ndarray:
+    """The rows with a pair in their list that lacks its origin or its number."""
     values = lists.flatten()
-    bad = values.is_null()
-    if pa.types.is_struct(values.type):
-        for at in range(values.type.num_fields):
-            bad = pc.or_(bad, pc.struct_field(values, at).is_null())
+    bad = _is_empty(pc.struct_field(values, 0)) | _mask(pc.struct_field(values, 1).is_null())
+    bad &= _mask(values.is_valid())
     lengths = np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     rows = np.zeros(len(lists), bool)
-    rows[row_of_edge(np.concatenate(([0], np.cumsum(lengths))))[_mask(bad)]] = True
+    rows[row_of_edge(np.concatenate(([0], np.cumsum(lengths))))[bad]] = True
     return rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from antecede.causal_order.batch import order_table
-from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
+from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM, Roles
 from antecede.causal_order.columns_on_spark import PreparedEvents, prepare, quoted, refuse_unreadable
 from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.rules import OnMissing, OrderRules
@@ -77,17 +78,34 @@ def causal_order(
     state store becomes RocksDB, which Spark requires for this.
     """
     roles = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
-    rule = _rule(on_missing)
-    timeout_ms, horizon_ms = _milliseconds("timeout", timeout), _milliseconds("horizon", horizon)
+    rules = make_rules(on_missing, timeout, horizon)
+    if check and not events.isStreaming:
+        refuse_unreadable(prepare(events, roles, ADDED), roles)
+    return order_frame(events, roles, rules, name)
+
+
+class RuleWords(NamedTuple):
+    """The rules of `causal_order`, validated."""
+
+    on_missing: OnMissing
+    timeout_ms: int
+    horizon_ms: int
+
+
+def make_rules(on_missing: str, timeout: str, horizon: str) -> RuleWords:
+    return RuleWords(_rule(on_missing), _milliseconds("timeout", timeout), _milliseconds("horizon", horizon))
+
+
+def order_frame(
+    events: DataFrame, roles: Roles, rules: RuleWords, name: str, split: str | None = None
+) -> DataFrame:
+    """`causal_order` without its check; `split` is the text between two dependencies in one text."""
     added = ADDED_BY_STREAM if events.isStreaming else ADDED
-    prepared = prepare(events, roles, added)
+    prepared = prepare(events, roles, added, split)
     schema = T.StructType([*events.schema.fields, *map(_added_field, added)])
     if events.isStreaming:
-        rules = OrderRules(prepared.columns, rule, timeout_ms, horizon_ms)
-        return order_stream(prepared, schema, rules, name)
-    if check:
-        refuse_unreadable(prepared, roles)
-    return _order_batch(prepared, schema, rule)
+        return order_stream(prepared, schema, OrderRules(prepared.columns, *rules), name)
+    return _order_batch(prepared, schema, rules.on_missing)
 
 
 def _added_field(name: str) -> T.StructField:

@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from antecede.causal_order.rules import OnMissing, RowCounts
+from antecede.causal_order.text_types import parse_schema
 from antecede.errors import InputError
+from antecede.trace.csv_records import CsvFormat
 from antecede.units import parse_duration
 
 CHECKPOINT = "_checkpoint"
@@ -30,7 +32,20 @@ class OrderRequest(msgspec.Struct):
     timeout: str = "10m"
     horizon: str = "24h"
     split: str | None = None
-    check: bool = True
+    strict: bool = False
+    """Whether rows that cannot be read or ordered are an error; otherwise they are quarantined."""
+    schema: str | None = None
+    encoding: str | None = None
+    separator: str = ","
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The types of columns of text files, as far as they are given."""
+        return parse_schema(self.schema) if self.schema is not None else {}
+
+    @property
+    def csv(self) -> CsvFormat:
+        return CsvFormat(self.encoding, self.separator)
 
     def validate(self) -> None:
         """Refuse impossible options before anything is read or started."""
@@ -45,6 +60,15 @@ class OrderRequest(msgspec.Struct):
             raise InputError("--split is for --deps, the column that has several ids")
         if self.split == "":
             raise InputError("--split: give the text between two ids, as in --split ' '")
+        self.csv.validate()
+        _ = self.types
+
+    def refuse_unused(self, format_name: str) -> None:
+        """Refuse options that do not apply to the files."""
+        if format_name != "csv" and self.csv != CsvFormat():
+            raise InputError(f"--encoding and --separator are for CSV, not for {format_name}")
+        if format_name == "parquet" and self.schema is not None:
+            raise InputError("--schema is for text files; Parquet has its own types")
 
 
 class NeedsSparkError(InputError):
@@ -79,6 +103,8 @@ class OrderResult(msgspec.Struct):
     """Some of the rows that were held or quarantined."""
     engine: str
     """local or spark."""
+    unreadable: int = 0
+    """Of the rows that were quarantined, how many could not be read."""
     interrupted: bool = False
 
 

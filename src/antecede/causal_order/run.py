@@ -44,6 +44,7 @@ def order_files(
     request.validate()
     check_engine(engine)
     events = find_event_files(path)
+    request.refuse_unused(events.format)
     _refuse_inside(events, out)
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
@@ -78,6 +79,7 @@ def order_stream_of_files(
     if engine == "local":
         raise InputError("--stream needs Spark; leave out --engine local")
     events = find_event_files(path)
+    request.refuse_unused(events.format)
     if not events.path.is_dir():
         raise InputError(f"{path} is a file; a stream reads files that appear in a folder")
     _refuse_inside(events, out)
@@ -128,7 +130,7 @@ def _command_words() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(str(error).replace("pass check=False", "give --no-check")) from error
+        raise InputError(str(error).replace("pass check=False", "leave out --strict")) from error
 
 
 def _is_in_use(folder: Path) -> bool:

@@ -59,17 +59,32 @@ class CausalOrderOptions:
     split: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The text between two ids, where --deps is one text.")
     ] = None
-    check: Annotated[
+    strict: Annotated[
         bool,
-        typer.Option("--check/--no-check", help="Refuse unreadable rows first, or quarantine them."),
-    ] = True
+        typer.Option(
+            "--strict", help="Refuse rows that cannot be read or have no id, instead of quarantining them."
+        ),
+    ] = False
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DDL",
+            help="Types of columns of CSV and JSON, as in 'n int, at timestamp'; all else in CSV is text.",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="The encoding of CSV, such as latin-1; by default UTF-8, or as its mark says."),
+    ] = None
+    separator: Annotated[str, typer.Option(help="The character between two fields of CSV.")] = ","
 
     def request(self) -> OrderRequest:
         from antecede.causal_order.request import OrderRequest
 
         roles = ("group", "id_", "deps", "origin", "seq", "clock", "by")
         columns = {role.rstrip("_"): getattr(self, role) for role in roles}
-        return OrderRequest(columns, self.on_missing, self.timeout, self.horizon, self.split, self.check)
+        rules = (self.on_missing, self.timeout, self.horizon, self.split, self.strict)
+        return OrderRequest(columns, *rules, self.schema, self.encoding, self.separator)
 
 
 def order(
@@ -197,12 +212,15 @@ def _print_json(result: OrderResult, events: str, out: Path, checkpoint: Path | 
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "engine": result.engine,
     }
-    show.json(head | msgspec.to_builtins(result.counts) | {"examples": result.examples})
+    body = msgspec.to_builtins(result.counts) | {"unreadable": result.unreadable}
+    show.json(head | body | {"examples": result.examples})
 
 
 def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
     counts = result.counts
     show.table(None, ["", "rows"], _count_rows(counts))
+    if result.unreadable:
+        show.line(f"{result.unreadable:,} of the quarantined rows could not be read; --strict refuses them")
     for status, count in (("held", counts.held), ("quarantined", counts.quarantined)):
         examples = [_example_line(row) for row in result.examples if row.status == status]
         where = f"antecede held {out}" if stream and status == "held" else f"{out}/outcome={status}"
@@ -212,6 +230,8 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
 
 
 def _example_line(row: Example) -> str:
+    if not row.id:
+        return f"• {row.reason}"
     group = f" of {_shorten(row.group)}" if row.group is not None else ""
     since = f", since {row.since:%Y-%m-%d %H:%M:%S} UTC" if row.since is not None else ""
     return f"• {_shorten(row.id)}{group}: {row.reason}{since}"

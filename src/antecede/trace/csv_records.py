@@ -51,10 +51,12 @@ def open_csv(file: Path, form: CsvFormat) -> Iterator[IO[str]]:
         yield decode_csv(raw, form)
 
 
-def decode_csv(raw: IO[bytes], form: CsvFormat) -> IO[str]:
-    """Bytes as text with its own line ends; a byte-order mark is not part of it."""
+def decode_csv(raw: IO[bytes], form: CsvFormat, at_start: bool = True) -> IO[str]:
+    """Bytes as text with its own line ends; a byte-order mark at a file's start is not part of it."""
     encoding = form.encoding
-    if encoding is None:
+    if not at_start:
+        encoding = encoding or "utf-8"
+    elif encoding is None:
         head = raw.read(2)
         raw.seek(0)
         encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"

@@ -7,7 +7,6 @@ and the field. `read_dictionary_encoded` is the fast path for compiled passes ov
 
 from __future__ import annotations
 
-import codecs
 import csv
 import os
 import re
@@ -29,6 +28,7 @@ from antecede.trace.csv_records import (
     open_csv,
     read_header,
 )
+from antecede.trace.json_lines import json_lines
 from antecede.trace.parquet_files import (
     parquet_file,
     refuse_long_text,
@@ -50,8 +50,6 @@ from antecede.trace.validate import (
 BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
 _TEXT_ROW_BYTES = 60
-_MAX_LINE = 1 << 28
-"""Bytes of a row of JSON."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 _NUMBER = re.compile(r"(([0-9]{1,18})|[^0-9]+|[0-9]+)")
@@ -283,18 +281,8 @@ def empty_file(file: Path) -> InputError:
 def json_rows(file: Path, on_unreadable: OnUnreadable | None = None) -> Iterator[tuple[int, Row]]:
     """The objects of a file of JSON lines, each with its line's number."""
     on_unreadable = on_unreadable or _refuse_row(file)
-    decoder = msgspec.json.Decoder()
     with file.open("rb") as stream:
-        for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), start=1):
-            if len(line) > _MAX_LINE:
-                raise InputError(f"{file}, row {number}: it has more than {_MAX_LINE:,} bytes")
-            if not line.strip():
-                continue
-            try:
-                row = decoder.decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                on_unreadable(number, f"not JSON: {error}")
-                continue
+        for number, row in json_lines(stream, msgspec.json.decode, on_unreadable, file):
             if isinstance(row, dict):
                 yield number, row
             else:
