@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,33 +184,34 @@ class Decision:
         # Only a history that is not causally convergent can fail here for the reason that it is not even CC.
         if self.convergence is not None and self.consistency is not None:
             return self.consistency
-        order = self._good_order()
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        starts = self.resolved.session_start.tolist()
-        for session, (begin, end) in enumerate(pairwise(starts)):
-            if (evidence := self._against_session(session, begin, end, order, rank)) is not None:
-                return evidence
-        return None
+        if self.convergence is None:
+            # In an order that meets the demands of CCv nearly all those of a session go forward, too.
+            demands = self.demands.before, self.demands.after
+            self.order = topological_order(*with_demands(self.resolved, *demands))
+        sessions = range(len(self.resolved.session_start) - 1)
+        return next((found for session in sessions if (found := self.against_session(session))), None)
 
-    def _good_order(self) -> Any:
-        """An order that contains the causal order, and the demands of causal convergence if they can be met.
+    @cached_property
+    def order(self) -> Any:
+        """An order that contains the causal order."""
+        return self.causal_order
 
-        Nearly all demands of a session then go forward in it, and no search for cycles is needed.
-        """
-        if self.convergence is not None:
-            return self.causal_order
-        return topological_order(*with_demands(self.resolved, self.demands.before, self.demands.after))
+    @cached_property
+    def rank(self) -> Any:
+        """For each transaction its place in `order`."""
+        rank = np.empty(len(self.order), np.int64)
+        rank[self.order] = np.arange(len(self.order))
+        return rank
 
-    def _against_session(
-        self, session: int, begin: int, end: int, order: Any, rank: Any
-    ) -> LevelEvidence | None:
+    def against_session(self, session: int) -> LevelEvidence | None:
+        """Evidence that no order explains all reads of one session; None if there is one."""
         whole = self.resolved
+        begin, end = whole.session_start[session : session + 2].tolist()
         answer, table = memory.session_memory(
             begin,
             end,
-            order,
-            rank,
+            self.order,
+            self.rank,
             self.session_of,
             whole.read_start,
             whole.read_key,

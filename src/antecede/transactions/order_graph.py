@@ -136,3 +136,20 @@ def components(start: Any, target: Any) -> Any:
             if depth >= 0:
                 low[calls[depth]] = min(low[calls[depth]], low[node])
     return component
+
+
+@njit_plain
+def causal_past(order: Any, session_of: Any, read_start: Any, read_writer: Any, last: Any) -> Any:
+    """For each transaction whether it is `last` or precedes it causally; `order` contains the causal
+    order."""
+    inside = np.zeros(len(order), np.bool_)
+    inside[last] = True
+    for place in range(len(order) - 1, -1, -1):
+        node = order[place]
+        if inside[node]:
+            if node > 0 and session_of[node - 1] == session_of[node]:
+                inside[node - 1] = True
+            for row in range(read_start[node], read_start[node + 1]):
+                if read_writer[row] >= 0:
+                    inside[read_writer[row]] = True
+    return inside

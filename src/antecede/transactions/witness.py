@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from antecede.transactions.decide import Demands, LevelEvidence, violated_levels
+from antecede.transactions.decide import Decision, Demands, LevelEvidence, violated_levels
 from antecede.transactions.definitions import Cycle, Definitions
 from antecede.transactions.history import Bools
-from antecede.transactions.order_graph import causal_graph, components, with_demands
+from antecede.transactions.order_graph import causal_graph, causal_past, components, with_demands
 from antecede.transactions.reads_from import INITIAL, ReadsFrom
 from antecede.transactions.shortest import Finder
 
@@ -29,13 +29,20 @@ _SMALL = 64
 
 def find_witness(resolved: ReadsFrom, level: str, evidence: LevelEvidence) -> tuple[ReadsFrom, Cycle]:
     """A minimal part of a history that violates a level, and its shortest cycle."""
+
+    def violated(part: ReadsFrom) -> bool:
+        return violated_levels(part, [level])[level] is not None
+
     if resolved.transactions > _SMALL:
-        resolved = resolved.restrict(_involved(resolved, evidence))
+        if evidence.session is None:
+            resolved = resolved.restrict(_involved(resolved, evidence))
+        else:
+            resolved = _part_of_session(resolved, evidence.session)
     if resolved.transactions <= _SMALL and (cycle := Definitions(resolved).violation(level)) is not None:
         chosen = np.zeros(resolved.transactions, np.bool_)
         chosen[list(cycle.transactions)] = True
         resolved = resolved.restrict(chosen)
-    resolved = _minimise(resolved, lambda part: violated_levels(part, [level])[level] is not None)
+    resolved = _minimise(resolved, violated)
     found = Definitions(resolved).violation(level)
     if found is None:
         raise AssertionError(f"{resolved.transactions} transactions violate {level} only as compiled")
@@ -46,10 +53,6 @@ def _involved(resolved: ReadsFrom, evidence: LevelEvidence) -> Bools:
     """Transactions that violate the level by themselves: those of a short cycle, and what its readers saw."""
     chosen = np.zeros(resolved.transactions, np.bool_)
     demands = evidence.demands
-    if evidence.session is not None:
-        # Deadlines do not say by which demands they came about: everything is involved that the session saw.
-        chosen[:] = True
-        return chosen
     causal = Finder(*causal_graph(resolved), resolved.session_of())
     if len(demands.before) == 0:
         chosen[_causal_cycle(resolved, causal)] = True
@@ -62,6 +65,30 @@ def _involved(resolved: ReadsFrom, evidence: LevelEvidence) -> Bools:
     for row in rows:
         chosen[causal.path(int(demands.before[row]), int(demands.reader[row]))] = True
     return chosen
+
+
+def _part_of_session(resolved: ReadsFrom, session: int) -> ReadsFrom:
+    """A minimal part of a history in which no order explains the reads of a session.
+
+    Deadlines do not say by which demands they came about, so this starts from all that the session has seen
+    up to the first transaction where something is wrong, found by bisection.
+    """
+
+    def violated(part: ReadsFrom) -> bool:
+        return Decision(part).against_session(session) is not None
+
+    order, session_of = Decision(resolved).causal_order, resolved.session_of()
+    columns = session_of, resolved.read_start, resolved.read_writer
+    low, high = resolved.session_start[session : session + 2].tolist()
+    part = resolved
+    while low < high:
+        middle = (low + high) // 2
+        shorter = resolved.restrict(causal_past(order, *columns, middle))
+        if violated(shorter):
+            high, part = middle, shorter
+        else:
+            low = middle + 1
+    return _minimise(part, violated)
 
 
 def _causal_cycle(resolved: ReadsFrom, finder: Finder) -> list[int]:
