@@ -9,6 +9,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from antecede.cli.main import app
+from antecede.cli.show import as_named
 from antecede.errors import AntecedeError
 from antecede.terminal import printable
 
@@ -19,7 +20,7 @@ def run(*words: str | Path) -> tuple[int, str]:
     """A command's exit code, and what it prints."""
     done = CliRunner().invoke(app, [str(word) for word in words])
     if isinstance(done.exception, AntecedeError):  # as `main` prints it
-        return 2, f"error: {printable(' '.join(str(done.exception).split()))}\n"
+        return 2, f"error: {printable(as_named(' '.join(str(done.exception).split())))}\n"
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     return done.exit_code, done.output
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from antecede.errors import InputError
+from antecede.trace.table_folders import refuse_table_folder
 
 ENDINGS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 _NAMES = {"parquet": "Parquet", "json": "JSON lines", "csv": "CSV"}
@@ -63,6 +64,7 @@ def _visible_files(path: Path) -> list[Path]:
 
     files: list[Path] = []
     for parent, folders, names in os.walk(path, onerror=refuse):
+        refuse_table_folder(Path(parent), folders)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
     return sorted(file for file in files if file.is_file())

@@ -82,7 +82,8 @@ def audit(
     if history_at(trace, columns, preset, level):
         audit_history(trace, preset, level, html, as_json)
         return
-    if source := source_at(trace, columns, preset):
+    trace, source = source_at(trace, columns, preset)
+    if source is not None:
         audit_source(source, trace, html, strict, limit, as_json)
         return
     if html is not None:

@@ -33,6 +33,7 @@ from antecede.cli.options import expand_options
 from antecede.cli.order import held, order
 from antecede.cli.protocols import protocols
 from antecede.cli.reproduce import demo, reproduce
+from antecede.cli.show import as_named
 from antecede.cli.simulate import simulate
 from antecede.cli.sources import sources
 from antecede.cli.store import store
@@ -154,5 +155,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr)
+    print(f"error: {printable(as_named(' '.join(message.split())))}", file=sys.stderr)
     sys.exit(2)

@@ -29,6 +29,9 @@ from antecede.terminal import printable, printable_json
 if TYPE_CHECKING:
     from antecede.trace.bad_rows import BadRowKind
 
+_shown_as: dict[str, str] = {}
+"""What the user calls something of which there is a temporary copy, by the path of the copy."""
+
 # Without a terminal Rich assumes 80 columns; files and pipes can take whole tables.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
@@ -37,7 +40,20 @@ err = Console(stderr=True, highlight=False)
 def json(value: Any) -> None:
     """Print a result as one JSON document on standard output."""
     # JSON itself escapes only what is below U+0020.
-    print(msgspec.json.format(printable_json(msgspec.json.encode(value).decode()), indent=2))
+    document = as_named(msgspec.json.encode(value).decode())
+    print(msgspec.json.format(printable_json(document), indent=2))
+
+
+def show_as(copy: str, name: str) -> None:
+    """Print the path of a temporary copy as what the user calls it."""
+    _shown_as[copy] = name
+
+
+def as_named(text: str) -> str:
+    """Text with the paths of temporary copies as what the user calls them."""
+    for copy, name in _shown_as.items():
+        text = text.replace(copy, name)
+    return text
 
 
 def line(*parts: str | Text) -> None:
@@ -56,7 +72,7 @@ def styled(text: str, style: str) -> Text:
 
 
 def literal(text: str | Text) -> Text:
-    return text if isinstance(text, Text) else Text(printable(text))
+    return text if isinstance(text, Text) else Text(printable(as_named(text)))
 
 
 def table(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_current_context  # type: ignore[attr-defined]
 
+from antecede.cli import show
 from antecede.errors import InputError
+from antecede.temporary_folders import TemporaryFolder
 
 if TYPE_CHECKING:
     from antecede.causal_order.request import OrderRequest
@@ -28,13 +32,35 @@ PresetName = Annotated[
 Progress = Callable[[str, int, int], None]
 
 
-def source_at(path: str, columns: Sequence[str] | None, preset: str | None) -> Source | None:
-    """The source at a path: not if --map says what it is."""
+def local_copy(path: str) -> str:
+    """The path itself, or that of a temporary copy, if it is compressed or a table of Delta or Iceberg.
+
+    The copy is removed when the command ends. It is shown to the user under its own name.
+    """
+    from antecede.sources.unpack import copy_for_readers, needs_copy
+
+    scheme, is_url, rest = path.partition("://")
+    local = Path(rest if is_url else path)
+    if not path or (is_url and scheme != "file") or not needs_copy(local):
+        return path
+    folder = TemporaryFolder("unpacked")
+    get_current_context().call_on_close(folder.remove)
+    copy = copy_for_readers(local, folder.path)
+    show.show_as(str(copy), path)
+    return str(copy)
+
+
+def source_at(path: str, columns: Sequence[str] | None, preset: str | None) -> tuple[str, Source | None]:
+    """A path that can be read, and the source there: none if --map says what it is."""
     from antecede.sources import find_source
+    from antecede.trace.table_folders import table_folder
 
     if columns and preset is not None:
         raise InputError("--map and --preset both say what the columns are; give one of them")
-    return None if columns else find_source(path, preset)
+    if table_folder(Path(path)):
+        path = local_copy(path)
+    source = None if columns else find_source(path, preset)
+    return (local_copy(path) if source is None else path), source
 
 
 @contextmanager
@@ -50,7 +76,7 @@ def readable_log(
     from antecede.temporary_folders import temporary_folder
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
-    source = source_at(path, columns, preset)
+    path, source = source_at(path, columns, preset)
     if source is None:
         with mapped_trace(path, columns or [], progress, bad, run_per_file) as ours:
             yield ours
@@ -78,7 +104,7 @@ def orderable_events(
     named = any(request.columns[role] for role in ("id", "deps", "origin", "seq", "clock"))
     if named and preset is not None:
         raise InputError("--preset says which columns there are; leave out --id, --deps, --origin, --clock")
-    source = None if named else source_at(path, None, preset)
+    path, source = source_at(path, ["named"] if named else None, preset)
     if source is None:
         yield path
         return

@@ -36,6 +36,7 @@ from antecede.trace.parquet_files import (
     text_columns_of,
 )
 from antecede.trace.schema import FIELDS, META, Meta, read_meta
+from antecede.trace.table_folders import refuse_table_folder
 from antecede.trace.validate import (
     cast_columns,
     check_columns,
@@ -84,6 +85,7 @@ def _walk(folder: Path) -> list[Path]:
 
     files = []
     for parent, folders, names in os.walk(folder, onerror=refuse):
+        refuse_table_folder(Path(parent), folders)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
     return sorted((file for file in files if file.is_file()), key=_natural_order)

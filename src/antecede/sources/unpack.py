@@ -1,0 +1,189 @@
+"""Copies of what cannot be read in place: Delta and Iceberg tables, compressed files, tables with tabs.
+
+A Delta or Iceberg table is more than the Parquet files in its folder: its log says which of them count, and
+which rows of them are deleted. They are read by the libraries `deltalake` and `pyiceberg`, which are extras;
+without them such a folder is refused. Rows are copied in batches. A table may name files outside its folder;
+those are not read.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from antecede.errors import InputError, require
+from antecede.sources.records import likely_separator
+from antecede.trace.foreign.open_files import compression, open_bytes, open_text, streaming_limit
+from antecede.trace.parquet_files import parquet_writer
+from antecede.trace.table_folders import (
+    DELTA,
+    ICEBERG,
+    iceberg_metadata,
+    refuse_table_folder,
+    table_folder,
+)
+from antecede.trace.validate import first_line
+
+_ENDINGS = {".gz", ".gzip", ".zst", ".zstd", ".bz2"}
+_TABLES_IN_TEXT = (".csv", ".tsv", ".tab")
+
+
+def needs_copy(path: Path) -> bool:
+    """Whether readers of traces and tables need a copy of what is at a path."""
+    if path.is_dir():
+        return table_folder(path) is not None or any(_is_packed(file) for file in _visible(path))
+    return path.is_file() and _is_packed(path)
+
+
+def copy_for_readers(path: Path, folder: Path) -> Path:
+    """A copy in `folder` that readers of traces and tables can read."""
+    kind = table_folder(path) if path.is_dir() else None
+    if kind is not None:
+        if kind not in (DELTA, ICEBERG):
+            refuse_table_folder(path, [".hoodie"])
+        copy = folder / path.resolve().name
+        copy.mkdir()
+        batches = _delta_batches(path) if kind == DELTA else _iceberg_batches(path)
+        _write(batches, copy / "table.parquet", path)
+        return copy
+    if path.is_dir():
+        copy = folder / path.resolve().name
+        for file in _visible(path):
+            target = copy / file.relative_to(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if _is_packed(file):
+                _unpack(file, target.parent)
+            else:
+                target.symlink_to(file.resolve())
+        return copy
+    return _unpack(path, folder)
+
+
+def _visible(path: Path) -> Iterator[Path]:
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts):
+            yield file
+
+
+# Files
+
+
+def _is_packed(file: Path) -> bool:
+    """Whether a file is compressed, or a table whose fields no comma separates."""
+    with file.open("rb") as stream:
+        head = stream.read(8)
+    try:
+        if compression(head) is not None:
+            return True
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+    return file.suffix in _TABLES_IN_TEXT and _separator(file) != ","
+
+
+def _separator(file: Path) -> str:
+    if file.suffix in (".tsv", ".tab"):
+        return "\t"
+    with file.open("rb") as stream:
+        return likely_separator(stream.readline(1 << 16).decode(errors="replace"))
+
+
+def _unpack(file: Path, folder: Path) -> Path:
+    """Decompress a file, and write its table with commas."""
+    name = file.stem if file.suffix in _ENDINGS else file.name
+    target = folder / name
+    with file.open("rb") as stream:
+        compressed = compression(stream.read(8)) is not None
+    if compressed:
+        with (
+            open_bytes(file, streaming_limit(file), "decompress it first") as stream,
+            target.open("wb") as out,
+        ):
+            shutil.copyfileobj(stream, out, 1 << 20)
+        file = target
+    if file.suffix not in _TABLES_IN_TEXT or (separator := _separator(file)) == ",":
+        return target
+    table = target.with_suffix(".csv") if target.suffix != ".csv" else target.with_suffix(".commas.csv")
+    _with_commas(file, table, separator)
+    if compressed:
+        target.unlink()
+    return table
+
+
+def _with_commas(file: Path, table: Path, separator: str) -> None:
+    """The same fields; rows that have too few or too many keep theirs, so that readers report them."""
+    csv.field_size_limit(1 << 28)
+    with (
+        open_text(file, streaming_limit(file)) as lines,
+        table.open("w", encoding="utf-8", newline="") as out,
+    ):
+        writer = csv.writer(out)
+        try:
+            writer.writerows(csv.reader(lines, delimiter=separator, strict=True))
+        except csv.Error as error:
+            raise InputError(f"{file}: {error}") from error
+
+
+# Delta and Iceberg
+
+
+def _delta_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    library = require("deltalake", "delta")
+    try:
+        table = library.DeltaTable(str(path.resolve()))
+        _refuse_outside(path, table.file_uris())
+        yield from table.to_pyarrow_dataset().to_batches()
+    except InputError:
+        raise
+    except Exception as error:  # the library has its own, and those of Rust
+        raise _unreadable(path, "Delta", error) from error
+
+
+def _iceberg_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    library = require("pyiceberg.table", "iceberg")
+    try:
+        table = library.StaticTable.from_metadata(str(iceberg_metadata(path).resolve()))
+        scan = table.scan()
+        files = list(scan.plan_files())
+        _refuse_outside(path, (task.file.file_path for task in files))
+        _refuse_outside(path, (each.file_path for task in files for each in task.delete_files))
+        yield from scan.to_arrow_batch_reader()
+    except InputError:
+        raise
+    except Exception as error:
+        raise _unreadable(path, "Iceberg", error) from error
+
+
+def _unreadable(path: Path, what: str, error: Exception) -> InputError:
+    return InputError(f"{path} is a table of {what} that cannot be read ({first_line(error)})")
+
+
+def _refuse_outside(path: Path, names: Iterable[str]) -> None:
+    root = path.resolve()
+    for name in names:
+        parts = urlsplit(name)
+        local = Path(unquote(parts.path) if parts.scheme == "file" else name)
+        if parts.scheme not in ("", "file") or not (root / local).resolve().is_relative_to(root):
+            raise InputError(
+                f"{path} names a file outside its folder, which is not read: {name}; copy the table with the "
+                "program that wrote it"
+            )
+
+
+def _write(batches: Iterator[pa.RecordBatch], file: Path, path: Path) -> None:
+    writer: Any = None
+    try:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            writer = writer or parquet_writer(file, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        raise InputError(f"{path} has no rows")
