@@ -21,7 +21,13 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT)
 
 
-PUBLIC_MODULES = ["antecede.protocols", "antecede.sim", "antecede.spark", "antecede.trace"]
+PUBLIC_MODULES = [
+    "antecede.protocols",
+    "antecede.sim",
+    "antecede.spark",
+    "antecede.trace",
+    "antecede.transactions",
+]
 
 
 @pytest.mark.parametrize("module", PUBLIC_MODULES)

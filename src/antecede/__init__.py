@@ -7,8 +7,9 @@ This package is the API of live groups:
         async for message in group: ...
 
 The other public modules are imported by name: `antecede.protocols` (the protocols as state machines),
-`antecede.sim` (the simulator), `antecede.trace` (traces on disk) and `antecede.spark` (DataFrame functions).
-docs/api-stability.md says what may change between versions.
+`antecede.sim` (the simulator), `antecede.trace` (traces on disk), `antecede.transactions` (verdicts on
+histories of transactions) and `antecede.spark` (DataFrame functions). docs/api-stability.md says what may
+change between versions.
 
 Importing this package is cheap and needs no extra: names below are loaded when they are first used.
 """
@@ -74,7 +75,7 @@ _MODULES = {
     "join": "antecede.live.joining",
 }
 """Where each lazy name is defined."""
-_PUBLIC_MODULES = ("protocols", "sim", "spark", "trace")
+_PUBLIC_MODULES = ("protocols", "sim", "spark", "trace", "transactions")
 
 
 def __dir__() -> list[str]:
