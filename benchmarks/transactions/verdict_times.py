@@ -35,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--sessions", type=int, default=SESSIONS)
+    parser.add_argument("--out", type=Path, metavar="FOLDER", default=HERE)
     parser.add_argument("--part", choices=("ours", "plain"), help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -47,7 +48,7 @@ def main() -> None:
         for size in options.sizes:
             for store in STORES:
                 results += _measure(Path(folder), store, size, options.sessions)
-                _write(results)
+                _write(results, options.out)
 
 
 def _measure(folder: Path, store: str, size: int, sessions: int) -> list[dict[str, Any]]:
@@ -113,9 +114,9 @@ def _compile() -> None:
             _measure(Path(folder), store, 2_000, 5)
 
 
-def _write(results: list[dict[str, Any]]) -> None:
+def _write(results: list[dict[str, Any]], out: Path) -> None:
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cores": 1}
-    (HERE / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+    (out / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
