@@ -64,7 +64,9 @@ def test_reads_that_no_level_allows_are_counted_and_listed() -> None:
     assert code == 1
     assert "3 operations of 2 transactions, 1 of them aborted, in 2 sessions" in text
     assert "AbortedRead: 1" in text
-    assert "• T1 (session 1) read 1=1 from T-1 (session 0), which did not commit" in text
+    sentence = "• T1 (session 1) read 1=1 from T-1 (session 0), which did not commit"
+    assert sentence in text
+    assert sentence not in audit(str(SAMPLES / "dirty_read.txt"), "--limit", "0")[1]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,8 @@ def test_reads_that_no_level_allows_are_counted_and_listed() -> None:
         ),
         (["long_fork.txt", "--html", "page.html"], "--html draws deliveries of messages"),
         (["long_fork.txt", "--preset", "cobra"], "byte 0: a record of unknown kind b'w'"),
+        (["long_fork.txt", "--engine", "spark"], "are judged in this process; leave out --engine spark"),
+        (["long_fork.txt", "--preset", "plume", "--map", "process=host"], "--map is for tables of events"),
         (["../format_writers.py", "--level", "CC"], "--level is for histories of transactions"),
     ],
 )

@@ -80,7 +80,7 @@ def audit(
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     if history_at(trace, columns, preset, level):
-        audit_history(trace, preset, level, html, as_json)
+        audit_history(trace, preset, level, html, engine, limit, as_json)
         return
     trace, source = source_at(trace, columns, preset)
     if source is not None:

@@ -34,6 +34,8 @@ def history_at(path: str, columns: Sequence[str] | None, preset: str | None, lev
     from antecede.transactions.formats import PRESETS, recognise_path
 
     if preset in PRESETS:
+        if columns:
+            raise InputError(f"--map is for tables of events, and --preset {preset} is a format of histories")
         return True
     found = not columns and preset is None and "://" not in path and recognise_path(Path(path)) is not None
     if level is not None and not found:
@@ -43,23 +45,35 @@ def history_at(path: str, columns: Sequence[str] | None, preset: str | None, lev
     return found
 
 
-def audit_history(path: str, preset: str | None, level: str | None, html: Path | None, as_json: bool) -> None:
-    """Judge a history and print the verdict; exit code 1 if it does not satisfy the level that is
-    demanded."""
+def audit_history(
+    path: str,
+    preset: str | None,
+    level: str | None,
+    html: Path | None,
+    engine: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Judge a history and print the verdict; exit code 1 if it does not satisfy the level demanded."""
     from antecede.transactions import read_history
 
     if html is not None:
         raise InputError("--html draws deliveries of messages, which a history of transactions does not have")
-    judge_history(read_history(path, preset), path, level, as_json)
+    if engine == "spark":
+        raise InputError("histories of transactions are judged in this process; leave out --engine spark")
+    judge_history(read_history(path, preset), path, level, limit, as_json)
 
 
-def judge_history(history: History, path: str, level: str | None, as_json: bool) -> None:
-    """Judge a history that has been read, and print the verdict."""
+def judge_history(history: History, path: str, level: str | None, limit: int, as_json: bool) -> None:
+    """Judge a history that has been read, and print the verdict.
+
+    At most `limit` reads that no level allows are listed.
+    """
     from antecede.transactions import LEVELS, check
     from antecede.transactions.levels import level_named
 
     demanded = level_named(level or DEFAULT_LEVEL)
-    verdict = check(history, LEVELS if level is None else [demanded])
+    verdict = check(history, LEVELS if level is None else [demanded], limit)
     if as_json:
         document = {"trace": path, "engine": "local", "version": __version__, "demanded": demanded}
         show.json(document | {"clean": verdict.levels[demanded].ok, "verdict": verdict})

@@ -28,6 +28,7 @@ def sources(
     """
     require("antecede.trace", "sim")
     from antecede.sources import PRESETS, find_preset, to_toml
+    from antecede.transactions.formats import PRESETS as HISTORIES
 
     if name is not None:
         preset = find_preset(name)
@@ -38,7 +39,9 @@ def sources(
     elif as_json:
         show.json(list(PRESETS.values()))
     else:
-        show.table(
-            None, ["preset", "what it reads"], [[each.name, each.title] for each in PRESETS.values()], left=2
+        rows = [[each.name, each.title] for each in PRESETS.values()]
+        rows.append(
+            [", ".join(HISTORIES), "histories of transactions, for audit alone: docs/transactions.md"]
         )
+        show.table(None, ["preset", "what it reads"], rows, left=2)
         show.note("antecede sources NAME prints a preset; --preset NAME or FILE uses it; docs/sources.md")

@@ -14,8 +14,6 @@ from antecede.transactions.history import History, Status
 from antecede.transactions.levels import LEVELS
 from antecede.transactions.reads_from import resolve
 
-_FAULTS_SHOWN = 10
-
 
 @dataclass
 class LevelVerdict:
@@ -46,16 +44,19 @@ class ConsistencyVerdict:
         return all(level.ok for level in self.levels.values())
 
 
-def check(history: History, levels: Collection[str] = tuple(LEVELS)) -> ConsistencyVerdict:
+def check(
+    history: History, levels: Collection[str] = tuple(LEVELS), examples: int = 10
+) -> ConsistencyVerdict:
     """Decide the levels of consistency of a history.
 
-    A history with a read that no level allows (`reads_from`) violates all of them for that reason.
+    A history with a read that no level allows (`reads_from`) violates all of them for that reason; so many
+    `examples` of such reads are explained.
     """
     resolved, faults = resolve(history)
-    examples = [explain_fault(history, fault) for fault in faults[:_FAULTS_SHOWN]]
+    explained = [explain_fault(history, fault) for fault in faults[: max(1, examples)]]
     verdicts: dict[str, LevelVerdict] = {}
     if faults:
-        verdicts = {level: LevelVerdict(LEVELS[level], False, examples[0]) for level in levels}
+        verdicts = {level: LevelVerdict(LEVELS[level], False, explained[0]) for level in levels}
     else:
         for level, evidence in violated_levels(resolved, levels).items():
             violation = explain_violation(history, resolved, level, evidence) if evidence else None
@@ -68,5 +69,5 @@ def check(history: History, levels: Collection[str] = tuple(LEVELS)) -> Consiste
         keys=history.keys,
         levels=verdicts,
         faults=dict(Counter(fault.pattern for fault in faults)),
-        fault_examples=examples,
+        fault_examples=explained[:examples],
     )
