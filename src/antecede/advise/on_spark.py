@@ -17,7 +17,7 @@ from antecede.trace.schema import Meta
 
 _ADVISED = pa.schema([("run", pa.string()), ("error", pa.string()), ("advice", pa.string())])
 _LISTS = ("destinations", "deps")
-_OPTIONAL = ("link", "control_bytes", "payload_bytes")
+_OPTIONAL = ("link", "control_bytes", "payload_bytes", "message", "own_delivery")
 _TYPES = {"protocol": "string", "exact": "boolean"}
 _COST = ", ".join(f"{name}: {_TYPES.get(name, 'double')}" for name in Cost.__struct_fields__)
 _ADVICE = f"recommended string, reason string, costs array<struct<{_COST}>>"

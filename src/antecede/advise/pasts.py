@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.audit.core import allocate_pasts
-from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.encoding import EncodedRun, encode_run, without_own_deliveries
 from antecede.audit.passes import DELIVER, SEND, compute_pasts, create_message_streams
 from antecede.causality.transitive_reduction import immediate_dependencies, past_sizes
 from antecede.errors import InputError
@@ -66,6 +66,7 @@ def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Ta
                 "send every message to the whole group, and for groups that overlap there is only multigroup"
             )
     columns = [name for name in rows.column_names if name not in ("group", "destinations")]
+    rows = without_own_deliveries(rows)
     single = rows.select(columns).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
     return single, sorted(everyone)
 
@@ -81,6 +82,8 @@ def stated_dependencies(run: str, rows: pa.Table) -> Dependencies:
             "a table of dependencies (docs/graph.md) can be advised on too"
         )
     nodes = pc.binary_join_element_wise(sends.column("origin"), sends.column("seq").cast(pa.string()), ":")
+    if "message" in rows.column_names:  # the log's own ids, by which its deps name messages too
+        nodes = pc.coalesce(sends.column("message"), nodes)
     table = pa.table({"node": nodes, "process": sends.column("process"), "parents": named or []})
     return dependencies(table, run, f"run {run}, the sends and their deps")
 

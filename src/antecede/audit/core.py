@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.encoding import encode_run
+from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.passes import (
     CAUSAL,
     CAUSAL_LATE,
@@ -46,8 +47,20 @@ _MAX_BYTES_IN_MEMORY = 1 << 28
 MAX_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
-MessageKeys = Mapping[int, tuple[int, int]]
-"""The origin's rank and the seq of messages, by their number."""
+
+
+class MessageKey(NamedTuple):
+    """A message in words."""
+
+    origin: int
+    """The rank of its sender."""
+    seq: int
+    shown: str
+    """Its own id, or origin:seq."""
+
+
+MessageKeys = Mapping[int, MessageKey]
+"""By the messages' numbers."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -62,6 +75,8 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
     consequences: int
     """How many deliveries of that process needed the cause and did not have it; `effect` was the first."""
+    keys: list[str]
+    """The messages of the path as origin:seq; `path` has their own ids, if they have any."""
 
 
 class RunAudit(msgspec.Struct, frozen=True):
@@ -115,13 +130,23 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
     tally = build_tally(
         names, sent, state.counts, state.by_origin, state.by_time, encoded.start_time, encoded.bucket_width
     )
-    shown = {message for path in found.paths for message in path}
-    keys = {message: (int(encoded.origins[message]), int(encoded.seqs[message])) for message in shown}
+    keys = message_keys(rows, encoded, {message for path in found.paths for message in path})
     findings = [
         describe_root(run, names, keys, root, path)
         for root, path in zip(found.roots, found.paths, strict=True)
     ]
     return RunAudit(run, verdict, findings, tally)
+
+
+def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -> dict[int, MessageKey]:
+    """What some messages of a run are called."""
+    ids = rows.column("message") if "message" in rows.column_names else None
+    found = {}
+    for message in messages:
+        origin, seq = int(encoded.origins[message]), int(encoded.seqs[message])
+        own = ids[int(encoded.send_rows[message])].as_py() if ids is not None else None
+        found[message] = MessageKey(origin, seq, own or f"{encoded.names[origin]}:{seq}")
+    return found
 
 
 @contextmanager
@@ -189,12 +214,12 @@ def build_tally(
 
 def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, path: list[int]) -> Finding:
     """A root in words, with the chain of messages that makes its cause a cause."""
-    shown = [f"{names[origin]}:{seq}" for origin, seq in (keys[message] for message in path)]
+    shown = [keys[message].shown for message in path]
     process, cause, effect = names[root.process], shown[0], shown[-1]
     links = []
     for before, after in pairwise(range(len(path))):
-        origin = keys[path[after]][0]
-        verb = "sent" if keys[path[before]][0] == origin else "delivered"
+        origin = keys[path[after]].origin
+        verb = "sent" if keys[path[before]].origin == origin else "delivered"
         links.append(f"{names[origin]} {verb} {shown[before]} and then sent {shown[after]}")
     fault = "before its cause" if root.late else "and never its cause"
     more = f" {root.consequences - 1:,} more of its deliveries needed it." if root.consequences > 1 else ""
@@ -207,6 +232,7 @@ def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, pat
         path=shown,
         text=f"{process} delivered {effect} {fault} {cause}: {'; '.join(links)}.{more}",
         consequences=root.consequences,
+        keys=[f"{names[keys[message].origin]}:{keys[message].seq}" for message in path],
     )
 
 

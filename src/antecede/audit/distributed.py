@@ -23,7 +23,7 @@ from pyspark.storagelevel import StorageLevel
 
 from antecede.audit import distributed_steps as steps
 from antecede.audit import parquet_splits
-from antecede.audit.core import RunAudit, build_tally, build_verdict, describe_root
+from antecede.audit.core import MessageKey, RunAudit, build_tally, build_verdict, describe_root
 from antecede.audit.encoding import time_buckets
 from antecede.audit.passes import COUNTED, TIME_BUCKETS, Root
 from antecede.errors import InputError
@@ -64,11 +64,13 @@ class PreparedRun(NamedTuple):
     names: list[str]
     rows: DataFrame
     numbered: DataFrame
-    """Its sends: origin, seq, message."""
+    """Its sends: origin, seq, message, and whether the sender delivers it in an event of its own."""
     dense: bool
     """Whether every origin numbers its messages from 1, all to one audience: then no table of them is
     needed."""
     files: FileSplits | None
+    ids: DataFrame | None
+    """Of messages that have ids of their own: origin, seq, id."""
 
     @property
     def spark(self) -> SparkSession:
@@ -178,9 +180,10 @@ def prepare_run(
 
     With `single_group` every message counts as addressed to everyone, which is all a graph needs.
     """
-    rows = events.select(*(name for name in (*REQUIRED, "destinations") if name in events.columns))
+    optional = () if single_group else ("destinations", "own_delivery")
+    rows = events.select(*REQUIRED, *(name for name in optional if name in events.columns))
     if single_group:
-        rows = rows.select(*REQUIRED).withColumn("group", F.lit(""))
+        rows = rows.withColumn("group", F.lit(""))
     summary = _summary(run, rows, files, single_group)
     seen: dict[str, set[str]] = {}
     for row in summary:
@@ -194,6 +197,8 @@ def prepare_run(
     streams = _stream_sizes(sends, names)
     dense = all(stream.dense for stream in streams)
     dense = dense and len({stream.rank for stream in streams}) == len(streams)
+    own = _own_deliveries(rows)
+    dense = dense and own is None
     if not dense:
         _refuse_sent_twice(run, sends)
     plan = _block_plan(run, names, streams, distinct, summary, _BLOCKS_PER_CORE * _cores(spark))
@@ -204,7 +209,25 @@ def prepare_run(
     starting = spark.createDataFrame(starts, "origin string, audience int, first long")
     numbered = sends.join(F.broadcast(starting), ["origin", "audience"])
     numbered = numbered.select("origin", "seq", (F.col("first") + F.col("number") - 1).alias("message"))
-    return PreparedRun(plan, names, rows, numbered, dense, files)
+    if own is not None:
+        numbered = numbered.join(own, ["origin", "seq"], "left")
+    return PreparedRun(plan, names, rows, numbered, dense, files, _message_ids(events))
+
+
+def _own_deliveries(rows: DataFrame) -> DataFrame | None:
+    """The messages that their senders deliver in an event of its own; None if there is none."""
+    if "own_delivery" not in rows.columns:
+        return None
+    own = rows.where("own_delivery = 1 and kind = 'deliver' and process = origin").select("origin", "seq")
+    return None if own.isEmpty() else own.distinct().withColumn("delivered_apart", F.lit(True))
+
+
+def _message_ids(events: DataFrame) -> DataFrame | None:
+    if "message" not in events.columns:
+        return None
+    return events.where("kind = 'send' and message is not null").select(
+        "origin", "seq", F.col("message").alias("id")
+    )
 
 
 def _summary(run: str, rows: DataFrame, files: FileSplits | None, single_group: bool) -> list[Any]:
@@ -350,8 +373,9 @@ def find_large_runs(
 
 
 def _file_splits(spark: SparkSession, files: Sequence[Path]) -> FileSplits | None:
-    """The files as splits; None if they have `destinations`, which only Spark reads."""
-    if any("destinations" in open_any_parquet(file).schema_arrow.names for file in files):
+    """The files as splits; None if they have columns that only Spark reads."""
+    columns = {name for file in files for name in open_any_parquet(file).schema_arrow.names}
+    if columns & {"destinations", "own_delivery"}:
         return None
     splits = parquet_splits.list_splits(list(files))
     tasks = min(len(splits), _TASKS_PER_CORE * _cores(spark))
@@ -379,8 +403,12 @@ def _packed(run: PreparedRun) -> DataFrame:
 
 def _encoded(run: PreparedRun) -> DataFrame:
     """The run's events as rows of `distributed_steps.ENCODED`."""
-    event = F.when(F.col("kind") == "send", -2 - F.col("message")).otherwise(F.coalesce("message", F.lit(-1)))
-    ranked = _with_messages(run).join(F.broadcast(_ranks(run)), "process")
+    rows = _with_messages(run)
+    sent = -2 - F.col("message")
+    if "delivered_apart" in rows.columns:
+        sent = F.when(F.col("delivered_apart"), sent - steps.SEND_ONLY_EVENT).otherwise(sent)
+    event = F.when(F.col("kind") == "send", sent).otherwise(F.coalesce("message", F.lit(-1)))
+    ranked = rows.join(F.broadcast(_ranks(run)), "process")
     return ranked.select("rank", "index", event.alias("event"), "time")
 
 
@@ -476,7 +504,7 @@ def _find_paths(run: PreparedRun, roots: list[Root], known: list[DataFrame]) -> 
         return []
     keys = _message_keys(run, {root.cause for root in roots})
     causes = [
-        (run.names[keys[root.cause][0]], keys[root.cause][1], place) for place, root in enumerate(roots)
+        (run.names[keys[root.cause].origin], keys[root.cause].seq, place) for place, root in enumerate(roots)
     ]
     wanted = run.spark.createDataFrame(causes, "origin string, seq long, number long")
     delivered = (
@@ -500,18 +528,33 @@ def _find_paths(run: PreparedRun, roots: list[Root], known: list[DataFrame]) -> 
     return [by_root[place] for place in range(len(roots))]
 
 
-def _message_keys(run: PreparedRun, messages: set[int]) -> dict[int, tuple[int, int]]:
-    """The origin's rank and the seq of some messages."""
+def _message_keys(run: PreparedRun, messages: set[int]) -> dict[int, MessageKey]:
+    """What some messages are called."""
     if run.dense:
         streams = np.searchsorted(run.plan.first, sorted(messages), "right") - 1
-        return {
+        found = {
             message: (int(run.plan.origin[stream]), int(message - run.plan.first[stream] + 1))
             for message, stream in zip(sorted(messages), streams, strict=True)
         }
-    rank = {name: place for place, name in enumerate(run.names)}
-    wanted = run.spark.createDataFrame([(message,) for message in messages], "message long")
-    found = run.numbered.join(F.broadcast(wanted), "message").collect()
-    return {row.message: (rank[row.origin], row.seq) for row in found}
+    else:
+        rank = {name: place for place, name in enumerate(run.names)}
+        wanted = run.spark.createDataFrame([(message,) for message in messages], "message long")
+        rows = run.numbered.join(F.broadcast(wanted), "message").collect()
+        found = {row.message: (rank[row.origin], row.seq) for row in rows}
+    ids = _ids_of(run, {(run.names[origin], seq) for origin, seq in found.values()})
+    return {
+        message: MessageKey(origin, seq, ids.get((run.names[origin], seq), f"{run.names[origin]}:{seq}"))
+        for message, (origin, seq) in found.items()
+    }
+
+
+def _ids_of(run: PreparedRun, keys: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """The ids of those messages that have their own."""
+    if run.ids is None or not keys:
+        return {}
+    wanted = run.spark.createDataFrame(sorted(keys), "origin string, seq long")
+    found = run.ids.join(F.broadcast(wanted), ["origin", "seq"]).collect()
+    return {(row.origin, row.seq): row.id for row in found}
 
 
 def _count_orphans(run: PreparedRun) -> tuple[int, int]:

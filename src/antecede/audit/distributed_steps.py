@@ -29,6 +29,7 @@ from antecede.audit.encoding import bucket_of
 from antecede.audit.passes import (
     DELIVER,
     SEND,
+    SEND_ONLY,
     TIME_BUCKETS,
     AuditState,
     Root,
@@ -49,7 +50,11 @@ from antecede.errors import InputError
 ENCODED = pa.schema(
     [("rank", pa.int32()), ("index", pa.int64()), ("event", pa.int64()), ("time", pa.int64())]
 )
-"""Events in numbers. `event` is the message delivered, -1 for an orphan, or -2 less the message sent."""
+"""Events in numbers. `event` is the message delivered, -1 for an orphan, or -2 less the message sent; of a
+`SEND_ONLY` less `SEND_ONLY_EVENT` too."""
+SEND_ONLY_EVENT = 1 << 32
+_SEND_ONLY_TIME = 64
+"""Added to the time bucket of a packed `SEND_ONLY`: a bucket takes six bits."""
 CHUNK = pa.schema(
     [
         ("block", pa.int32()),
@@ -62,8 +67,8 @@ CHUNK = pa.schema(
 )
 """`part` is the number of a slice of rows, from 0, or says what else is in the payload; chunks are sorted by
 it, so whatever a block has to know first comes before its rows. What `number` is depends on the part."""
-START, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, IMPOSSIBLE = range(-14, -7)
-DELIVERED_EVER, COUNTS, ORIGINS, OVER_TIME, SENDER_CLOCK, FULL_PAST, SEQ = range(-7, 0)
+START, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, IMPOSSIBLE = range(-15, -8)
+DELIVERED_EVER, COUNTS, ORIGINS, OVER_TIME, SENDER_CLOCK, FULL_PAST, SEQ, NAME = range(-8, 0)
 """Parts that are not slices of rows."""
 MAX_MESSAGE = (1 << 31) - 3
 PACKED_ROWS = 1 << 20
@@ -140,8 +145,10 @@ def pack(
     new[1:] = (np.diff(rank) != 0) | (np.diff(part) != 0)
     begin = np.flatnonzero(new)
     events = np.empty(len(order), plan.packed_event)
-    events["offset"], events["event"] = offset[order], event[order]
-    events["time"] = bucket_of(time, plan.start_time, plan.bucket_width)[order]
+    only_sent = event < -SEND_ONLY_EVENT
+    event = np.where(only_sent, event + SEND_ONLY_EVENT, event)
+    time = bucket_of(time, plan.start_time, plan.bucket_width) + _SEND_ONLY_TIME * only_sent
+    events["offset"], events["event"], events["time"] = offset[order], event[order], time[order]
     bounds = (np.append(begin, len(order)) * plan.packed_event.itemsize).astype(np.int32)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(events)]
     payload = pa.Array.from_buffers(pa.binary(), len(begin), buffers)
@@ -165,11 +172,12 @@ def collect_block(plan: BlockPlan) -> BatchStep:
         vector_row, orphans = np.zeros(plan.messages, np.int64), 0
         for rows, index in _slices(plan, ranks, _load_state(chunks, state)):
             orphans += int((rows.message < 0).sum())
-            sent = rows.message[rows.kind == SEND]
+            sends = rows.kind != DELIVER
+            sent = rows.message[sends]
             vector_row[sent] = np.arange(len(sent))
             vectors = np.empty((len(sent), len(plan.origin)), state.vector_clock.dtype)
             collect_sender_clocks(rows, state, messages, vector_row, vectors)
-            at = index[rows.kind == SEND].tolist()
+            at = index[sends].tolist()
             for message, place, vector in zip(sent.tolist(), at, vectors, strict=True):
                 yield block, SENDER_CLOCK, message, int(messages.previous[message]), place, vector.tobytes()
         yield block, ORPHANS, orphans, 0, 0, b""
@@ -344,12 +352,13 @@ def _unpack(plan: BlockPlan, ranks: np.ndarray, chunks: list[Chunk]) -> tuple[Ro
         raise _DuplicateIndexError(int(ranks[process[row]]), int(index[row]))
     begin = np.flatnonzero(np.append(True, ~same))
     sends = event < -1
+    only_sent = time >= _SEND_ONLY_TIME
     rows = Rows(
         process=process[begin],
         start=np.append(begin, len(process)),
-        kind=np.where(sends, SEND, DELIVER).astype(np.int8),
+        kind=np.where(only_sent, SEND_ONLY, np.where(sends, SEND, DELIVER)).astype(np.int8),
         message=np.where(sends, -2 - event, event).astype(np.int64),
-        time=np.ascontiguousarray(time),
+        time=time - (_SEND_ONLY_TIME * only_sent).astype(np.int8),
     )
     return rows, index
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.passes import DELIVER, SEND, TIME_BUCKETS, Rows, Streams
+from antecede.audit.passes import DELIVER, SEND, SEND_ONLY, TIME_BUCKETS, Rows, Streams
 from antecede.trace import schema, validate
 from antecede.trace.schema import Members
 
@@ -36,6 +36,8 @@ class EncodedRun(NamedTuple):
     origins: np.ndarray
     seqs: np.ndarray
     """Origin and seq of each message, by number."""
+    send_rows: np.ndarray
+    """Where each message's send is in the table."""
     orphans: int
     repeated_orphans: int
 
@@ -51,6 +53,10 @@ class _Columns(NamedTuple):
     seq: np.ndarray
     group: np.ndarray
     time: np.ndarray
+    row: np.ndarray
+    """Where each row is in the table."""
+    own_delivery: np.ndarray
+    """Whether it is a delivery by the sender that is judged."""
 
     def take(self, rows: np.ndarray) -> _Columns:
         return _Columns(*(column[rows] for column in self))
@@ -76,6 +82,8 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
         seq=rows.column("seq").to_numpy(),
         group=_ranks(rows.column("group"), groups),
         time=rows.column("time").to_numpy(),
+        row=np.arange(rows.num_rows),
+        own_delivery=_own_deliveries(rows),
     )
     order = np.lexsort((columns.position, columns.process))
     columns = columns.take(order)
@@ -87,6 +95,37 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     sends, audience, distinct = _sends_by_stream(columns, sends, audiences, addressed, names, rank)
     streams = _streams(columns.origin[sends], audience, distinct, len(names))
     return _numbered(names, columns, sends, streams)
+
+
+def _own_deliveries(rows: pa.Table) -> np.ndarray:
+    if "own_delivery" not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    marked = pc.fill_null(pc.equal(rows.column("own_delivery"), 1), False)
+    delivered = pc.equal(rows.column("kind"), "deliver")
+    own = pc.equal(rows.column("process"), rows.column("origin"))
+    judged: np.ndarray = pc.and_(marked, pc.and_(delivered, own)).to_numpy()
+    return judged
+
+
+def without_own_deliveries(rows: pa.Table) -> pa.Table:
+    """The rows without senders' deliveries of their own messages, which cause nothing: the send did."""
+    own = _own_deliveries(rows)
+    return rows.filter(pa.array(~own)) if own.any() else rows
+
+
+def message_names(origins: np.ndarray, seqs: np.ndarray, names: list[str]) -> pa.Array:
+    """Messages as origin:seq."""
+    origin = pa.DictionaryArray.from_arrays(origins, pa.array(names, pa.string())).cast(pa.string())
+    return pc.binary_join_element_wise(origin, pa.array(seqs).cast(pa.string()), ":")
+
+
+def shown_messages(rows: pa.Table, encoded: EncodedRun) -> pa.Array:
+    """What people call each message: its own id, or origin:seq."""
+    keys = message_names(encoded.origins, encoded.seqs, encoded.names)
+    if "message" not in rows.column_names:
+        return keys
+    ids = rows.column("message").take(pa.array(encoded.send_rows))
+    return pc.coalesce(ids, keys)
 
 
 def _ranks(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
@@ -159,10 +198,14 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
     orphans = len({*keys})
     earliest, latest = int(time.min(initial=_MAX_INT64)), int(time.max(initial=-1 - _MAX_INT64))
     start_time, bucket_width = time_buckets(earliest, latest)
+    delivered_apart = np.zeros(len(sends), np.bool_)
+    delivered_apart[message[columns.own_delivery & ~orphan]] = True
+    kind = np.where(columns.kind == schema.SEND, SEND, DELIVER).astype(np.int8)
+    kind[sends[delivered_apart]] = SEND_ONLY
     rows = Rows(
         np.arange(len(names)),
         np.searchsorted(process, np.arange(len(names) + 1)),
-        np.where(columns.kind == schema.SEND, SEND, DELIVER).astype(np.int8),
+        kind,
         message,
         bucket_of(time, start_time, bucket_width),
     )
@@ -175,6 +218,7 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
         streams=streams,
         origins=origins,
         seqs=seqs,
+        send_rows=columns.row[sends],
         orphans=orphans,
         repeated_orphans=int(orphan.sum()) - orphans,
     )

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from antecede.audit.core import Finding
 from antecede.errors import InputError
+from antecede.trace.schema import message_key, shown_message
 
 NEIGHBOURS = 2
 """How many sends and deliveries before and after each event of the path are shown."""
@@ -41,7 +42,10 @@ class ExcerptEvent(msgspec.Struct, frozen=True):
     """From 0, among the process's sends and deliveries."""
     kind: str
     message: str
+    """What people call it."""
     time: int
+    key: str
+    """The message as origin:seq."""
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ def required_messages(findings: Sequence[Finding]) -> set[MessageAtProcess]:
     """Which messages are needed at which processes."""
     keys = set()
     for finding in findings:
-        path = [split_message_id(message) for message in finding.path]
+        path = [split_message_id(key) for key in finding.keys]
         carriers = [*(origin for origin, _ in path), finding.process]
         for message, here, there in zip(path, carriers, carriers[1:], strict=False):
             keys |= {MessageAtProcess(finding.run, process, *message) for process in (here, there)}
@@ -137,7 +141,9 @@ def _select_rows_of_process(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.T
             seen.add((key, row["kind"]))
             chosen |= {*range(max(0, place - NEIGHBOURS), min(mine.num_rows, place + NEIGHBOURS + 1))}
     selected = pa.array(sorted(chosen), pa.int64())
-    return mine.take(selected).select(["run", *COLUMNS]).append_column("place", selected)
+    if "message" not in mine.column_names:
+        mine = mine.append_column("message", pa.nulls(mine.num_rows, pa.string()))
+    return mine.take(selected).select(["run", *COLUMNS, "message"]).append_column("place", selected)
 
 
 def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
@@ -145,14 +151,14 @@ def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
     events = _events_of(finding, rows)
     first: dict[tuple[str, str, str], ExcerptEvent] = {}
     for event in events:
-        first.setdefault((event.process, event.kind, event.message), event)
+        first.setdefault((event.process, event.kind, event.key), event)
     try:
-        sends = [first[split_message_id(message)[0], "send", message] for message in finding.path]
+        sends = [first[split_message_id(key)[0], "send", key] for key in finding.keys]
         arrivals = [
-            after if before.process == after.process else first[after.process, "deliver", before.message]
+            after if before.process == after.process else first[after.process, "deliver", before.key]
             for before, after in pairwise(sends)
         ]
-        fault = first[finding.process, "deliver", finding.effect]
+        fault = first[finding.process, "deliver", finding.keys[-1]]
     except KeyError as error:
         raise InputError(
             f"run {finding.run} has changed while it was read: it has no more {error.args[0][1]} of "
@@ -163,7 +169,7 @@ def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
         for message, sent, arrived in zip(finding.path, sends, [*arrivals, fault], strict=True)
     ]
     # A process that delivers what it has yet to send may have the cause only by sending it.
-    causes = [first.get((finding.process, kind, finding.cause)) for kind in ("deliver", "send")]
+    causes = [first.get((finding.process, kind, finding.keys[0])) for kind in ("deliver", "send")]
     late = next((event for event in causes if event and event.place > fault.place), None)
     shown = {event for hop in hops for event in (hop.sent, hop.arrived)} | {late}
     neighbours = _neighbours(events, {event for event in shown if event is not None})
@@ -172,15 +178,16 @@ def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
 
 def _events_of(finding: Finding, rows: pa.Table) -> list[ExcerptEvent]:
     """The events of the processes on the finding's path, each process in its own order."""
-    carriers = {*(split_message_id(message)[0] for message in finding.path), finding.process}
+    carriers = {*(split_message_id(key)[0] for key in finding.keys), finding.process}
     events = [
         ExcerptEvent(
             process=row["process"],
             index=row["index"],
             place=row["place"],
             kind=row["kind"],
-            message=f"{row['origin']}:{row['seq']}",
+            message=shown_message(row),
             time=row["time"],
+            key=message_key(row),
         )
         for row in rows.filter(pc.field("run") == finding.run).to_pylist()
         if row["process"] in carriers

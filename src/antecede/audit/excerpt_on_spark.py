@@ -19,9 +19,10 @@ def select_rows(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
     trace."""
     keys = events.sparkSession.createDataFrame(sorted(required_messages(findings)), _KEYS)
     own = ["run", "process"]
+    ids = F.col("message") if "message" in events.columns else F.lit(None).cast("string")
     rows = (
         events.where(F.col("kind") != "receive")
-        .select("run", *COLUMNS)
+        .select("run", *COLUMNS, ids.alias("message"))
         .join(F.broadcast(keys.select(*own).distinct()), own, "left_semi")
     )
     message = [*own, "origin", "seq"]
@@ -37,7 +38,7 @@ def select_rows(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
         .withColumn("place", F.row_number().over(in_order).cast("bigint") - 1)
         .withColumn("near", F.max("wanted").over(in_order.rowsBetween(-NEIGHBOURS, NEIGHBOURS)))
         .where("near = 1")
-        .select("run", *COLUMNS, "place")
+        .select("run", *COLUMNS, "message", "place")
         .toArrow()
     )
     return selected

@@ -40,6 +40,7 @@ _FINDING = pa.struct(
         ("path", pa.list_(pa.string())),
         ("text", pa.string()),
         ("consequences", pa.int64()),
+        ("keys", pa.list_(pa.string())),
     ]
 )
 _OVER_TIME = pa.struct(
@@ -139,7 +140,7 @@ def audit(
     tasks each, one run after the other. If these very events lie in Parquet `files` that every worker can
     open, workers read them there, which is faster.
     """
-    columns = event_columns(events)
+    columns = event_columns(events, ("message", "own_delivery"))
     addressed = [F.col("destinations")] if "destinations" in events.columns else []
     typed = events.select(*columns, *addressed)
     rows = events.select(*columns, *lists_as_json(events, ["destinations"]))

@@ -162,7 +162,7 @@ def _steps(shown: Excerpt) -> str:
             continue
         sender, message = (text(each) for each in (hop.sent.process, hop.message))
         to = text(hop.arrived.process)
-        then = "" if hop.stays else f", and {to} delivered it"
+        then = "" if hop.stays and hop.arrived is not shown.fault else f", and {to} delivered it"
         if hop.arrived is shown.fault:
             then += f" <b class=bad>without {text(shown.finding.cause)}</b>"
         after = "then " if number > 1 else ""

@@ -29,7 +29,8 @@ from antecede.causality.transitive_closure import (
 )
 from antecede.jit import njit_plain
 
-SEND, DELIVER = 0, 1
+SEND, DELIVER, SEND_ONLY = 0, 1, 2
+"""A send counts as the sender's own delivery; after a `SEND_ONLY` that is an event of its own."""
 TIME_BUCKETS = 60
 """Equal spans of time by which deliveries are counted."""
 _MIN_ROOTS = 1_000
@@ -222,7 +223,7 @@ def _shortest_paths(
     state = create_state(streams)._replace(impossible=impossible)
     collect_sender_clocks(rows, state, messages, np.arange(streams.messages), vectors)
     sent_at = np.empty(streams.messages, np.int64)
-    sends = np.flatnonzero(rows.kind == SEND)
+    sends = np.flatnonzero(rows.kind != DELIVER)
     sent_at[rows.message[sends]] = sends
     process = np.repeat(rows.process, np.diff(rows.start))
     origins = streams.origin[messages.stream]
@@ -303,9 +304,10 @@ def collect_sender_clocks(rows: Any, state: Any, messages: Any, vector_row: Any,
                 if is_set(ever, message):
                     state.counts[process, DUPLICATES] += 1
                     continue
-            set_bit(ever, message)
+            if rows.kind[row] != SEND_ONLY:
+                set_bit(ever, message)
             stream = messages.stream[message]
-            if rows.kind[row] == SEND:
+            if rows.kind[row] != DELIVER:
                 vectors[vector_row[message]] = clock
                 messages.previous[message] = state.last_sent[process]
                 state.last_sent[process] = message
@@ -330,9 +332,10 @@ def mark_impossible(
         delivered = state.delivered[process]
         for row in range(rows.start[segment], rows.start[segment + 1]):
             message = rows.message[row]
-            if rows.kind[row] == SEND:
+            if rows.kind[row] != DELIVER:
                 next_send[process] = following[message]
-                set_bit(delivered, message)
+                if rows.kind[row] == SEND:
+                    set_bit(delivered, message)
             elif message >= 0 and not is_set(delivered, message):
                 set_bit(delivered, message)
                 reached = next_send[process]
@@ -411,7 +414,7 @@ def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: 
         late_causes = state.late_causes[process]
         for row in range(rows.start[segment], rows.start[segment + 1]):
             message = rows.message[row]
-            if message < 0 or is_set(delivered, message):
+            if message < 0 or is_set(delivered, message) or rows.kind[row] == SEND_ONLY:
                 continue
             stream = stream_of[message]
             if rows.kind[row] == DELIVER:

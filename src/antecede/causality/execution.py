@@ -32,12 +32,14 @@ class Execution:
     """The history of each process by rank, and the destinations of each message.
 
     `audiences` has an entry for each message that is not addressed to all processes. A send counts as the
-    sender's own delivery and is the only step for it.
+    sender's own delivery and is the only step for it; except for messages of `own_deliveries`, which their
+    senders deliver in a step of its own.
     """
 
     histories: Sequence[Sequence[Step]]
     audiences: Mapping[MessageId, frozenset[int]] = field(default_factory=dict)
     names: Sequence[str] = ()
+    own_deliveries: frozenset[MessageId] = frozenset()
 
     @classmethod
     def from_tuples(cls, *histories: Iterable[tuple[str, int, int]], **more: object) -> Execution:

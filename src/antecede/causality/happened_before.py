@@ -26,7 +26,9 @@ class CausalOrder:
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-        self.histories = [_without_duplicates(history) for history in execution.histories]
+        self.histories = [
+            _without_duplicates(history, execution.own_deliveries) for history in execution.histories
+        ]
         self._sends = _find_sends(execution, self.histories)
         self.impossible: set[tuple[int, MessageId]] = set()
         if stuck := self._replay():
@@ -148,14 +150,16 @@ def _bits(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _without_duplicates(history: Sequence[Step]) -> list[Step]:
-    """Without repeated deliveries, and without the sender's delivery of what it has sent."""
+def _without_duplicates(history: Sequence[Step], own_deliveries: frozenset[MessageId]) -> list[Step]:
+    """Without repeated deliveries, and without the sender's delivery of what it has sent, unless that is one
+    of `own_deliveries`."""
     seen: set[MessageId] = set()
     steps = []
     for step in history:
         if step.kind is Kind.SEND or step.message not in seen:
             steps.append(step)
-        seen.add(step.message)
+        if step.kind is Kind.DELIVER or step.message not in own_deliveries:
+            seen.add(step.message)
     return steps
 
 

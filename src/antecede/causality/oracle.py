@@ -120,7 +120,8 @@ class Judgement:
                 if missing and kind is Kind.DELIVER:
                     ever = self._delivered[process]
                     yield _EarlyDelivery(process, message, missing & ever, missing & ~ever)
-                so_far |= 1 << place
+                if kind is Kind.DELIVER or message not in self.execution.own_deliveries:
+                    so_far |= 1 << place
 
     def _count(self) -> Verdict:
         steps = [step for history in self.execution.histories for step in history]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Json, RunName
+from antecede.cli.options import Columns, Json, RunName, RunPerFile, Strict
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -17,18 +17,29 @@ if TYPE_CHECKING:
 
 def explain(
     trace: Annotated[Path, typer.Argument(help="A small trace: a folder or a file.")],
-    message: Annotated[str, typer.Option(help="The message, as ORIGIN:SEQ.")],
+    message: Annotated[
+        str, typer.Option(help="The message: its id in the log, or ORIGIN:SEQ where it has none.")
+    ],
+    columns: Columns = None,
+    run_per_file: RunPerFile = False,
+    strict: Strict = False,
     run: RunName = None,
     as_json: Json = False,
 ) -> None:
     """Show one message's causes, and where it was held, how long and for which cause."""
     require("antecede.trace", "sim")
+    from antecede.trace.bad_rows import BadRows
     from antecede.trace.explain import explain_message
+    from antecede.trace.foreign.mapped_trace import mapped_trace
 
-    explanation = explain_message(trace, message, run)
+    bad = BadRows(str(trace), strict)
+    with mapped_trace(str(trace), columns or [], bad=bad, run_per_file=run_per_file) as ours:
+        explanation = explain_message(Path(ours), message, run)
     if as_json:
-        show.json(explanation)
+        document = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
+        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
     else:
+        show.bad_rows(bad.kinds)
         _print_explanation(explanation)
 
 

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from antecede.audit.core import allocate_pasts, split_runs
-from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.encoding import EncodedRun, encode_run, shown_messages, without_own_deliveries
 from antecede.audit.passes import compute_pasts, create_message_streams
 from antecede.causality.transitive_reduction import (
     EdgeArrays,
@@ -42,7 +41,7 @@ class Graph(NamedTuple):
 
     run: str
     names: pa.Array
-    """Messages as origin:seq, or by their names in a table of dependencies."""
+    """Messages by their own ids or as origin:seq; in a table of dependencies by their names."""
     processes: int
     start: np.ndarray
     """Where each message's immediate dependencies begin in `cause`; one more at the end."""
@@ -108,8 +107,9 @@ RESULT_SCHEMA = pa.schema(
 
 def graph_of_run(run: str, rows: pa.Table) -> Graph:
     """The graph of one run's rows, in whatever order they come."""
+    rows = _to_single_group(without_own_deliveries(rows))
     try:
-        encoded = encode_run(_to_single_group(rows), {})
+        encoded = encode_run(rows, {})
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
     with allocate_pasts(run, encoded.streams.first) as vectors:
@@ -118,14 +118,8 @@ def graph_of_run(run: str, rows: pa.Table) -> Graph:
         start, cause = immediate_dependencies(
             encoded.streams.first, _previous(encoded), vectors, sizes, 0, len(vectors)
         )
-    names = message_names(encoded.origins, encoded.seqs, encoded.names)
+    names = shown_messages(rows, encoded)
     return Graph(run, names, len(encoded.names), start, cause, np.argsort(sizes, kind="stable"))
-
-
-def message_names(origins: np.ndarray, seqs: np.ndarray, names: list[str]) -> pa.Array:
-    """Messages as origin:seq."""
-    origin = pa.DictionaryArray.from_arrays(origins, pa.array(names, pa.string())).cast(pa.string())
-    return pc.binary_join_element_wise(origin, pa.array(seqs).cast(pa.string()), ":")
 
 
 def _to_single_group(rows: pa.Table) -> pa.Table:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from antecede.audit.distributed import LARGE_RUN, FileSplits, compute_pasts, find_large_runs, prepare_run
-from antecede.audit.distributed_steps import SEQ
+from antecede.audit.distributed_steps import NAME, SEQ
 from antecede.graph.core import EXACT_WIDTH, RESULT_SCHEMA, GraphFigures, graph_of_run, result_rows
 from antecede.graph.distributed import graph_from_chunks
 from antecede.spark.by_run import apply_by_run, event_columns, raise_first_error
@@ -31,7 +31,7 @@ class DependencyGraphs:
 
     done: DataFrame
     edges: DataFrame
-    """A row for each immediate dependency: run, cause, effect; messages as origin:seq."""
+    """A row for each immediate dependency: run, cause, effect; messages by their own ids or as origin:seq."""
     figures: DataFrame
     """A row per run."""
 
@@ -58,7 +58,7 @@ def graph(
     the result persisted until `DependencyGraphs.release`. Invalid rows raise an `InputError`. Runs of more
     than `large_run` rows are processed by many tasks each; `files` is as in `audit`.
     """
-    rows = events.select(*event_columns(events))
+    rows = events.select(*event_columns(events, ("message", "own_delivery")))
     splits, large = find_large_runs(events.sparkSession, rows, files, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
 
@@ -91,15 +91,21 @@ def _reduce_large_run(
     pasts = compute_pasts(prepared, persisted)
     chunks = [pasts.sender_clocks, pasts.full_pasts]
     if not prepared.dense:
-        zeros = (F.lit(0).cast("long").alias(name) for name in ("previous", "index"))
-        seqs = prepared.numbered.select(
-            F.lit(0).alias("block"),
-            F.lit(SEQ).cast("long").alias("part"),
-            F.col("message").alias("number"),
-            *zeros,
-            F.encode(F.col("seq").cast("string"), "utf-8").alias("payload"),
-        )
-        chunks.append(seqs)
+        chunks.append(_message_chunks(prepared.numbered, SEQ, F.col("seq").cast("string")))
+    if prepared.ids is not None:
+        named = prepared.numbered.join(prepared.ids, ["origin", "seq"])
+        chunks.append(_message_chunks(named, NAME, F.col("id")))
     every = reduce(DataFrame.unionByName, chunks).repartition(1).sortWithinPartitions("part", "number")
     step = graph_from_chunks(prepared.plan, prepared.names, exact_width)
     return every.mapInArrow(step, from_arrow_schema(RESULT_SCHEMA))
+
+
+def _message_chunks(messages: DataFrame, part: int, text: Column) -> DataFrame:
+    """A chunk for each message, with a text about it."""
+    return messages.select(
+        F.lit(0).alias("block"),
+        F.lit(part).cast("long").alias("part"),
+        F.col("message").alias("number"),
+        *(F.lit(0).cast("long").alias(name) for name in ("previous", "index")),
+        F.encode(text, "utf-8").alias("payload"),
+    )

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from antecede.report.svg import arrow, hover, tag, text
-from antecede.trace.explain import Wait, message_id
+from antecede.trace.explain import Wait
+from antecede.trace.schema import shown_message
 
 WIDTH = 1000
 _LEFT, _RIGHT, _TOP, _ROW = 64, 24, 48, 84
@@ -20,14 +21,14 @@ def excerpt(
     events: Sequence[dict[str, Any]], waits: Sequence[Wait], most: int = 8
 ) -> tuple[list[dict[str, Any]], list[Wait]]:
     """The message that waits longest, its cause, and the messages sent nearest to it in time."""
-    sends = {message_id(row): row["time"] for row in events if row["kind"] == "send"}
+    sends = {shown_message(row): row["time"] for row in events if row["kind"] == "send"}
     star = waits[0] if waits else None
     chosen = {star.message, star.cause or star.message} if star else set()
     middle = sends[star.message] if star else min(sends.values(), default=0)
     for message in sorted(sends, key=lambda message: abs(sends[message] - middle)):
         if len(chosen) < most:
             chosen.add(message)
-    return [row for row in events if message_id(row) in chosen], [w for w in waits if w.message in chosen]
+    return [row for row in events if shown_message(row) in chosen], [w for w in waits if w.message in chosen]
 
 
 def spacetime(events: Sequence[dict[str, Any]], waits: Sequence[Wait], label: str) -> str:
@@ -71,11 +72,11 @@ def _arrows(
     across: _Time,
     marked: dict[str, str],
 ) -> str:
-    message = message_id(sent)
+    message = shown_message(sent)
     x1, y1 = across(sent["time"]), lanes[sent["process"]]
     lines = []
     for row in events:
-        if row["kind"] == "receive" and message_id(row) == message:
+        if row["kind"] == "receive" and shown_message(row) == message:
             x2, y2 = across(row["time"]), lanes[row["process"]]
             took = _milliseconds(row["time"] - sent["time"])
             title = hover(f"{message}: {sent['process']} to {row['process']}, {took}")
@@ -97,7 +98,7 @@ def _bar(hold: Wait, lanes: dict[str, int], across: _Time, star: bool) -> str:
 
 
 def _dot(row: dict[str, Any], lanes: dict[str, int], across: _Time, marked: dict[str, str]) -> str:
-    message = message_id(row)
+    message = shown_message(row)
     x, y = across(row["time"]), lanes[row["process"]]
     at = _milliseconds(row["time"])
     title = hover(f"{row['process']} {row['kind']}s {message} at {at}")

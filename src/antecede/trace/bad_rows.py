@@ -19,6 +19,8 @@ class BadRowKind(msgspec.Struct):
     rows: int
     examples: list[str]
     """The first places, in words."""
+    left_out: bool = True
+    """Whether these rows are missing from what was judged; otherwise only a field of theirs is."""
 
 
 class BadRows:
@@ -31,7 +33,9 @@ class BadRows:
         self.source, self.strict = source, strict
         self._by_kind: dict[str, BadRowKind] = {}
 
-    def add(self, what: str, example: str, source: str | None = None, rows: int = 1) -> None:
+    def add(
+        self, what: str, example: str, source: str | None = None, rows: int = 1, left_out: bool = True
+    ) -> None:
         """Count `rows` of a kind; the example is a place in the source, or in `source`, a file that is part
         of it."""
         example = brief(example)
@@ -40,24 +44,35 @@ class BadRows:
             raise InputError(f"{source}, {example}")
         if self.strict:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
-        kind = self._by_kind.setdefault(what, BadRowKind(what, 0, []))
+        kind = self._by_kind.setdefault(what, BadRowKind(what, 0, [], left_out))
         kind.rows += rows
         if len(kind.examples) < _MAX_EXAMPLES:
             kind.examples.append(example if source == self.source else f"{source}, {example}")
 
-    def add_all(self, what: str, examples: Iterable[str], rows: int, source: str | None = None) -> None:
+    def add_all(
+        self,
+        what: str,
+        examples: Iterable[str],
+        rows: int,
+        source: str | None = None,
+        left_out: bool = True,
+    ) -> None:
         """Count many rows at once; no more of the examples are computed than are shown."""
         left = rows
         for example in examples:
             if not left:
                 return
             last = left == 1 or rows - left + 1 >= _MAX_EXAMPLES
-            self.add(what, example, source, rows=left if last else 1)
+            self.add(what, example, source, rows=left if last else 1, left_out=left_out)
             left -= left if last else 1
 
     @property
     def rows(self) -> int:
         return sum(kind.rows for kind in self._by_kind.values())
+
+    @property
+    def rows_left_out(self) -> int:
+        return sum(kind.rows for kind in self._by_kind.values() if kind.left_out)
 
     @property
     def kinds(self) -> list[BadRowKind]:

@@ -19,15 +19,18 @@ def execution(rows: pa.Table, members: Members) -> Execution:
     them; without those to every process that the group's rows name.
     """
     check_run(rows)
+    own_deliveries: set[MessageId] = set()
     rows = rows.sort_by([("process", "ascending"), ("index", "ascending")])
     columns = [rows.column(name).to_pylist() for name in _COLUMNS]
+    marked = "own_delivery" in rows.column_names
+    marks = rows.column("own_delivery").to_pylist() if marked else [None] * rows.num_rows
     addressed = destinations(rows)
     names = sorted({*columns[0]}.union(*members.values(), *addressed.values()))
     ranks = {name: rank for rank, name in enumerate(names)}
     histories: list[list[Step]] = [[] for _ in names]
     sent_to: dict[MessageId, str] = {}
     seen_in: dict[str, set[int]] = {}
-    for process, kind, origin, seq, group in zip(*columns, strict=True):
+    for process, kind, origin, seq, group, mark in zip(*columns, marks, strict=True):
         if group not in members:
             seen_in.setdefault(group, set()).add(ranks[process])
         if kind == "receive":
@@ -37,9 +40,11 @@ def execution(rows: pa.Table, members: Members) -> Execution:
         histories[ranks[process]].append(Step(_KIND[kind], message))
         if kind == "send":
             sent_to[message] = group
+        elif mark == 1 and process == origin:
+            own_deliveries.add(message)
     groups = {group: frozenset(seen) for group, seen in seen_in.items()}
     groups |= {group: frozenset(ranks[name] for name in those) for group, those in members.items()}
     audiences = {message: groups[group] for message, group in sent_to.items()}
     for (origin, seq), names in addressed.items():
         audiences[MessageId(ranks[origin], seq)] = frozenset(ranks[name] for name in names)
-    return Execution(histories, audiences, list(ranks))
+    return Execution(histories, audiences, list(ranks), frozenset(own_deliveries))

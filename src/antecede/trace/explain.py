@@ -14,6 +14,7 @@ import msgspec
 from antecede.causality import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.errors import InputError
 from antecede.trace.reader import read_run
+from antecede.trace.schema import shown_message
 
 _KINDS = {"send": Kind.SEND, "deliver": Kind.DELIVER}
 
@@ -48,16 +49,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain_message(trace: Path | str, message: str, run: str | None = None) -> Explanation:
-    """Where a message (ORIGIN:SEQ) of a trace was held, for how long, and for which cause.
+    """Where a message (its own id, or ORIGIN:SEQ) of a trace was held, for how long, and for which cause.
 
     A trace of several runs needs `run`.
     """
     return RunEvents(read_run(Path(trace), run)).explain(message)
-
-
-def message_id(row: dict[str, Any]) -> str:
-    """The message of a row, as ORIGIN:SEQ."""
-    return f"{row['origin']}:{row['seq']}"
 
 
 class RunEvents:
@@ -75,7 +71,7 @@ class RunEvents:
             for row in rows:
                 if row["kind"] in _KINDS:
                     rank = ranks.setdefault(row["origin"], len(ranks))
-                    self._ids[message_id(row)] = message = MessageId(rank, row["seq"])
+                    self._ids[shown_message(row)] = message = MessageId(rank, row["seq"])
                     histories[-1].append(Step(_KINDS[row["kind"]], message))
         self._order = CausalOrder(Execution(histories))
         self._names = {message: name for name, message in self._ids.items()}
@@ -100,7 +96,7 @@ class RunEvents:
         delivered: list[str] = []
         delivered_on_arrival: dict[str, int] = {}
         for row in self.processes[process]:
-            message = message_id(row)
+            message = shown_message(row)
             if row["kind"] == "receive":
                 arrived.setdefault(message, row["time"])
                 delivered_on_arrival.setdefault(message, len(delivered))
@@ -115,22 +111,25 @@ class RunEvents:
     def explain(self, message: str) -> Explanation:
         """One message's immediate causes, and where it was held, for how long, and for which cause."""
         sends = [
-            row["time"]
+            row
             for rows in self.processes.values()
             for row in rows
-            if row["kind"] == "send" and message_id(row) == message
+            if row["kind"] == "send" and shown_message(row) == message
         ]
         if not sends:
-            raise InputError(f"no process sends {message}; write a message as ORIGIN:SEQ")
+            raise InputError(
+                f"no process sends {message}; write a message as the log does, or without ids as ORIGIN:SEQ"
+            )
         causes = [self._names[cause] for cause in self._order.immediate_dependencies(self._ids[message])]
-        origin = message.rpartition(":")[0]
+        origin = sends[0]["process"]
         others = sorted(process for process in self.processes if process != origin)
-        return Explanation(message, sends[0], causes, [self._explain_at(each, message) for each in others])
+        deliveries = [self._explain_at(each, message) for each in others]
+        return Explanation(message, sends[0]["time"], causes, deliveries)
 
     def _explain_at(self, process: str, message: str) -> DeliveryAtProcess:
         times: dict[str, int] = {}
         for row in self.processes[process]:
-            if message_id(row) == message:
+            if shown_message(row) == message:
                 times.setdefault(row["kind"], row["time"])
         wait = next((wait for wait in self._waits_at(process) if wait.message == message), None)
         return DeliveryAtProcess(

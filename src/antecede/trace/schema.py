@@ -1,8 +1,9 @@
 """The one event schema: a row for everything a process sent, received or delivered.
 
 A trace folder holds Parquet parts of these rows and a `meta.json`. Every trace has the columns of `REQUIRED`;
-the others are optional. A send counts as the sender's own delivery, which gets no row of its own. Later
-versions read what earlier ones wrote. `trace.validate` says which rows are valid.
+the others are optional. A send counts as the sender's own delivery, which gets no row of its own; a log of
+another program may have such rows, which are then marked as `own_delivery`. Later versions read what earlier
+ones wrote. `trace.validate` says which rows are valid.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "control_bytes": (pa.int64(), "what a send carried besides its payload"),
     "payload_bytes": (pa.int64(), "the size of the payload"),
     "link": (pa.string(), "the peer from which the message was received"),
+    "message": (pa.string(), "the message's id in the log that it comes from, shown instead of origin:seq"),
+    "own_delivery": (pa.int64(), "1 if a sender's delivery of its own message is judged like any other"),
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
 KINDS = ("send", "receive", "deliver")
@@ -53,6 +56,16 @@ def with_all_columns(rows: pa.Table) -> pa.Table:
         for field in SCHEMA
     ]
     return pa.table(columns, schema=SCHEMA)
+
+
+def shown_message(row: Mapping[str, Any]) -> str:
+    """What a person calls the message of a row: its own id, or ORIGIN:SEQ."""
+    return row.get("message") or message_key(row)
+
+
+def message_key(row: Mapping[str, Any]) -> str:
+    """The message of a row as ORIGIN:SEQ."""
+    return f"{row['origin']}:{row['seq']}"
 
 
 class Meta(msgspec.Struct, frozen=True):

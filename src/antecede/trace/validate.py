@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA, SEND
+from antecede.trace.times import parse_time
 
 INVALID_ROW_SQL = " or ".join(
     [
@@ -168,11 +169,23 @@ def validate_row(
             value = from_text(row[name], name) if from_text and name in row else row.get(name)
             if value is None and name in REQUIRED:
                 raise InputError(f"{file}, row {number}, {empty_field(name)}")
+            if name == "time":
+                value = _time_value(value, file, number)
             try:
                 fields[name] = check_value(value, name)
             except ValueError as error:
                 raise InputError(f"{file}, row {number}, {error}") from error
     return fields
+
+
+def _time_value(value: Any, file: Path, number: int) -> int:
+    time = parse_time(value)
+    if time is None:
+        raise InputError(
+            f"{file}, row {number}, field time: '{brief(str(value))}' is not a time: a whole number of "
+            "nanoseconds, seconds with a point, or ISO 8601; --map time= does without it"
+        )
+    return time
 
 
 def empty_field(label: str) -> str:
@@ -223,7 +236,7 @@ def text_value(text: str, name: str) -> Any:
     kind = FIELDS[name][0]
     if text == "" and name not in REQUIRED:
         return None
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) and name != "time":
         number = parse_integer(text)
         return text if number is None else number
     return text.split() if pa.types.is_list(kind) else text

@@ -8,9 +8,10 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.trace.schema import FIELDS, KINDS
+from antecede.trace.times import UNITS
 
 MESSAGE, SKIP = "message", "skip"
-COLUMNS = (*FIELDS, MESSAGE)
+COLUMNS = tuple(name for name in FIELDS if name != "own_delivery")
 _EXAMPLE = "--map process=host,index=idx,message=msg,kind.send=SEND"
 
 
@@ -23,6 +24,8 @@ class ColumnMap(msgspec.Struct, frozen=True):
     """Our kind by their word; `skip` for rows to leave out."""
     first_seq: int = 1
     """The sequence number of a sender's first message: 0 or 1."""
+    time_unit: str | None = None
+    """What numbers in the column of times count, by its name in `times.UNITS`."""
     run_per_file: bool = False
     """Whether each file is a run, as --run-per-file says."""
 
@@ -35,7 +38,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
     """
     columns: dict[str, str] = {}
     kinds: dict[str, str] = {}
-    first_seq = 1
+    first_seq, time_unit = 1, None
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
         name, equals, theirs = (part.strip() for part in pair.partition("="))
         kind = name.removeprefix("kind.")
@@ -45,6 +48,10 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
             if theirs not in ("0", "1"):
                 raise InputError(f"--map: seq.first is 0 or 1, not '{theirs}'")
             first_seq = int(theirs)
+        elif name == "time.unit":
+            if theirs not in UNITS:
+                raise InputError(f"--map: time.unit is {', '.join(UNITS)}, not '{theirs}'")
+            time_unit = theirs
         elif kind != name:
             if kind not in (*KINDS, SKIP):
                 raise InputError(
@@ -62,4 +69,4 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
         raise InputError("--map: a message is one id (message=…) or origin and seq, not both")
     if columns.get("run") and run_per_file:
         raise InputError("a run is a column (--map run=…) or a file (--run-per-file), not both")
-    return ColumnMap(columns, kinds, first_seq, run_per_file)
+    return ColumnMap(columns, kinds, first_seq, time_unit, run_per_file)

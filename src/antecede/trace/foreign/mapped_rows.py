@@ -19,6 +19,7 @@ from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
 from antecede.trace.foreign.file_layout import default_run, partition_values
+from antecede.trace.foreign.time_column import TimeColumn, text_of_time
 from antecede.trace.parquet_files import parquet_file, refuse_long_text, text_columns_of
 from antecede.trace.reader import (
     BATCH_ROWS,
@@ -31,7 +32,8 @@ from antecede.trace.reader import (
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 from antecede.trace.validate import convert_value, first_line, is_text, refuse_duplicate_columns, unknown_kind
 
-_TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {MESSAGE: pa.string()}
+_TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {"time": pa.string()}
+"""Ours; times are text here, whatever they are, until `TimeColumn` reads them."""
 _DEFAULTED = ("run", "group", "index", "time")
 _IMPLICIT = (*REQUIRED, "destinations")
 """Columns that are read without --map; others may have our names by accident."""
@@ -57,7 +59,7 @@ def read_mapped_rows(
         in_file = {ours: theirs for ours, theirs in columns.items() if theirs not in partitions}
         missing = [name for name in _DEFAULTED if name not in columns]
         run = default_run(path, file, mapping.run_per_file)
-        last = 0
+        last, times = 0, TimeColumn(file, columns.get("time", ""), mapping.time_unit, bad)
         for rows in _read(file, in_file, bad):
             for name in columns.keys() - in_file.keys():
                 rows = _with_constant(rows, name, partitions[columns[name]], file, columns[name])
@@ -65,6 +67,7 @@ def read_mapped_rows(
                 rows = rows.append_column(name, _default(name, rows, run, earlier_rows))
             last = rows.column(_ROW)[-1].as_py() if rows.num_rows else last
             rows = _leave_out_incomplete(_map_kinds(rows, mapping, file), file, columns, bad)
+            rows = times.in_nanoseconds(rows, _ROW)
             if mapping.first_seq == 0 and "seq" in rows.column_names:
                 place = rows.column_names.index("seq")
                 rows = rows.set_column(place, "seq", pc.add(rows.column("seq"), 1))
@@ -160,10 +163,10 @@ def _map_kinds(rows: pa.Table, mapping: ColumnMap, file: Path) -> pa.Table:
 
 
 def _leave_out_incomplete(rows: pa.Table, file: Path, columns: dict[str, str], bad: BadRows) -> pa.Table:
-    for name in ("process", "kind", MESSAGE, "origin", "seq", "index", "run", "group", "time"):
+    for name in ("process", "kind", MESSAGE, "origin", "seq", "index", "run", "group"):
         if name in rows.column_names and rows.column(name).null_count:
             empty = rows.column(name).is_null()
-            hint = f"; --map {name}= does without it" if name in ("run", "group", "time") else ""
+            hint = f"; --map {name}= does without it" if name in ("run", "group") else ""
             numbers = rows.column(_ROW).filter(empty)
             field = _label(name, columns.get(name, name))
             examples = (f"row {number}, field {field}: it is empty{hint}" for number in numbers)
@@ -190,6 +193,8 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
         csv_rows(file, on_unreadable=unreadable) if file.suffix == ".csv" else json_rows(file, unreadable)
     )
     schema = pa.schema([(ours, _TYPES[ours]) for ours in columns] + [(_ROW, pa.int64())])
+    times = columns.get("time", "")
+    others = {ours: theirs for ours, theirs in columns.items() if ours != "time"}
     batch: list[dict[str, Any]] = []
     empty = True
     for number, row in source:
@@ -197,11 +202,13 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
         try:
             values = {
                 ours: convert_value(row.get(theirs), _TYPES[ours], _label(ours, theirs))
-                for ours, theirs in columns.items()
+                for ours, theirs in others.items()
             }
         except ValueError as error:
             bad.add(_WRONG_VALUE, f"row {number}, {error}", str(file))
             continue
+        if times:
+            values["time"] = text_of_time(row.get(times))
         batch.append({**values, _ROW: number})
         if len(batch) >= BATCH_ROWS:
             yield pa.Table.from_pylist(batch, schema=schema)
@@ -237,6 +244,9 @@ def _convert_columns(
     wrong: dict[int, str] = {}
     for ours, theirs in columns.items():
         column = table.column(theirs)
+        if ours == "time":
+            converted[ours] = column
+            continue
         try:
             converted[ours] = _cast(column, ours, theirs, file)
         except pa.ArrowInvalid as error:
@@ -276,8 +286,6 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
         if pa.types.is_list(expected) and (text or listed):
             lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(column)) if text else column
             return lists.cast(expected)
-        if ours == "time" and pa.types.is_timestamp(kind):
-            return _nanoseconds(column, theirs, file)
         if pa.types.is_string(expected) and (text or pa.types.is_integer(kind)):
             return column.cast(expected)
         # A column of integers with nulls is often written as floating-point numbers.
@@ -286,12 +294,3 @@ def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.Chu
     except pa.ArrowNotImplementedError as error:
         raise InputError(f"{file}, column {theirs} ({ours}): {first_line(error)}") from error
     raise InputError(f"{file}: column {theirs} holds {kind}, which cannot be {ours}: expected {expected}")
-
-
-def _nanoseconds(column: pa.ChunkedArray, theirs: str, file: Path) -> pa.ChunkedArray:
-    try:
-        return column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"{file}, column {theirs} (time): {first_line(error)}; --map time= does without it"
-        ) from error

@@ -23,12 +23,33 @@ def mapped_trace(
     `bad` counts the rows that cannot be read and are not in the copy; without it they raise an error. The
     files of a folder are one run, or with `run_per_file` a run each, where no column says otherwise.
     """
-    if not columns:
-        if run_per_file:
-            raise InputError("--run-per-file is for tables that are read with --map; a trace names its runs")
+    if not columns and run_per_file:
+        raise InputError("--run-per-file is for tables that are read with --map; a trace names its runs")
+    if not columns and not _has_other_times(path):
         yield path
     else:
         yield from _converted(path, columns, progress, bad, run_per_file)
+
+
+def _has_other_times(path: str) -> bool:
+    """Whether a trace under our own names has times that are no whole numbers, such as timestamps."""
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from antecede.trace.reader import open_any_parquet, trace_files
+    from antecede.trace.schema import REQUIRED
+
+    if "://" in path or not Path(path).exists():
+        return False
+    try:
+        first = next((file for file in trace_files(Path(path)) if file.suffix == ".parquet"), None)
+        columns = open_any_parquet(first).schema_arrow if first is not None else pa.schema([])
+    except InputError:  # whoever reads the trace says what is wrong with it
+        return False
+    if columns.names.count("time") != 1 or not {*REQUIRED} <= {*columns.names}:
+        return False
+    return not pa.types.is_integer(columns.field("time").type)
 
 
 def _converted(

@@ -11,8 +11,8 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.terminal import printable
-from antecede.trace.explain import message_id
 from antecede.trace.reader import read_run
+from antecede.trace.schema import shown_message
 from antecede.trace.writer import write_whole
 
 REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
@@ -60,7 +60,7 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
     own: dict[str, list[dict[str, Any]]] = {name: [] for name in hosts}
     for row in sorted(rows, key=lambda row: row["index"]):
         own[row["process"]].append(row)
-    sent = {message_id(row) for row in rows if row["kind"] == "send"}
+    sent = {shown_message(row) for row in rows if row["kind"] == "send"}
     clocks: dict[str, dict[str, int]] = {name: {} for name in hosts}
     carried: dict[str, dict[str, int]] = {}
     waiting: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> 
         clock = clocks[name]
         while at[name] < len(own[name]):
             row = own[name][at[name]]
-            message = message_id(row)
+            message = shown_message(row)
             if row["kind"] == "deliver" and message in sent and message not in carried:
                 waiting.setdefault(message, []).append(name)
                 break

@@ -31,18 +31,19 @@ def convert_to_trace(
 ) -> Iterator[pa.Table]:
     """The rows of the files at `path` in our schema; `bad` counts those that cannot be read.
 
-    A message that nobody sent gets an origin that no process has. A process's first delivery of its own
-    message is part of the send, as in any trace, and left out.
+    A message that nobody sent gets an origin that no process has; all messages keep their ids. A process's
+    deliveries of its own messages are marked as events of their own.
     """
     bad = bad or BadRows(str(path))
     sends = _Sends(path, files, mapping, bad)
-    delivered_own: set[int] = set()
     # Bad rows were counted when the sends were read.
     for rows in read_mapped_rows(path, files, mapping, BadRows(str(path), strict=False)):
         place = sends.find(rows)
         if MESSAGE in rows.column_names:
             rows = sends.name_messages(rows, place)
-        yield with_all_columns(_without_own_deliveries(rows, place, delivered_own))
+        elif mapping.first_seq == 0:
+            rows = rows.append_column(MESSAGE, _counted_from_zero(rows))
+        yield with_all_columns(_with_own_deliveries(rows, place))
 
 
 class _Sends:
@@ -112,11 +113,16 @@ def _numbers_by_process(runs: pa.ChunkedArray, processes: pa.ChunkedArray) -> np
     return np.arange(len(new)) - np.repeat(firsts, np.diff(np.append(firsts, len(new)))) + 1
 
 
-def _without_own_deliveries(rows: pa.Table, place: np.ndarray, delivered_own: set[int]) -> pa.Table:
-    delivered = pc.equal(rows.column("kind"), "deliver").to_numpy(zero_copy_only=False)
-    own = pc.equal(rows.column("process"), rows.column("origin")).to_numpy(zero_copy_only=False)
-    wanted = np.ones(rows.num_rows, np.bool_)
-    for row in np.flatnonzero(delivered & own & (place >= 0)).tolist():
-        wanted[row] = place[row] in delivered_own
-        delivered_own.add(int(place[row]))
-    return rows if wanted.all() else rows.filter(pa.array(wanted))
+def _with_own_deliveries(rows: pa.Table, place: np.ndarray) -> pa.Table:
+    """The rows with a mark on senders' deliveries of their own messages."""
+    own = pc.and_(
+        pc.equal(rows.column("kind"), "deliver"), pc.equal(rows.column("process"), rows.column("origin"))
+    )
+    own = own.to_numpy(zero_copy_only=False) & (place >= 0)
+    return rows.append_column("own_delivery", pa.array(np.ones(len(own), np.int64), mask=~own))
+
+
+def _counted_from_zero(rows: pa.Table) -> pa.ChunkedArray:
+    """The messages as their log calls them: origin:seq, where the first seq is 0."""
+    seq = pc.subtract(rows.column("seq"), 1).cast(pa.string())
+    return pc.binary_join_element_wise(rows.column("origin"), seq, ":")
