@@ -153,7 +153,7 @@ TALLY = Tally(
 
 def test_counts_by_process_by_origin_and_over_time() -> None:
     verdict = Verdict(3, 9, 18, 2, 2, 2, 0, 0, 0, 0, 0, 0)
-    html = audit_page(AuditPageData("t", verdict, [], {}, tally=TALLY))
+    html = audit_page(AuditPageData("t", verdict, [], [], {}, tally=TALLY))
     assert "<td>&lt;p0&gt;</td><td>50</td>" in html
     assert "and 30 more" in html
     (chart,) = [ET.fromstring(each) for each in SVG.findall(html)]  # noqa: S314
@@ -170,7 +170,7 @@ def test_a_browser_shows_the_fault_and_the_way_to_it(
     verdict = Verdict(hops + 1, hops, hops + late, 1, int(late), 1, 0, 0, 0, 0, 0, 0)
     page = tmp_path / "page.html"
     page.write_text(
-        audit_page(AuditPageData("t", verdict, [one.finding], {0: one}, tally=TALLY)), encoding="utf-8"
+        audit_page(AuditPageData("t", verdict, [one.finding], [], {0: one}, tally=TALLY)), encoding="utf-8"
     )
     for scheme in ("light", "dark"):
         media = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from antecede.audit import distributed_steps as steps
 from antecede.audit.distributed_steps import CHUNK, ENCODED, BlockPlan
 from antecede.audit.encoding import EncodedRun, encode_run
-from antecede.audit.passes import COUNTED, SEND, Root, find_violations
+from antecede.audit.passes import COUNTED, SEND, find_violations
+from antecede.audit.roots import Root
 from random_executions import any_execution, as_rows
 
 Work = Callable[[Any], Iterator[pa.RecordBatch]]

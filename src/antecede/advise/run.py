@@ -35,18 +35,23 @@ def advise_path(
         files = trace_files(local)
         check_files(files)
         if not wants_spark(engine, master, lambda: estimate_rows(files)):
-            return _advise_here(local, files, request, progress), "local"
-    with events_on_spark(path, local, "advising", master, progress) as (events, members):
+            return _advise_here(local, files, request, progress, bad), "local"
+    with events_on_spark(path, local, "advising", master, progress, bad or BadRows(path)) as (
+        events,
+        members,
+    ):
         from antecede.advise.on_spark import advice_by_run
 
         return list(advice_by_run(events, members, request)), "spark"
 
 
-def _advise_here(local: Path, files: list[Path], request: Request, progress: Progress) -> list[Advice]:
+def _advise_here(
+    local: Path, files: list[Path], request: Request, progress: Progress, bad: BadRows | None
+) -> list[Advice]:
     progress("reading", 0, 0)
     members = members_by_run(read_metas(local))
     advice = []
-    for run, rows in split_runs(read_table(files)):
+    for run, rows in split_runs(read_table(files, bad)):
         try:
             advice.append(advise_run(run, rows, members.get(run, {}), request, progress))
         except InputError as error:

@@ -9,12 +9,11 @@ Memory: the run's rows, and messages × streams × 2 bytes for the messages' pas
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.audit.encoding import EncodedRun, encode_run
+from antecede.audit.faults import Fault, MessageKey, MessageKeys, describe_faults, wrong_deliveries
 from antecede.audit.passes import (
     CAUSAL,
     CAUSAL_LATE,
@@ -31,13 +31,14 @@ from antecede.audit.passes import (
     MISSING,
     PAIRS_LATE,
     PAIRS_NEVER,
-    Root,
     find_violations,
 )
+from antecede.audit.roots import Root
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.causality.transitive_closure import count_dtype
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.reader import read_metas, read_table
 from antecede.trace.schema import Members, Meta
 
@@ -47,20 +48,6 @@ _MAX_BYTES_IN_MEMORY = 1 << 28
 MAX_VIOLATIONS = 1_000
 
 COUNTS = tuple(field.name for field in fields(Verdict))
-
-
-class MessageKey(NamedTuple):
-    """A message in words."""
-
-    origin: int
-    """The rank of its sender."""
-    seq: int
-    shown: str
-    """Its own id, or origin:seq."""
-
-
-MessageKeys = Mapping[int, MessageKey]
-"""By the messages' numbers."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -80,17 +67,21 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class RunAudit(msgspec.Struct, frozen=True):
-    """The verdict on one run, and its worst violations."""
+    """The verdict on one run, and its worst violations and other faults."""
 
     run: str
     verdict: Verdict
     findings: list[Finding]
     tally: Tally
+    faults: list[Fault]
+    """Missing, duplicate, orphan and impossible deliveries, the worst of each kind."""
 
 
-def judge_files(path: Path, files: list[Path], most: int = MAX_VIOLATIONS) -> Iterator[RunAudit]:
-    """Judge a small local trace in this process."""
-    metas, events = read_metas(path), read_table(files)
+def judge_files(
+    path: Path, files: list[Path], most: int = MAX_VIOLATIONS, bad: BadRows | None = None
+) -> Iterator[RunAudit]:
+    """Judge a small local trace in this process; `bad` counts its rows."""
+    metas, events = read_metas(path), read_table(files, bad)
     members = members_by_run(metas)
     for run, rows in split_runs(events):
         try:
@@ -115,7 +106,7 @@ def members_by_run(metas: Iterable[Meta]) -> dict[str, Members]:
 
 
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
-    """Judge one run's rows. All violations are counted; the worst `most` become findings."""
+    """Judge one run's rows. Everything is counted; the worst `most` of each kind are listed."""
     try:
         encoded = encode_run(rows, members)
     except InputError as error:
@@ -130,12 +121,14 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
     tally = build_tally(
         names, sent, state.counts, state.by_origin, state.by_time, encoded.start_time, encoded.bucket_width
     )
-    keys = message_keys(rows, encoded, {message for path in found.paths for message in path})
+    wrong = wrong_deliveries(rows, encoded, found.missing, most)
+    shown = wrong.messages().union(*found.paths)
+    keys = message_keys(rows, encoded, shown)
     findings = [
         describe_root(run, names, keys, root, path)
         for root, path in zip(found.roots, found.paths, strict=True)
     ]
-    return RunAudit(run, verdict, findings, tally)
+    return RunAudit(run, verdict, findings, tally, describe_faults(run, names, keys, wrong, most))
 
 
 def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -> dict[int, MessageKey]:
@@ -236,9 +229,9 @@ def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, pat
     )
 
 
-def severity(finding: Finding) -> tuple[bool, int, str, str, str]:
-    """A sort key, worst first: late causes, which the order alone is to blame for; then by consequences."""
-    return not finding.late, -finding.consequences, finding.run, finding.process, finding.effect
+def severity(finding: Finding) -> tuple[int, bool, str]:
+    """A sort key for findings that are in the order of their runs: by consequences, late or never."""
+    return -finding.consequences, not finding.late, finding.run
 
 
 def sum_verdicts(verdicts: list[Verdict]) -> Verdict:

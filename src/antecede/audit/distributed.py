@@ -8,7 +8,7 @@ holds the names of the processes, a few numbers for each stream, and the sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +23,11 @@ from pyspark.storagelevel import StorageLevel
 
 from antecede.audit import distributed_steps as steps
 from antecede.audit import parquet_splits
-from antecede.audit.core import MessageKey, RunAudit, build_tally, build_verdict, describe_root
-from antecede.audit.encoding import time_buckets
-from antecede.audit.passes import COUNTED, TIME_BUCKETS, Root
+from antecede.audit.core import RunAudit, build_tally, build_verdict, describe_root
+from antecede.audit.encoding import canonical_order, time_buckets
+from antecede.audit.faults import MessageKey, OrphanDelivery, WrongDeliveries, WrongDelivery, describe_faults
+from antecede.audit.passes import COUNTED, TIME_BUCKETS
+from antecede.audit.roots import MissingMessage, Root, severity_of_root
 from antecede.errors import InputError
 from antecede.trace.reader import estimate_rows, open_any_parquet
 from antecede.trace.schema import REQUIRED, Members
@@ -70,7 +72,7 @@ class PreparedRun(NamedTuple):
     needed."""
     files: FileSplits | None
     ids: DataFrame | None
-    """Of messages that have ids of their own: origin, seq, id."""
+    """The rows of messages that have ids of their own: kind, origin, seq, id."""
 
     @property
     def spark(self) -> SparkSession:
@@ -127,7 +129,7 @@ def _judge(run: PreparedRun, most: int, persisted: list[DataFrame]) -> RunAudit:
     plan = run.plan
     found = compute_pasts(run, persisted)
     pasts = [_to_every_block(plan, each) for each in (found.sender_clocks, found.full_pasts)]
-    state = found.collected.where(F.col("part") != steps.SENDER_CLOCK)
+    state = found.collected.where(~F.col("part").isin(steps.SENDER_CLOCK, steps.DUPLICATE_ROWS))
     counting = _by_block(run, steps.count_block(plan, most), found.rows, state, *pasts)
     counted = _persist(counting, persisted)
     _raise_errors(run, counted)
@@ -135,6 +137,7 @@ def _judge(run: PreparedRun, most: int, persisted: list[DataFrame]) -> RunAudit:
     by_origin = np.zeros((int(plan.origin.max(initial=-1)) + 1, 2), np.int64)
     by_time = np.zeros((TIME_BUCKETS, 2), np.int64)
     roots: list[Root] = []
+    missing: list[MissingMessage] = []
     for row in counted.toLocalIterator():
         figures = np.frombuffer(row.payload, np.int64)
         if row.part == steps.COUNTS:
@@ -145,16 +148,21 @@ def _judge(run: PreparedRun, most: int, persisted: list[DataFrame]) -> RunAudit:
             by_time += figures.reshape(-1, 2)
         elif row.part == steps.ROOTS:
             roots += [Root(*root) for root in figures.reshape(-1, len(Root._fields)).tolist()]
-    roots.sort(key=lambda root: (-root.late, -root.consequences, root.process, root.cause))
+        elif row.part == steps.MISSING_ROWS:
+            missing += [MissingMessage(*each) for each in figures.reshape(-1, 3).tolist()]
+    roots.sort(key=severity_of_root)
     paths = _find_paths(run, roots[:most], [found.sender_clocks, *found.impossible_deliveries])
-    orphans = _count_orphans(run) if _sum(found.collected, steps.ORPHANS) else (0, 0)
-    keys = _message_keys(run, {message for path in paths for message in path})
+    has_orphans = _sum(found.collected, steps.ORPHANS) > 0
+    wrong = _wrong_deliveries(run, found, missing, has_orphans, most)
+    orphans = _count_orphans(run) if has_orphans else (0, 0)
+    keys = _message_keys(run, wrong.messages().union(*paths))
     sent = np.bincount(plan.origin, np.diff(plan.first), plan.processes)
     return RunAudit(
         plan.run,
         build_verdict(counts, plan.messages, *orphans, found.impossible),
         [describe_root(plan.run, run.names, keys, *each) for each in zip(roots, paths, strict=False)],
         build_tally(run.names, sent, counts, by_origin, by_time, plan.start_time, plan.bucket_width),
+        describe_faults(plan.run, run.names, keys, wrong, most),
     )
 
 
@@ -191,7 +199,7 @@ def prepare_run(
     groups = {name: frozenset(members.get(name, those)) for name, those in seen.items()}
     sends, audiences = _sends(run, rows, groups, any(row.addressed for row in summary), files)
     names = sorted({row.process for row in summary}.union(*members.values(), *audiences.values()))
-    distinct = {those: place for place, those in enumerate(dict.fromkeys(audiences.values()))}
+    distinct = _numbered_audiences(audiences.values(), names)
     spark = events.sparkSession
     sends = _persist(_number_in_stream(spark, sends, audiences, distinct), persisted)
     streams = _stream_sizes(sends, names)
@@ -225,9 +233,15 @@ def _own_deliveries(rows: DataFrame) -> DataFrame | None:
 def _message_ids(events: DataFrame) -> DataFrame | None:
     if "message" not in events.columns:
         return None
-    return events.where("kind = 'send' and message is not null").select(
-        "origin", "seq", F.col("message").alias("id")
-    )
+    ids = events.where("kind != 'receive' and message is not null")
+    return ids.select("kind", "origin", "seq", F.col("message").alias("id"))
+
+
+def _numbered_audiences(audiences: Iterable[frozenset[str]], names: list[str]) -> dict[frozenset[str], int]:
+    """The number of each distinct audience, as in `encoding.encode_run`."""
+    rank = {name: place for place, name in enumerate(names)}
+    ordered = canonical_order(frozenset(rank[name] for name in those) for those in audiences)
+    return {frozenset(names[each] for each in those): place for place, those in enumerate(ordered)}
 
 
 def _summary(run: str, rows: DataFrame, files: FileSplits | None, single_group: bool) -> list[Any]:
@@ -541,20 +555,75 @@ def _message_keys(run: PreparedRun, messages: set[int]) -> dict[int, MessageKey]
         wanted = run.spark.createDataFrame([(message,) for message in messages], "message long")
         rows = run.numbered.join(F.broadcast(wanted), "message").collect()
         found = {row.message: (rank[row.origin], row.seq) for row in rows}
-    ids = _ids_of(run, {(run.names[origin], seq) for origin, seq in found.values()})
+    ids = _ids_of(run, {(run.names[origin], seq) for origin, seq in found.values()}, "send")
     return {
         message: MessageKey(origin, seq, ids.get((run.names[origin], seq), f"{run.names[origin]}:{seq}"))
         for message, (origin, seq) in found.items()
     }
 
 
-def _ids_of(run: PreparedRun, keys: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    """The ids of those messages that have their own."""
+def _ids_of(run: PreparedRun, keys: set[tuple[str, int]], kind: str) -> dict[tuple[str, int], str]:
+    """The ids of those messages that have their own, from rows of one kind."""
     if run.ids is None or not keys:
         return {}
     wanted = run.spark.createDataFrame(sorted(keys), "origin string, seq long")
-    found = run.ids.join(F.broadcast(wanted), ["origin", "seq"]).collect()
-    return {(row.origin, row.seq): row.id for row in found}
+    found = run.ids.where(F.col("kind") == kind).join(F.broadcast(wanted), ["origin", "seq"])
+    rows = found.select("origin", "seq", "id").distinct().collect()
+    return {(row.origin, row.seq): row.id for row in rows}
+
+
+def _wrong_deliveries(
+    run: PreparedRun,
+    found: DistributedPasts,
+    missing: list[MissingMessage],
+    has_orphans: bool,
+    most: int,
+) -> WrongDeliveries:
+    """The worst missing, duplicate, impossible and orphan deliveries; the driver gets `most` of each."""
+    missing.sort(key=lambda each: (-each.consequences, each.process, each.message))
+    return WrongDeliveries(
+        missing=missing[:most],
+        duplicates=_worst_marked([found.collected], steps.DUPLICATE_ROWS, most),
+        impossible=_worst_marked(found.impossible_deliveries, steps.IMPOSSIBLE_ROWS, most),
+        orphans=_worst_orphans(run, most) if has_orphans else [],
+    )
+
+
+def _worst_marked(frames: list[DataFrame], part: int, most: int) -> list[WrongDelivery]:
+    """Marked deliveries by process and message, the most frequent first."""
+    found: list[WrongDelivery] = []
+    for frame in frames:
+        chunks = frame.where(F.col("part") == part)
+        rows = chunks.mapInArrow(steps.unpack_marked, from_arrow_schema(steps.MARKED))
+        counted = rows.groupBy("rank", "message").agg(F.min("index").alias("at"), F.count("*").alias("times"))
+        worst = counted.orderBy(F.desc("times"), "rank", "message").limit(most)
+        found += [WrongDelivery(row["rank"], row.message, row["at"], row.times) for row in worst.collect()]
+    return found
+
+
+def _worst_orphans(run: PreparedRun, most: int) -> list[OrphanDelivery]:
+    """Deliveries of what nobody sent by process and message, the most frequent first."""
+    key = ["process", "origin", "seq"]
+    lost = _with_messages(run).where("message is null").select(*key, "index")
+    counted = lost.groupBy(*key).agg(F.min("index").alias("first"), F.count("*").alias("times"))
+    rows = counted.orderBy(F.desc("times"), *key).limit(most).collect()
+    again = [(*(row[name] for name in key), row["first"]) for row in rows if row.times > 1]
+    second = {}
+    if again:
+        wanted = run.spark.createDataFrame(again, "process string, origin string, seq long, first long")
+        later = lost.join(F.broadcast(wanted), key).where("index > first").groupBy(*key)
+        second = {tuple(row[:3]): row.at for row in later.agg(F.min("index").alias("at")).collect()}
+    ids = _ids_of(run, {(row.origin, row.seq) for row in rows}, "deliver")
+    return [
+        OrphanDelivery(
+            process=row.process,
+            message=ids.get((row.origin, row.seq), f"{row.origin}:{row.seq}"),
+            first=row["first"],
+            second=second.get((row.process, row.origin, row.seq)),
+            times=row.times,
+        )
+        for row in rows
+    ]
 
 
 def _count_orphans(run: PreparedRun) -> tuple[int, int]:

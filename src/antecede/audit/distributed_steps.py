@@ -28,11 +28,11 @@ from antecede.audit.core import allocate_pasts
 from antecede.audit.encoding import bucket_of
 from antecede.audit.passes import (
     DELIVER,
+    DUPLICATE,
     SEND,
     SEND_ONLY,
     TIME_BUCKETS,
     AuditState,
-    Root,
     Rows,
     Streams,
     collect_sender_clocks,
@@ -42,8 +42,9 @@ from antecede.audit.passes import (
     find_gaps,
     mark_impossible,
     next_sends,
-    worst_roots,
 )
+from antecede.audit.passes import IMPOSSIBLE as IMPOSSIBLE_DELIVERY
+from antecede.audit.roots import Root, worst_missing, worst_roots
 from antecede.causality.transitive_closure import MessageStreams, close_transitively, shortest_chain
 from antecede.errors import InputError
 
@@ -67,9 +68,12 @@ CHUNK = pa.schema(
 )
 """`part` is the number of a slice of rows, from 0, or says what else is in the payload; chunks are sorted by
 it, so whatever a block has to know first comes before its rows. What `number` is depends on the part."""
+DUPLICATE_ROWS, IMPOSSIBLE_ROWS, MISSING_ROWS = range(-18, -15)
 START, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, IMPOSSIBLE = range(-15, -8)
 DELIVERED_EVER, COUNTS, ORIGINS, OVER_TIME, SENDER_CLOCK, FULL_PAST, SEQ, NAME = range(-8, 0)
 """Parts that are not slices of rows."""
+MARKED = pa.schema([(name, pa.int64()) for name in ("rank", "message", "index")])
+"""Deliveries with a fault, one by one."""
 MAX_MESSAGE = (1 << 31) - 3
 PACKED_ROWS = 1 << 20
 _EMITTED_BYTES = 1 << 24
@@ -178,6 +182,7 @@ def collect_block(plan: BlockPlan) -> BatchStep:
             vectors = np.empty((len(sent), len(plan.origin)), state.vector_clock.dtype)
             collect_sender_clocks(rows, state, messages, vector_row, vectors)
             at = index[sends].tolist()
+            yield from _marked(block, DUPLICATE_ROWS, DUPLICATE, ranks, rows, index)
             for message, place, vector in zip(sent.tolist(), at, vectors, strict=True):
                 yield block, SENDER_CLOCK, message, int(messages.previous[message]), place, vector.tobytes()
         yield block, ORPHANS, orphans, 0, 0, b""
@@ -225,8 +230,9 @@ def mark_impossible_block(plan: BlockPlan) -> BatchStep:
             origins = plan.origin[messages.stream]
             following, first_sent = next_sends(messages.previous, origins, plan.processes)
             next_send, count = first_sent[ranks], 0
-            for rows, _ in _slices(plan, ranks, rest):
+            for rows, index in _slices(plan, ranks, rest):
                 count += mark_impossible(rows, state, messages, vectors, following, next_send)
+                yield from _marked(block, IMPOSSIBLE_ROWS, IMPOSSIBLE_DELIVERY, ranks, rows, index)
         for place in range(len(ranks)):
             yield block, IMPOSSIBLE, place, count if place == 0 else 0, 0, state.impossible[place].tobytes()
 
@@ -240,7 +246,7 @@ def count_block(plan: BlockPlan, most: int) -> BatchStep:
     def work(block: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         ranks = plan.ranks(block)
         streams = plan.streams(ranks)
-        state, messages = create_state(streams, most), create_message_streams(streams)
+        state, messages = create_state(streams, most, plan.processes), create_message_streams(streams)
         with allocate_pasts(plan.run, plan.first) as vectors:
             rest = _load_state(chunks, state, vectors, messages)
             gaps = find_gaps(streams, state)
@@ -250,13 +256,30 @@ def count_block(plan: BlockPlan, most: int) -> BatchStep:
             yield block, COUNTS, rank, 0, 0, state.counts[place].tobytes()
         yield block, ORIGINS, 0, 0, 0, state.by_origin.tobytes()
         yield block, OVER_TIME, 0, 0, 0, state.by_time.tobytes()
-        roots = [
-            root._replace(process=int(ranks[root.process]))
-            for root in worst_roots(state, gaps, streams, most)
-        ]
-        yield block, ROOTS, 0, 0, 0, np.array(roots, np.int64).tobytes()
+        roots = worst_roots(state.late_roots, gaps, streams, most)
+        for part, found in ((ROOTS, roots), (MISSING_ROWS, worst_missing(gaps, streams, most))):
+            named = [(int(ranks[process]), *rest) for process, *rest in found]
+            yield block, part, 0, 0, 0, np.array(named, np.int64).tobytes()
 
     return _on_one_block(work)
+
+
+def _marked(
+    block: int, part: int, mark: int, ranks: np.ndarray, rows: Rows, index: np.ndarray
+) -> Iterator[Chunk]:
+    """A chunk of the rows of a slice that carry a mark, if there are any."""
+    places = np.flatnonzero(rows.fault & mark)
+    if len(places):
+        process = ranks[np.repeat(rows.process, np.diff(rows.start))[places]]
+        marked = np.stack([process, rows.message[places], index[places]], axis=1).astype(np.int64)
+        yield block, part, 0, 0, 0, marked.tobytes()
+
+
+def unpack_marked(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """From chunks of `DUPLICATE_ROWS` or `IMPOSSIBLE_ROWS` to rows of `MARKED`."""
+    for *_, payload in read_chunks(batches):
+        columns = np.frombuffer(payload, np.int64).reshape(-1, len(MARKED)).T
+        yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=MARKED)
 
 
 def find_paths(plan: BlockPlan, roots: list[Root]) -> BatchStep:
@@ -359,6 +382,7 @@ def _unpack(plan: BlockPlan, ranks: np.ndarray, chunks: list[Chunk]) -> tuple[Ro
         kind=np.where(only_sent, SEND_ONLY, np.where(sends, SEND, DELIVER)).astype(np.int8),
         message=np.where(sends, -2 - event, event).astype(np.int64),
         time=time - (_SEND_ONLY_TIME * only_sent).astype(np.int8),
+        fault=np.zeros(len(process), np.uint8),
     )
     return rows, index
 

@@ -6,7 +6,7 @@ is what one origin sends to one audience; within a stream they keep their sender
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,10 @@ class EncodedRun(NamedTuple):
     origins: np.ndarray
     seqs: np.ndarray
     """Origin and seq of each message, by number."""
+    positions: np.ndarray
+    """The index of each row."""
+    table_rows: np.ndarray
+    """Where each row is in the table."""
     send_rows: np.ndarray
     """Where each message's send is in the table."""
     orphans: int
@@ -163,12 +167,16 @@ def _sends_by_stream(
         if destinations is not None:
             audiences.append(frozenset(rank[name] for name in destinations))
             audience[place] = len(audiences) - 1
-    distinct: dict[frozenset[int], int] = {}
-    number = np.array([distinct.setdefault(those, len(distinct)) for those in audiences], np.int64)
-    audience = number[audience]
+    distinct = {those: place for place, those in enumerate(canonical_order(audiences))}
+    audience = np.array([distinct[those] for those in audiences], np.int64)[audience]
     # The rows are in their sender's order, which a stable sort keeps.
     by_stream = np.lexsort((np.arange(len(sends)), audience, columns.origin[sends]))
     return sends[by_stream], audience[by_stream], list(distinct)
+
+
+def canonical_order(audiences: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """Distinct audiences in an order that depends on nothing else; messages are numbered by it."""
+    return sorted({*audiences}, key=sorted)
 
 
 def _streams(
@@ -208,6 +216,7 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
         kind,
         message,
         bucket_of(time, start_time, bucket_width),
+        np.zeros(len(time), np.uint8),
     )
     return EncodedRun(
         names=names,
@@ -218,6 +227,8 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
         streams=streams,
         origins=origins,
         seqs=seqs,
+        positions=columns.position,
+        table_rows=columns.row,
         send_rows=columns.row[sends],
         orphans=orphans,
         repeated_orphans=int(orphan.sum()) - orphans,

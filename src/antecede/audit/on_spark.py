@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_by_run
 from antecede.audit.distributed import LARGE_RUN, FileSplits, find_large_runs, judge_large_run
+from antecede.audit.faults import Fault, worst_first
 from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
@@ -43,6 +44,13 @@ _FINDING = pa.struct(
         ("keys", pa.list_(pa.string())),
     ]
 )
+_FAULT = pa.struct(
+    [
+        *((name, pa.string()) for name in ("kind", "process", "message", "sender")),
+        *((name, pa.int64()) for name in ("index", "consequences")),
+        ("text", pa.string()),
+    ]
+)
 _OVER_TIME = pa.struct(
     [
         ("start", pa.int64()),
@@ -63,6 +71,7 @@ _JUDGED = pa.schema(
         ("error", pa.string()),
         *((name, pa.int64()) for name in COUNTS),
         ("findings", pa.list_(_FINDING)),
+        ("faults", pa.list_(_FAULT)),
         ("tally", _TALLY),
     ]
 )
@@ -79,6 +88,8 @@ class Audit:
     """A row per run: the counts."""
     violations: DataFrame
     """A row for each cause that a process did not have in time: the worst of each run."""
+    faults: DataFrame
+    """A row for each missing, duplicate, orphan or impossible delivery: the worst of each kind and run."""
     tallies: DataFrame
     """A row per run: its counts by process, by origin and over time."""
 
@@ -117,9 +128,18 @@ class Audit:
 
     def first(self, count: int) -> list[Finding]:
         """A few violations, the worst first."""
-        worst = (F.desc("late"), F.desc("consequences"), "run", "process", "effect")
-        rows = self.violations.orderBy(*worst).limit(count)
-        return [msgspec.convert(row.asDict(), Finding) for row in rows.collect()]
+        numbered = self.judged.select("run", F.posexplode("findings").alias("place", "finding"))
+        worst = (F.desc("finding.consequences"), F.desc("finding.late"), "run", "place")
+        rows = numbered.orderBy(*worst).limit(count).select("run", "finding.*").collect()
+        return [msgspec.convert(row.asDict(), Finding) for row in rows]
+
+    def first_faults(self, count: int) -> list[Fault]:
+        """A few faults of each kind, the worst first."""
+        numbered = self.judged.select("run", F.posexplode("faults").alias("place", "fault"))
+        by_kind = Window.partitionBy("fault.kind").orderBy(F.desc("fault.consequences"), "run", "place")
+        chosen = numbered.withColumn("number", F.row_number().over(by_kind)).where(F.col("number") <= count)
+        rows = chosen.orderBy("run", "place").select("run", "fault.*").collect()
+        return worst_first(msgspec.convert(row.asDict(), Fault) for row in rows)
 
 
 def audit(
@@ -169,6 +189,7 @@ def audit(
         persisted=persisted,
         verdicts=valid.select("run", *COUNTS, *deprecated),
         violations=judged.select("run", F.inline("findings")),
+        faults=judged.select("run", F.inline("faults")),
         tallies=valid.select("run", "tally"),
     )
 
@@ -200,5 +221,6 @@ def _row(judged: RunAudit) -> dict[str, Any]:
         "run": judged.run,
         **{name: getattr(judged.verdict, name) for name in COUNTS},
         "findings": msgspec.to_builtins(judged.findings),
+        "faults": msgspec.to_builtins(judged.faults),
         "tally": msgspec.to_builtins(judged.tally),
     }

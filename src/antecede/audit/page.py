@@ -9,6 +9,7 @@ from antecede.audit.page_layout import AuditPageData, audit_page
 from antecede.audit.run import AuditResult, Progress, audit_and_excerpt, refuse_without_deliveries
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.lineage import lineage
 from antecede.trace.writer import write_whole
 
 MAX_DRAWN = 20
@@ -47,16 +48,21 @@ def audit_to_page(
             raise InputError(f"--violation {violation}: the audit reports {many}; {remedy}")
         return sorted({*range(min(MAX_DRAWN, len(findings))), *([violation - 1] if violation else [])})
 
-    result, excerpts = audit_and_excerpt(path, engine, max(limit, violation or 1), master, choose, progress)
+    bad = bad or BadRows(trace)
+    result, excerpts = audit_and_excerpt(
+        path, engine, max(limit, violation or 1), master, choose, progress, bad
+    )
     refuse_without_deliveries(path, result.verdict, bad)
     data = AuditPageData(
         trace,
         result.verdict,
         result.findings,
+        result.faults,
         excerpts,
         chosen=(violation or 1) - 1,
         tally=result.tally,
         tally_of=result.tally_of,
+        lineage=lineage(bad, result.runs, result.engine),
     )
     write_whole(page, audit_page(data).encode())
     return result

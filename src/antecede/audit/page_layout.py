@@ -10,11 +10,13 @@ from antecede import __version__
 from antecede.audit.core import Finding
 from antecede.audit.diagram import diagram, span
 from antecede.audit.excerpt import Excerpt
+from antecede.audit.faults import Fault
 from antecede.audit.tally import OverTime, Tally
 from antecede.causality import Verdict
 from antecede.report.charts import compact
 from antecede.report.page import Section, figure, page, table
 from antecede.report.svg import hover, tag, text
+from antecede.trace.lineage import Lineage, in_brief
 
 MAX_ROWS = 20
 _MAX_STEPS = 24
@@ -48,12 +50,15 @@ class AuditPageData(msgspec.Struct, frozen=True):
     verdict: Verdict
     findings: list[Finding]
     """The first violations, the worst first."""
+    faults: list[Fault]
+    """The first missing, duplicate, orphan and impossible deliveries, the worst first."""
     excerpts: dict[int, Excerpt]
     """Those that are drawn, by their place in `findings`."""
     chosen: int = 0
     tally: Tally | None = None
     tally_of: str | None = None
     """The run of the tally, if there are several."""
+    lineage: Lineage | None = None
 
 
 def headline(verdict: Verdict) -> str:
@@ -83,9 +88,12 @@ def audit_page(data: AuditPageData) -> str:
         sections.append(_chosen_section(data))
     if len(findings) > 1:
         sections.append(_all_section(data))
+    sections += _fault_sections(data.faults, verdict)
     sections.append(_counts_section(verdict))
     if data.tally is not None:
         sections += _tally_sections(data.tally, data.tally_of)
+    if data.lineage is not None:
+        sections.append(_lineage_section(data.lineage))
     return page(f"Audit of {data.trace}", headline(verdict), sections, f"Antecede {__version__}")
 
 
@@ -170,6 +178,40 @@ def _steps(shown: Excerpt) -> str:
     return f'<ol class="steps">{"".join(items)}</ol>'
 
 
+_FAULTS = {
+    "missing": ("missing", "Missing", "deliveries that needed it"),
+    "duplicate": ("duplicates", "Delivered twice", "times too often"),
+    "orphan": ("orphans", "Delivered, though nobody sent it", "deliveries"),
+    "impossible": ("impossible", "Delivered before it was sent", "deliveries"),
+}
+
+
+def _fault_sections(faults: Sequence[Fault], verdict: Verdict) -> list[Section]:
+    """A table of each kind of fault, the kind with the worst consequences first."""
+    sections = []
+    several_runs = len({fault.run for fault in faults}) > 1
+    for kind in dict.fromkeys(fault.kind for fault in faults):
+        name, title, consequences = _FAULTS[kind]
+        mine = [fault for fault in faults if fault.kind == kind]
+        header = [*(["run"] if several_runs else []), "process", "message", "sender", "index", consequences]
+        rows = [
+            [
+                *([fault.run] if several_runs else []),
+                fault.process,
+                fault.message,
+                fault.sender or "–",
+                "–" if fault.index is None else f"{fault.index}",
+                f"{fault.consequences:,}",
+            ]
+            for fault in mine
+        ]
+        words = tuple(range(len(header) - 2))
+        count = getattr(verdict, name)
+        lead = f"{count:,} in all: {_COUNTS[name][1]}. The worst first; --limit lists more or fewer."
+        sections.append(Section(title, lead, table(header, rows, words=words)))
+    return sections
+
+
 def _counts_section(verdict: Verdict) -> Section:
     rows = [
         [label, f"{getattr(verdict, name):,}", what]
@@ -178,6 +220,18 @@ def _counts_section(verdict: Verdict) -> Section:
     ]
     lead = "The counts that must be 0 in a trace in causal order, and their breakdown."
     return Section("Counts", lead, table(["", "count", "what it means"], rows, words=(2,)))
+
+
+def _lineage_section(found: Lineage) -> Section:
+    """What was read, so that two people can compare their answers."""
+    rows = [
+        [file.file, "" if file.bytes is None else f"{file.bytes:,}", f"{file.rows:,}"] for file in found.files
+    ]
+    body = _first_rows(["file", "bytes", "rows"], rows)
+    if found.skipped:
+        why = [[kind.what, f"{kind.rows:,}"] for kind in found.skipped]
+        body += table(["skipped", "rows"], why)
+    return Section("What was read", f"{in_brief(found)}.", body)
 
 
 def _tally_sections(tally: Tally, run: str | None) -> list[Section]:

@@ -21,6 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.audit.roots import (
+    LateRoots,
+    MissingMessage,
+    Root,
+    add_consequences,
+    close_root,
+    create_late_roots,
+    open_root,
+    worst_missing,
+    worst_roots,
+)
 from antecede.causality.transitive_closure import (
     MessageStreams,
     close_transitively,
@@ -31,9 +42,9 @@ from antecede.jit import njit_plain
 
 SEND, DELIVER, SEND_ONLY = 0, 1, 2
 """A send counts as the sender's own delivery; after a `SEND_ONLY` that is an event of its own."""
+DUPLICATE, IMPOSSIBLE = 1, 2
 TIME_BUCKETS = 60
 """Equal spans of time by which deliveries are counted."""
-_MIN_ROOTS = 1_000
 _EVERYTHING = np.int32((1 << 31) - 1)
 """More than any stream has, even if only its lower half is stored."""
 _1 = np.uint64(1)
@@ -73,6 +84,8 @@ class Rows(NamedTuple):
     """The message's number; -1 for an orphan, which nobody sent."""
     time: np.ndarray
     """The time bucket."""
+    fault: np.ndarray
+    """What the passes found wrong with each row: `DUPLICATE`, `IMPOSSIBLE`, both or 0."""
 
 
 class AuditState(NamedTuple):
@@ -98,13 +111,7 @@ class AuditState(NamedTuple):
     """The latest message of each stream that each process has."""
     last_sent: np.ndarray
     """The last message that each process sent; -1 if none."""
-    roots: np.ndarray
-    """A row for each late `Root`, as far as there is room."""
-    root_count: np.ndarray
-    """One number: how many rows of `roots` are in use."""
-    open_roots: np.ndarray
-    """Linked lists of roots whose cause has not come yet: the first of each process, then each root's next;
-    -1 ends a list."""
+    late_roots: LateRoots
 
 
 class Gaps(NamedTuple):
@@ -125,36 +132,26 @@ class Gaps(NamedTuple):
     """For each number, how many deliveries needed it and none above it."""
 
 
-class Root(NamedTuple):
-    """A message that a process did not have in time, and the consequences."""
-
-    process: int
-    cause: int
-    late: int
-    """1 if the process got it afterwards, 0 if never."""
-    effect: int
-    """The first message the process delivered that needed it."""
-    consequences: int
-    """How many deliveries needed it."""
-
-
 class Violations(NamedTuple):
     """What the passes found in a run."""
 
     state: AuditState
     impossible: int
     roots: list[Root]
-    """Late ones first, then those with the most consequences."""
+    """Those with the most consequences first."""
     paths: list[list[int]]
     """For each root a shortest chain of messages from the cause to the effect."""
+    missing: list[MissingMessage]
+    """The worst, as many as roots."""
 
 
-def create_state(streams: Streams, max_roots: int = 0) -> AuditState:
-    """The state before any row, with room for the worst `max_roots` roots."""
+def create_state(streams: Streams, max_roots: int = 0, processes_of_run: int = 0) -> AuditState:
+    """The state before any row, with room for the worst `max_roots` roots.
+
+    If these are only some processes of a run, `processes_of_run` says how many it has.
+    """
     size, width = streams.audience.shape
     kind = count_dtype(streams.first)
-    # Which roots are the worst is known only at the end, so some more are collected.
-    max_roots = max(max_roots, _MIN_ROOTS) if max_roots else 0
     bits = (size, (streams.messages >> 6) + 1)
     return AuditState(
         counts=np.zeros((size, COUNTED), np.int64),
@@ -167,9 +164,7 @@ def create_state(streams: Streams, max_roots: int = 0) -> AuditState:
         prefix=np.zeros((size, width), kind),
         vector_clock=np.zeros((size, width), kind),
         last_sent=np.full(size, -1, np.int64),
-        roots=np.zeros((max_roots, len(Root._fields)), np.int64),
-        root_count=np.zeros(1, np.int64),
-        open_roots=np.full(size + max_roots, -1, np.int64),
+        late_roots=create_late_roots(size, max_roots, max(size, processes_of_run)),
     )
 
 
@@ -179,9 +174,10 @@ def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, max_roots
     state, impossible = compute_pasts(rows, streams, vectors, messages, max_roots)
     gaps = find_gaps(streams, state)
     count_violations(rows, streams, state, gaps, messages.stream, vectors)
-    roots = worst_roots(state, gaps, streams, max_roots)
+    roots = worst_roots(state.late_roots, gaps, streams, max_roots)
+    missing = worst_missing(gaps, streams, max_roots)
     paths = _shortest_paths(rows, streams, vectors, messages, state.impossible, roots)
-    return Violations(state, impossible, roots, paths)
+    return Violations(state, impossible, roots, paths, missing)
 
 
 def create_message_streams(streams: Streams) -> MessageStreams:
@@ -253,29 +249,6 @@ def next_sends(previous: np.ndarray, origins: np.ndarray, processes: int) -> tup
     return following, first_sent
 
 
-def worst_roots(state: AuditState, gaps: Gaps, streams: Streams, most: int) -> list[Root]:
-    """The worst roots first: late ones, then those with the most consequences."""
-    late = [Root(*map(int, root)) for root in state.roots[: int(state.root_count[0])]]
-    late.sort(key=lambda root: (-root.consequences, root.process, root.cause))
-    room = most - len(late)
-    if room <= 0 or not len(gaps.number):
-        return late[:most]
-    sizes = np.diff(gaps.begin)
-    entry = np.repeat(np.arange(len(sizes)), sizes)
-    # A delivery that needed a gap needed all gaps below it in the stream.
-    suffix = np.cumsum(gaps.reached[::-1])[::-1]
-    consequences = suffix - np.append(suffix, 0)[gaps.begin[1:]][entry]
-    process = np.repeat(np.arange(len(gaps.start) - 1), np.diff(gaps.start))[entry]
-    cause = streams.first[gaps.stream[entry]] + gaps.number
-    worst = np.lexsort((cause, process, -consequences))[:room]
-    never = [
-        Root(int(process[gap]), int(cause[gap]), 0, int(gaps.effect[gap]), int(consequences[gap]))
-        for gap in worst
-        if consequences[gap]
-    ]
-    return late + never
-
-
 @njit_plain
 def is_set(bits: Any, message: Any) -> Any:
     return bits[message >> 6] >> np.uint64(message & 63) & _1 != _0
@@ -303,6 +276,7 @@ def collect_sender_clocks(rows: Any, state: Any, messages: Any, vector_row: Any,
                     continue
                 if is_set(ever, message):
                     state.counts[process, DUPLICATES] += 1
+                    rows.fault[row] |= DUPLICATE
                     continue
             if rows.kind[row] != SEND_ONLY:
                 set_bit(ever, message)
@@ -343,6 +317,7 @@ def mark_impossible(
                     stream = messages.stream[reached]
                     if reached == message or vectors[message, stream] > reached - messages.first[stream]:
                         set_bit(state.impossible[process], message)
+                        rows.fault[row] |= IMPOSSIBLE
                         count += 1
     return count
 
@@ -433,7 +408,7 @@ def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: 
                                 state.by_origin[origin[other], 0] += many
                                 fifo |= origin[other] == mine
                                 record_roots(state, process, message, ever, delivered, late_causes, low, high)
-                    add_consequences(state, process, vector, first, stream_of)
+                    add_consequences(state.late_roots, process, vector, first, stream_of)
                 for entry in range(gaps.start[process], gaps.start[process + 1]):
                     other = gaps.stream[entry]
                     if vector[other] > gaps.number[gaps.begin[entry]]:
@@ -450,7 +425,7 @@ def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: 
                     state.by_time[rows.time[row], 1] += 1
             set_bit(delivered, message)
             if is_set(late_causes, message):
-                close_root(state, process, message)
+                close_root(state.late_roots, process, message)
             if streams.audience[process, stream]:
                 prefix[stream] = advance_prefix(first, stream, ever, delivered, prefix[stream])
 
@@ -487,39 +462,8 @@ def record_roots(
         new = ever[word] & ~delivered[word] & ~late_causes[word] & range_mask(word, low, high)
         late_causes[word] |= new
         for bit in range(64 if new else 0):
-            count = state.root_count[0]
-            if new >> np.uint64(bit) & _1 and count < len(state.roots):
-                root = state.roots[count]
-                root[0], root[1], root[2], root[3], root[4] = process, (word << 6) + bit, 1, effect, 0
-                size = len(state.open_roots) - len(state.roots)
-                state.open_roots[size + count] = state.open_roots[process]
-                state.open_roots[process] = count
-                state.root_count[0] = count + 1
-
-
-@njit_plain
-def add_consequences(state: Any, process: Any, vector: Any, first: Any, stream_of: Any) -> Any:
-    """Count one consequence more for each of the process's open roots that this delivery needs."""
-    size = len(state.open_roots) - len(state.roots)
-    root = state.open_roots[process]
-    while root >= 0:
-        cause = state.roots[root, 1]
-        stream = stream_of[cause]
-        state.roots[root, 4] += vector[stream] > cause - first[stream]
-        root = state.open_roots[size + root]
-
-
-@njit_plain
-def close_root(state: Any, process: Any, message: Any) -> Any:
-    """The late cause has come: take its root from the process's list."""
-    size = len(state.open_roots) - len(state.roots)
-    at = process
-    while state.open_roots[at] >= 0:
-        root = state.open_roots[at]
-        if state.roots[root, 1] == message:
-            state.open_roots[at] = state.open_roots[size + root]
-            return
-        at = size + root
+            if new >> np.uint64(bit) & _1:
+                open_root(state.late_roots, process, (word << 6) + bit, effect)
 
 
 @njit_plain

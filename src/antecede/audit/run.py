@@ -12,11 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from antecede.audit.core import Finding, RunAudit, judge_files, severity, sum_verdicts
+from antecede.audit.faults import Fault, limit_kinds, worst_first
 from antecede.causality import Verdict
 from antecede.engine_choice import check_engine, has_cluster, wants_spark
 from antecede.errors import InputError, require
 from antecede.temporary_folders import temporary_folder
-from antecede.trace.reader import check_files, estimate_rows, read_batches, read_metas, trace_files
+from antecede.trace.bad_rows import BadRows
+from antecede.trace.reader import (
+    check_files,
+    count_by_footers,
+    estimate_rows,
+    read_batches,
+    read_files,
+    read_metas,
+    trace_files,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
 
     from antecede.audit.excerpt import Excerpt
     from antecede.audit.tally import Tally
-    from antecede.trace.bad_rows import BadRows
 
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[list[Finding]], Sequence[int]]
@@ -37,6 +46,10 @@ class AuditResult(NamedTuple):
     verdict: Verdict
     findings: list[Finding]
     """The worst violations."""
+    faults: list[Fault]
+    """The worst missing, duplicate, orphan and impossible deliveries: the first of each kind."""
+    limit: int
+    """How many of each kind are listed at most."""
     engine: str
     runs: int
     tally: Tally | None
@@ -46,10 +59,18 @@ class AuditResult(NamedTuple):
 
 
 def audit_path(
-    path: str, engine: str, limit: int, master: str | None, progress: Progress = lambda *_: None
+    path: str,
+    engine: str,
+    limit: int,
+    master: str | None,
+    progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> AuditResult:
-    """Audit a local trace, or one at a URL that Spark reads."""
-    return audit_and_excerpt(path, engine, limit, master, lambda _: [], progress, tally_clean_runs=False)[0]
+    """Audit a local trace, or one at a URL that Spark reads; `bad` counts the rows of its files."""
+    result, _ = audit_and_excerpt(
+        path, engine, limit, master, lambda _: [], progress, bad, tally_clean_runs=False
+    )
+    return result
 
 
 def audit_and_excerpt(
@@ -59,6 +80,7 @@ def audit_and_excerpt(
     master: str | None,
     choose: Choose,
     progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
     *,
     tally_clean_runs: bool = True,
 ) -> tuple[AuditResult, dict[int, Excerpt]]:
@@ -67,29 +89,33 @@ def audit_and_excerpt(
     Without `tally_clean_runs`, a large clean trace may be judged in one pass, which leaves out its tally.
     """
     local = local_path(path, engine)
+    bad = bad or BadRows(path)
     if local is not None:
         files = trace_files(local)
         check_files(files)
         if not wants_spark(engine, master, lambda: estimate_rows(files)):
-            return _audit_here(local, files, limit, choose, progress)
+            return _audit_here(local, files, limit, choose, progress, bad)
         one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
         verdict = _verdict_in_one_pass(local, files, progress) if one_pass else None
         if verdict is not None:
-            return AuditResult(verdict, [], "local", 1, None, None), {}
-    return _audit_on_spark(path, local, limit, master, choose, progress)
+            count_by_footers(files, bad)
+            return AuditResult(verdict, [], [], limit, "local", 1, None, None), {}
+    return _audit_on_spark(path, local, limit, master, choose, progress, bad)
 
 
 def _audit_here(
-    local: Path, files: list[Path], limit: int, choose: Choose, progress: Progress
+    local: Path, files: list[Path], limit: int, choose: Choose, progress: Progress, bad: BadRows
 ) -> tuple[AuditResult, dict[int, Excerpt]]:
     progress("judging", 0, 0)
-    audits = list(judge_files(local, files, limit))
+    audits = list(judge_files(local, files, limit, bad))
     verdict = sum_verdicts([each.verdict for each in audits])
     findings = sorted((finding for each in audits for finding in each.findings), key=severity)[:limit]
     worst = _worst_run(audits, findings)
     result = AuditResult(
         verdict=verdict,
         findings=findings,
+        faults=limit_kinds(worst_first(fault for each in audits for fault in each.faults), limit),
+        limit=limit,
         engine="local",
         runs=len(audits),
         tally=worst.tally if worst else None,
@@ -106,9 +132,15 @@ def _worst_run(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | No
 
 
 def _audit_on_spark(
-    path: str, local: Path | None, limit: int, master: str | None, choose: Choose, progress: Progress
+    path: str,
+    local: Path | None,
+    limit: int,
+    master: str | None,
+    choose: Choose,
+    progress: Progress,
+    bad: BadRows,
 ) -> tuple[AuditResult, dict[int, Excerpt]]:
-    with events_on_spark(path, local, "auditing", master, progress) as (events, members):
+    with events_on_spark(path, local, "auditing", master, progress, bad) as (events, members):
         from antecede.audit.excerpt_on_spark import select_rows
         from antecede.audit.on_spark import audit
 
@@ -116,7 +148,16 @@ def _audit_on_spark(
         findings = audited.first(limit)
         run, runs = audited.worst_run(findings)
         tally = audited.tally(run) if run is not None else None
-        result = AuditResult(audited.total(), findings, "spark", runs, tally, run if runs > 1 else None)
+        result = AuditResult(
+            verdict=audited.total(),
+            findings=findings,
+            faults=audited.first_faults(limit),
+            limit=limit,
+            engine="spark",
+            runs=runs,
+            tally=tally,
+            tally_of=run if runs > 1 else None,
+        )
         return result, _excerpts(findings, choose, lambda chosen: select_rows(events, chosen))
 
 
@@ -196,11 +237,11 @@ def local_path(path: str, engine: str) -> Path | None:
 
 @contextmanager
 def events_on_spark(
-    path: str, local: Path | None, activity: str, master: str | None, progress: Progress
+    path: str, local: Path | None, activity: str, master: str | None, progress: Progress, bad: BadRows
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
     """The events of a trace and its groups' members on Spark. `activity` is what progress calls the work.
 
-    Text files are first converted to Parquet in a temporary folder.
+    Text files are first converted to Parquet in a temporary folder. `bad` counts the rows of each file.
     """
     require("antecede.spark", "spark")
     from antecede.spark.read import members_frame, read_events, read_members
@@ -211,9 +252,10 @@ def events_on_spark(
         if local is not None:
             files, metas = trace_files(local), read_metas(local)
             sample: Path | None = files[0]
+            count_by_footers(files, bad)
             if any(file.suffix != ".parquet" for file in files):
                 progress("reading", 0, 0)
-                write_parts(folder, (table for file in files for table in read_batches(file)))
+                write_parts(folder, read_files(files, bad))
                 local, sample = folder, None
             path = spark_path(local)
         progress("starting Spark", 0, 0)
@@ -222,4 +264,7 @@ def events_on_spark(
                 refuse_unshared(spark, local, sample)
             progress(activity, 0, 0)
             events = read_events(spark, path)
+            if local is None:
+                bad.reads([path])
+                bad.count(path, events.count())
             yield events, read_members(spark, path) if local is None else members_frame(spark, metas)

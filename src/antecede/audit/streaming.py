@@ -91,7 +91,7 @@ def _encoded_rows(
         "origin": ranks,
     }
     for file in files:
-        if {"destinations", "own_delivery"} & {*open_parquet(file).schema_arrow.names}:
+        if "destinations" in open_parquet(file).schema_arrow.names:
             yield None
         for batch in read_dictionary_encoded(file, _NAMES, _NUMBERS):
             columns = [_encode(batch.column(name), codes[name]) for name in _NAMES]

@@ -96,6 +96,7 @@ def advise(
     require("antecede.trace", "sim")
     from antecede.advise.run import advise_path
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.lineage import lineage
 
     request = options.request()
     bad = BadRows(trace, strict)
@@ -106,10 +107,12 @@ def advise(
         runs, chosen = advise_path(ours, request, engine, master, progress, bad)
     if as_json:
         document = {"trace": trace, "engine": chosen, "runs": runs}
-        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, len(runs), chosen)}
+        show.json(document | read)
     else:
         show.bad_rows(bad.kinds)
         _print_runs(runs)
+        show.lineage(bad, len(runs), chosen)
 
 
 def _print_runs(runs: list[Advice]) -> None:

@@ -38,6 +38,13 @@ _Trace = Annotated[
         help="A trace folder, a .parquet, .jsonl or .csv file, a history of transactions, or a URL for Spark."
     ),
 ]
+_FAULT_LABELS = {
+    "missing": ("missing", "missing", "deliveries that needed it"),
+    "duplicate": ("duplicates", "delivered twice", "times too often"),
+    "orphan": ("orphans", "delivered but never sent", "deliveries"),
+    "impossible": ("impossible", "delivered before they were sent", "deliveries"),
+}
+"""For each kind of fault the name of its count, a title, and what its consequences are."""
 _Page = Annotated[
     Path | None,
     typer.Option(
@@ -47,7 +54,9 @@ _Page = Annotated[
 _Drawn = Annotated[
     int | None, typer.Option(min=1, help="The violation that comes first on the page; by default the worst.")
 ]
-_Limit = Annotated[int, typer.Option(min=0, max=100_000, help="Violations to write out; all are counted.")]
+_Limit = Annotated[
+    int, typer.Option(min=0, max=100_000, help="Faults of each kind to list; all are counted.")
+]
 
 
 def audit(
@@ -96,7 +105,7 @@ def audit(
         mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
     ):
         if html is None:
-            outcome = audit_path(ours, engine, limit, master, progress)
+            outcome = audit_path(ours, engine, limit, master, progress, bad)
             refuse_without_deliveries(ours, outcome.verdict, bad)
         else:
             outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress, bad)
@@ -105,6 +114,7 @@ def audit(
     else:
         _print_incomplete(trace, bad)
         _print_outcome(outcome)
+        show.lineage(bad, outcome.runs, outcome.engine)
         if html:
             show.line(f"Page: {html}")
     if not outcome.verdict.clean:
@@ -112,6 +122,7 @@ def audit(
 
 
 def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:
+    from antecede.trace.lineage import lineage
     from antecede.trace.reader import missing_rows
 
     document = {
@@ -121,8 +132,10 @@ def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRow
         "runs": outcome.runs,
     }
     document |= outcome.verdict.counts()
-    document |= {"violations": outcome.findings, "tally": outcome.tally, "tally_of": outcome.tally_of}
+    document |= {"violations": outcome.findings, "faults": outcome.faults}
+    document |= {"tally": outcome.tally, "tally_of": outcome.tally_of}
     document |= {"bad_rows": bad.rows, "bad": bad.kinds, "missing_rows": missing_rows(trace)}
+    document["lineage"] = lineage(bad, outcome.runs, outcome.engine)
     show.json(document | ({"page": str(page)} if page else {}))
 
 
@@ -137,11 +150,10 @@ def _print_incomplete(trace: str, bad: BadRows) -> None:
 
 def _print_outcome(outcome: AuditResult) -> None:
     verdict, findings = outcome.verdict, outcome.findings
-    place = "on Spark" if outcome.engine == "spark" else "in this process"
+    runs = f"{outcome.runs:,} run{'' if outcome.runs == 1 else 's'}"
     show.line(
-        f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages "
-        f"at {verdict.processes:,} processes in {_runs(outcome.runs)} ",
-        show.styled(f"(audited {place})", "dim"),
+        f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages at {verdict.processes:,} "
+        f"processes in {runs}"
     )
     if verdict.clean:
         show.line(show.styled("clean", "green"), ": every message was delivered once, after its causes")
@@ -154,14 +166,32 @@ def _print_outcome(outcome: AuditResult) -> None:
     show.table(None, ["", ""], rows)
     for line in _tally_lines(outcome):
         show.line(line)
-    several_runs = len({finding.run for finding in findings}) > 1
     for finding in findings:
-        run = f"{finding.run}: " if several_runs else ""
+        run = f"{finding.run}: " if outcome.runs > 1 else ""
         show.line(f"• {run}{finding.text}")
+    _print_faults(outcome)
 
 
-def _runs(count: int) -> str:
-    return f"{count:,} run{'' if count == 1 else 's'}"
+def _print_faults(outcome: AuditResult) -> None:
+    """A table of each kind of fault, the kind with the worst consequences first."""
+    for kind in dict.fromkeys(fault.kind for fault in outcome.faults):
+        faults = [fault for fault in outcome.faults if fault.kind == kind]
+        name, label, consequences = _FAULT_LABELS[kind]
+        shown, count = len(faults), getattr(outcome.verdict, name)
+        more = f", the first {shown:,}" if shown >= outcome.limit else ""
+        header = ["process", "message", "sender", "index", consequences]
+        rows = [
+            [
+                fault.process if outcome.runs == 1 else f"{fault.run}: {fault.process}",
+                fault.message,
+                fault.sender or "–",
+                "–" if fault.index is None else str(fault.index),
+                f"{fault.consequences:,}",
+            ]
+            for fault in faults
+        ]
+        show.line()
+        show.table(f"{label} ({count:,}{more})", header, rows, left=3)
 
 
 def _tally_lines(outcome: AuditResult) -> Iterator[str]:

@@ -31,16 +31,19 @@ def explain(
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.explain import explain_message
     from antecede.trace.foreign.mapped_trace import mapped_trace
+    from antecede.trace.lineage import lineage
 
     bad = BadRows(str(trace), strict)
     with mapped_trace(str(trace), columns or [], bad=bad, run_per_file=run_per_file) as ours:
-        explanation = explain_message(Path(ours), message, run)
+        explanation = explain_message(Path(ours), message, run, bad)
     if as_json:
         document = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
-        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
+        document |= {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, "local")}
+        show.json(document)
     else:
         show.bad_rows(bad.kinds)
         _print_explanation(explanation)
+        show.lineage(bad, 1, "local")
 
 
 def _print_explanation(explanation: Explanation) -> None:

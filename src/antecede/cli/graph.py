@@ -52,6 +52,7 @@ def graph(
     require("antecede.trace", "sim")
     from antecede.graph.run import graph_path
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.lineage import lineage
 
     bad = BadRows(trace, strict)
     with (
@@ -61,13 +62,15 @@ def graph(
         runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     if as_json:
         document = {"trace": trace, "engine": chosen, "out": str(out) if out else None, "runs": runs}
-        show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, len(runs), chosen)}
+        show.json(document | read)
         return
     show.bad_rows(bad.kinds)
     if len(runs) == 1:
         show.table(runs[0].run, ["", ""], _rows_of_one(runs[0]), left=2)
     else:
         _print_several(runs)
+    show.lineage(bad, len(runs), chosen)
     if out:
         show.line(f"Graph: {out}")
 

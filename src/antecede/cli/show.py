@@ -27,7 +27,7 @@ from rich.text import Text
 from antecede.terminal import printable, printable_json
 
 if TYPE_CHECKING:
-    from antecede.trace.bad_rows import BadRowKind
+    from antecede.trace.bad_rows import BadRowKind, BadRows
 
 _shown_as: dict[str, str] = {}
 """What the user calls something of which there is a temporary copy, by the path of the copy."""
@@ -105,6 +105,14 @@ def bad_rows(kinds: Sequence[BadRowKind]) -> None:
         line(f"{kind.what}: {kind.rows:,}")
         for example in kind.examples:
             line(f"  {example}")
+
+
+def lineage(bad: BadRows, runs: int, engine: str) -> None:
+    """Print in a line what an answer is based on; --json has all of it."""
+    from antecede.trace.lineage import in_brief
+    from antecede.trace.lineage import lineage as lineage_of
+
+    note(in_brief(lineage_of(bad, runs, engine)))
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from antecede.causality.transitive_reduction import (
 )
 from antecede.causality.width import depths, largest_antichain, largest_frontier
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import Dependencies
 from antecede.trace.reader import read_table
 
@@ -208,9 +209,9 @@ def result_rows(graph: Graph, exact_width: int = EXACT_WIDTH) -> pa.Table:
     return pa.concat_tables([first, edge_table(graph)], promote_options="default").select(RESULT_SCHEMA.names)
 
 
-def graph_files(path: Path, files: list[Path]) -> Iterator[Graph]:
-    """The graph of each run of a local trace."""
-    for run, rows in split_runs(read_table(files)):
+def graph_files(path: Path, files: list[Path], bad: BadRows | None = None) -> Iterator[Graph]:
+    """The graph of each run of a local trace; `bad` counts its rows."""
+    for run, rows in split_runs(read_table(files, bad)):
         try:
             yield graph_of_run(run, rows)
         except InputError as error:

@@ -93,7 +93,8 @@ def _reduce_large_run(
     if not prepared.dense:
         chunks.append(_message_chunks(prepared.numbered, SEQ, F.col("seq").cast("string")))
     if prepared.ids is not None:
-        named = prepared.numbered.join(prepared.ids, ["origin", "seq"])
+        sent = prepared.ids.where("kind = 'send'").drop("kind")
+        named = prepared.numbered.join(sent, ["origin", "seq"])
         chunks.append(_message_chunks(named, NAME, F.col("id")))
     every = reduce(DataFrame.unionByName, chunks).repartition(1).sortWithinPartitions("part", "number")
     step = graph_from_chunks(prepared.plan, prepared.names, exact_width)

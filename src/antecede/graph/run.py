@@ -54,7 +54,7 @@ def graph_path(
             figures = [compute_figures(each, exact_width) for each in _write_edges(graphs, out)]
             _write_summary(figures, out, bad)
             return figures, "local"
-    with events_on_spark(path, local, "reducing", master, progress) as (events, _):
+    with events_on_spark(path, local, "reducing", master, progress, bad or BadRows(path)) as (events, _):
         from antecede.graph.on_spark import graph
         from antecede.spark.session import refuse_unshared
 
@@ -86,7 +86,7 @@ def _graphs_here(
     if wants_spark(engine, master, lambda: estimate_rows(files)):
         return None
     progress("reducing", 0, 0)
-    return graph_files(local, files)
+    return graph_files(local, files, bad)
 
 
 def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:

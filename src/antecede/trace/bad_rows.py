@@ -1,8 +1,9 @@
-"""Collects bad rows of a file: counted by kind, with examples; or refused at the first, if strict."""
+"""Counts the rows of files: all, and bad ones by kind, with examples; or refuses the first, if strict."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -23,8 +24,20 @@ class BadRowKind(msgspec.Struct):
     """Whether these rows are missing from what was judged; otherwise only a field of theirs is."""
 
 
+class FileRows(msgspec.Struct, frozen=True):
+    """A file that was read."""
+
+    file: str
+    bytes: int | None
+    """None at a URL."""
+    rows: int
+    """All, bad ones included."""
+
+
 class BadRows:
     """Counts the rows of `source` that cannot be taken as they are; if strict, raises at the first.
+
+    It also counts the rows of each file, which is part of an answer's lineage.
 
     `strict` is the option --strict; None, for commands without that option, is strict too.
     """
@@ -32,6 +45,45 @@ class BadRows:
     def __init__(self, source: str, strict: bool | None = None) -> None:
         self.source, self.strict = source, strict
         self._by_kind: dict[str, BadRowKind] = {}
+        self._left_out_on_request: dict[str, BadRowKind] = {}
+        self._rows: dict[str, int] | None = None
+        self._finished: set[str] = set()
+
+    # All rows.
+
+    def reads(self, files: Iterable[Path | str]) -> None:
+        """Which files are read. Only the first call counts: what follows reads a converted copy."""
+        if self._rows is None:
+            self._rows = {str(file): 0 for file in files}
+
+    def count(self, file: Path | str, rows: int) -> None:
+        """Count rows of one of the files; those of a file that is read again are not counted again."""
+        if self._rows is not None and str(file) in self._rows and str(file) not in self._finished:
+            self._rows[str(file)] += rows
+
+    def finish(self, file: Path | str) -> None:
+        """All rows of a file have been counted."""
+        self._finished.add(str(file))
+
+    def files_read(self) -> list[FileRows]:
+        """The files, and how many rows each has."""
+        return [
+            FileRows(name, Path(name).stat().st_size if Path(name).is_file() else None, rows)
+            for name, rows in (self._rows or {}).items()
+        ]
+
+    def leave_out(self, what: str, rows: int) -> None:
+        """Count rows that the user wants left out; they are not bad."""
+        if rows:
+            kind = self._left_out_on_request.setdefault(what, BadRowKind(what, 0, []))
+            kind.rows += rows
+
+    @property
+    def skipped(self) -> list[BadRowKind]:
+        """Everything that was left out, and why."""
+        return [kind for kind in self.kinds if kind.left_out] + list(self._left_out_on_request.values())
+
+    # Bad rows.
 
     def add(
         self, what: str, example: str, source: str | None = None, rows: int = 1, left_out: bool = True
@@ -69,10 +121,6 @@ class BadRows:
     @property
     def rows(self) -> int:
         return sum(kind.rows for kind in self._by_kind.values())
-
-    @property
-    def rows_left_out(self) -> int:
-        return sum(kind.rows for kind in self._by_kind.values() if kind.left_out)
 
     @property
     def kinds(self) -> list[BadRowKind]:

@@ -70,10 +70,14 @@ def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
     if not file.exists():
         raise InputError(f"{file} does not exist")
     bad = bad or BadRows(str(file))
+    bad.reads([file])
     if file.suffix == ".csv":
         table, numbers = _read_csv(file, bad)
+        bad.count(file, int(numbers[-1]) if len(numbers) else 0)
         return dependencies(table, _run(file), str(file), bad, numbers)
-    return dependencies(_read_parquet(file), _run(file), str(file), bad)
+    table = _read_parquet(file)
+    bad.count(file, table.num_rows)
+    return dependencies(table, _run(file), str(file), bad)
 
 
 def dependencies(

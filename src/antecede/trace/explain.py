@@ -13,6 +13,7 @@ import msgspec
 
 from antecede.causality import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.reader import read_run
 from antecede.trace.schema import shown_message
 
@@ -48,12 +49,14 @@ class Explanation(msgspec.Struct, frozen=True):
     deliveries: list[DeliveryAtProcess]
 
 
-def explain_message(trace: Path | str, message: str, run: str | None = None) -> Explanation:
+def explain_message(
+    trace: Path | str, message: str, run: str | None = None, bad: BadRows | None = None
+) -> Explanation:
     """Where a message (its own id, or ORIGIN:SEQ) of a trace was held, for how long, and for which cause.
 
-    A trace of several runs needs `run`.
+    A trace of several runs needs `run`. `bad` counts the rows of each file.
     """
-    return RunEvents(read_run(Path(trace), run)).explain(message)
+    return RunEvents(read_run(Path(trace), run, bad)).explain(message)
 
 
 class RunEvents:

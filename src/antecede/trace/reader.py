@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.csv_records import (
     MAX_FIELD,
     CsvFormat,
@@ -153,15 +154,40 @@ def read_trace(path: Path | str) -> pa.Table:
     return read_table(trace_files(Path(path)))
 
 
-def read_table(files: Sequence[Path]) -> pa.Table:
-    """The validated rows of several files as one table, for traces that fit into memory."""
-    tables = [table for file in files for table in read_batches(file)]
-    return pa.concat_tables(tables, promote_options="default")
+def read_table(files: Sequence[Path], bad: BadRows | None = None) -> pa.Table:
+    """The validated rows of several files as one table, for traces that fit into memory.
+
+    `bad` counts the rows of each file.
+    """
+    return pa.concat_tables(read_files(files, bad), promote_options="default")
 
 
-def read_run(path: Path, run: str | None = None) -> list[Row]:
-    """The rows of one run of a trace as dictionaries, for traces small enough to look at."""
-    rows = [row for file in trace_files(path) for table in read_batches(file) for row in table.to_pylist()]
+def read_files(files: Sequence[Path], bad: BadRows | None = None) -> Iterator[pa.Table]:
+    """The validated rows of several files, batch by batch; `bad` counts the rows of each."""
+    bad = bad or BadRows("")
+    bad.reads(files)
+    for file in files:
+        for table in read_batches(file):
+            bad.count(file, table.num_rows)
+            yield table
+        bad.finish(file)
+
+
+def count_by_footers(files: Sequence[Path], bad: BadRows) -> None:
+    """Count the rows of Parquet files without reading them."""
+    bad.reads(files)
+    for file in files:
+        if file.suffix == ".parquet":
+            bad.count(file, open_any_parquet(file).metadata.num_rows)
+            bad.finish(file)
+
+
+def read_run(path: Path, run: str | None = None, bad: BadRows | None = None) -> list[Row]:
+    """The rows of one run of a trace as dictionaries, for traces small enough to look at.
+
+    `bad` counts the rows of each file.
+    """
+    rows = [row for table in read_files(trace_files(path), bad) for row in table.to_pylist()]
     runs = sorted({row["run"] for row in rows})
     if run is None and len(runs) > 1:
         raise InputError(f"{path} has {len(runs):,} runs; name one with --run, such as {runs[0]}")

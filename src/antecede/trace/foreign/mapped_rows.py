@@ -52,6 +52,7 @@ def read_mapped_rows(
     A row that cannot be read raises an error, unless `bad` counts it: then it is left out.
     """
     bad = bad or BadRows(str(path))
+    bad.reads(files)
     earlier_rows = 0
     for file in files:
         partitions = partition_values(path, file)
@@ -66,13 +67,17 @@ def read_mapped_rows(
             for name in missing:
                 rows = rows.append_column(name, _default(name, rows, run, earlier_rows))
             last = rows.column(_ROW)[-1].as_py() if rows.num_rows else last
-            rows = _leave_out_incomplete(_map_kinds(rows, mapping, file), file, columns, bad)
+            before = rows.num_rows
+            rows = _map_kinds(rows, mapping, file)
+            bad.leave_out("rows of kinds that --map says to skip", before - rows.num_rows)
+            rows = _leave_out_incomplete(rows, file, columns, bad)
             rows = times.in_nanoseconds(rows, _ROW)
             if mapping.first_seq == 0 and "seq" in rows.column_names:
                 place = rows.column_names.index("seq")
                 rows = rows.set_column(place, "seq", pc.add(rows.column("seq"), 1))
             yield rows.drop_columns([_ROW])
         earlier_rows += last
+        bad.finish(file)
 
 
 def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] = ()) -> dict[str, str]:
@@ -186,6 +191,7 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
         return
 
     def unreadable(number: int, why: str) -> None:
+        bad.count(file, 1)
         bad.add("rows that cannot be read, left out", f"row {number}: {why}", str(file))
 
     source: Iterator[tuple[int, dict[str, Any]]]
@@ -199,6 +205,7 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
     empty = True
     for number, row in source:
         empty = False
+        bad.count(file, 1)
         try:
             values = {
                 ours: convert_value(row.get(theirs), _TYPES[ours], _label(ours, theirs))
@@ -228,6 +235,7 @@ def _read_parquet(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator
             table.validate(full=True)
             numbers = pa.array(range(rows_before + 1, rows_before + len(batch) + 1), pa.int64())
             rows_before += len(batch)
+            bad.count(file, len(batch))
             yield _convert_columns(table, columns, numbers, file, bad)
     except (pa.ArrowException, OSError) as error:
         raise damaged_parquet(file, error) from error
