@@ -45,6 +45,7 @@ def audit_source(
     from antecede.audit.dependency_log import judge_dependency_log
     from antecede.sources import read_source
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.lineage import lineage
 
     bad = BadRows(path, strict)
     with show.progress() as progress:
@@ -63,9 +64,11 @@ def audit_source(
             "preset": source.preset.name,
             "files": [str(file) for file in source.files],
         }
-        show.json(head | msgspec.to_builtins(verdict) | {"bad_rows": bad.rows, "bad": bad.kinds})
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, "local")}
+        show.json(head | msgspec.to_builtins(verdict) | read)
     else:
         _print(source, verdict, bad)
+        show.lineage(bad, 1, "local")
     if not verdict.clean:
         raise typer.Exit(1)
 

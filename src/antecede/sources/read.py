@@ -79,9 +79,15 @@ def read_source(
 ) -> Iterator[pa.Table]:
     """The dependency log of a source, in batches; `bad` counts what cannot be read."""
     extractor = Extractor(source.preset, bad, with_payload)
+    bad.reads(source.files)
     for number, file in enumerate(source.files):
         progress("reading", number, len(source.files))
-        yield from extractor.batches(_records(file, source.preset, bad, max_bytes), str(file))
+        skipped_before = bad.rows_skipped
+        for table in extractor.batches(_records(file, source.preset, bad, max_bytes), str(file)):
+            bad.count(file, table.num_rows)
+            yield table
+        bad.count(file, bad.rows_skipped - skipped_before)
+        bad.finish(file)
 
 
 def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:

@@ -83,6 +83,10 @@ class BadRows:
         """Everything that was left out, and why."""
         return [kind for kind in self.kinds if kind.left_out] + list(self._left_out_on_request.values())
 
+    @property
+    def rows_skipped(self) -> int:
+        return sum(kind.rows for kind in self.skipped)
+
     # Bad rows.
 
     def add(

@@ -28,13 +28,12 @@ class Lineage(msgspec.Struct, frozen=True):
 def lineage(bad: BadRows, runs: int, engine: str) -> Lineage:
     """The lineage of an answer about what `bad` has counted the rows of."""
     files = bad.files_read()
-    skipped = bad.skipped
     return Lineage(
         source=bad.source,
         files=files,
         rows_read=sum(file.rows for file in files),
-        rows_skipped=sum(kind.rows for kind in skipped),
-        skipped=skipped,
+        rows_skipped=bad.rows_skipped,
+        skipped=bad.skipped,
         runs=runs,
         engine=engine,
         version=__version__,
