@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.audit.encoding import EncodedRun, encode_run
-from antecede.audit.faults import Fault, MessageKey, MessageKeys, describe_faults, wrong_deliveries
+from antecede.audit.faults import DeliveryFault, MessageKey, MessageKeys, describe_faults, wrong_deliveries
 from antecede.audit.passes import (
     CAUSAL,
     CAUSAL_LATE,
@@ -73,7 +73,7 @@ class RunAudit(msgspec.Struct, frozen=True):
     verdict: Verdict
     findings: list[Finding]
     tally: Tally
-    faults: list[Fault]
+    faults: list[DeliveryFault]
     """Missing, duplicate, orphan and impossible deliveries, the worst of each kind."""
 
 

@@ -22,7 +22,7 @@ from antecede.trace.schema import shown_message
 KINDS = ("missing", "duplicate", "orphan", "impossible")
 
 
-class Fault(msgspec.Struct, frozen=True):
+class DeliveryFault(msgspec.Struct, frozen=True):
     """A message that was not delivered at a process as it should have been."""
 
     kind: str
@@ -143,7 +143,7 @@ def _orphan_deliveries(rows: pa.Table, encoded: EncodedRun) -> list[OrphanDelive
 
 def describe_faults(
     run: str, names: Sequence[str], keys: MessageKeys, wrong: WrongDeliveries, most: int
-) -> list[Fault]:
+) -> list[DeliveryFault]:
     """The faults of a run in words, at most `most` of a kind, the worst first."""
     missing = [
         _fault("missing", run, names[process], keys[message], names, None, consequences)
@@ -169,16 +169,16 @@ def describe_faults(
     return worst_first(each for faults in lists for each in sorted(faults, key=_severity)[:most])
 
 
-def _severity(fault: Fault) -> tuple[int, str]:
+def _severity(fault: DeliveryFault) -> tuple[int, str]:
     return -fault.consequences, fault.process
 
 
-def worst_first(faults: Iterable[Fault]) -> list[Fault]:
+def worst_first(faults: Iterable[DeliveryFault]) -> list[DeliveryFault]:
     """Faults of several kinds and runs in the order of their consequences; the sort is stable."""
     return sorted(faults, key=lambda fault: (-fault.consequences, KINDS.index(fault.kind), fault.run))
 
 
-def limit_kinds(faults: Iterable[Fault], limit: int) -> list[Fault]:
+def limit_kinds(faults: Iterable[DeliveryFault], limit: int) -> list[DeliveryFault]:
     """The first `limit` faults of each kind."""
     seen = dict.fromkeys(KINDS, 0)
     chosen = []
@@ -197,7 +197,7 @@ def _fault(
     names: Sequence[str],
     index: int | None,
     consequences: int,
-) -> Fault:
+) -> DeliveryFault:
     sender, message = names[key.origin] if key.origin >= 0 else None, key.shown
     if kind == "missing":
         needed = f" {consequences:,} of its deliveries needed it." if consequences else ""
@@ -209,4 +209,4 @@ def _fault(
         text = f"{process} delivered {message} at index {index}, which nobody sent."
     else:
         text = f"{process} delivered {message} at index {index}, before {sender} sent it."
-    return Fault(kind, run, process, message, sender, index, consequences, text)
+    return DeliveryFault(kind, run, process, message, sender, index, consequences, text)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_by_run
 from antecede.audit.distributed import LARGE_RUN, FileSplits, find_large_runs, judge_large_run
-from antecede.audit.faults import Fault, worst_first
+from antecede.audit.faults import DeliveryFault, worst_first
 from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
@@ -133,13 +133,13 @@ class Audit:
         rows = numbered.orderBy(*worst).limit(count).select("run", "finding.*").collect()
         return [msgspec.convert(row.asDict(), Finding) for row in rows]
 
-    def first_faults(self, count: int) -> list[Fault]:
+    def first_faults(self, count: int) -> list[DeliveryFault]:
         """A few faults of each kind, the worst first."""
         numbered = self.judged.select("run", F.posexplode("faults").alias("place", "fault"))
         by_kind = Window.partitionBy("fault.kind").orderBy(F.desc("fault.consequences"), "run", "place")
         chosen = numbered.withColumn("number", F.row_number().over(by_kind)).where(F.col("number") <= count)
         rows = chosen.orderBy("run", "place").select("run", "fault.*").collect()
-        return worst_first(msgspec.convert(row.asDict(), Fault) for row in rows)
+        return worst_first(msgspec.convert(row.asDict(), DeliveryFault) for row in rows)
 
 
 def audit(

@@ -10,7 +10,7 @@ from antecede import __version__
 from antecede.audit.core import Finding
 from antecede.audit.diagram import diagram, span
 from antecede.audit.excerpt import Excerpt
-from antecede.audit.faults import Fault
+from antecede.audit.faults import DeliveryFault
 from antecede.audit.tally import OverTime, Tally
 from antecede.causality import Verdict
 from antecede.report.charts import compact
@@ -50,7 +50,7 @@ class AuditPageData(msgspec.Struct, frozen=True):
     verdict: Verdict
     findings: list[Finding]
     """The first violations, the worst first."""
-    faults: list[Fault]
+    faults: list[DeliveryFault]
     """The first missing, duplicate, orphan and impossible deliveries, the worst first."""
     excerpts: dict[int, Excerpt]
     """Those that are drawn, by their place in `findings`."""
@@ -186,7 +186,7 @@ _FAULTS = {
 }
 
 
-def _fault_sections(faults: Sequence[Fault], verdict: Verdict) -> list[Section]:
+def _fault_sections(faults: Sequence[DeliveryFault], verdict: Verdict) -> list[Section]:
     """A table of each kind of fault, the kind with the worst consequences first."""
     sections = []
     several_runs = len({fault.run for fault in faults}) > 1

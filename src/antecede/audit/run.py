@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from antecede.audit.core import Finding, RunAudit, judge_files, severity, sum_verdicts
-from antecede.audit.faults import Fault, limit_kinds, worst_first
+from antecede.audit.faults import DeliveryFault, limit_kinds, worst_first
 from antecede.causality import Verdict
 from antecede.engine_choice import check_engine, has_cluster, wants_spark
 from antecede.errors import InputError, require
@@ -46,7 +46,7 @@ class AuditResult(NamedTuple):
     verdict: Verdict
     findings: list[Finding]
     """The worst violations."""
-    faults: list[Fault]
+    faults: list[DeliveryFault]
     """The worst missing, duplicate, orphan and impossible deliveries: the first of each kind."""
     limit: int
     """How many of each kind are listed at most."""
