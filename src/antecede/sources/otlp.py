@@ -18,8 +18,10 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.sources.fields import as_text
-from antecede.sources.records import SourceRecord, json_values
+from antecede.sources.otlp_protobuf import is_otlp_protobuf, read_otlp_protobuf
+from antecede.sources.records import HEAD_BYTES, SourceRecord, container, json_values
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.foreign.open_files import read_head
 
 _ID_LENGTHS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 _HEX = re.compile(r"[0-9a-f]*")
@@ -56,10 +58,17 @@ _request = msgspec.json.Decoder(_ExportRequest)
 _span = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_otlp_json(
+def read_otlp(
     path: Path, bad: BadRows, encoding: str = "", max_bytes: int | None = None
 ) -> Iterator[SourceRecord]:
     """The spans of a file of export requests."""
+    head = read_head(path, HEAD_BYTES)
+    if is_otlp_protobuf(head) or container(head) != "json":
+        return read_otlp_protobuf(path, bad, max_bytes)
+    return _json_spans(path, bad, encoding, max_bytes)
+
+
+def _json_spans(path: Path, bad: BadRows, encoding: str, max_bytes: int | None) -> Iterator[SourceRecord]:
     number = 0
     for row, raw in json_values(path, bad, encoding, max_bytes):
         try:

@@ -14,11 +14,12 @@ from antecede.sources.debezium import read_debezium
 from antecede.sources.dependency_log import Extractor
 from antecede.sources.jaeger import read_jaeger
 from antecede.sources.kafka import read_kafka
-from antecede.sources.otlp import read_otlp_json
+from antecede.sources.otlp import read_otlp
 from antecede.sources.preset import Preset
 from antecede.sources.recognise import recognise_file, same_format
 from antecede.sources.records import SourceRecord, read_records
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.foreign.open_files import streaming_limit
 from antecede.trace.schema import META
 
 _MAX_COMPARED = 100
@@ -81,9 +82,10 @@ def read_source(
     extractor = Extractor(source.preset, bad, with_payload)
     bad.reads(source.files)
     for number, file in enumerate(source.files):
+        limit = streaming_limit(file) if max_bytes is None else max_bytes
         progress("reading", number, len(source.files))
         skipped_before = bad.rows_skipped
-        for table in extractor.batches(_records(file, source.preset, bad, max_bytes), str(file)):
+        for table in extractor.batches(_records(file, source.preset, bad, limit), str(file)):
             bad.count(file, table.num_rows)
             yield table
         bad.count(file, bad.rows_skipped - skipped_before)
@@ -93,7 +95,7 @@ def read_source(
 def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
     encoding = preset.encoding
     if preset.reader == "otlp":
-        return read_otlp_json(file, bad, encoding, max_bytes)
+        return read_otlp(file, bad, encoding, max_bytes)
     if preset.reader == "jaeger":
         return read_jaeger(file, bad, encoding, max_bytes)
     if preset.reader == "kafka":

@@ -20,6 +20,7 @@ from antecede.errors import InputError
 from antecede.sources.catalogue import PRESETS
 from antecede.sources.fields import MISSING, find, parse_path
 from antecede.sources.kafka import is_console_output, with_body
+from antecede.sources.otlp_protobuf import is_otlp_protobuf
 from antecede.sources.preset import READERS, Preset
 from antecede.sources.records import HEAD_BYTES, container, likely_separator, read_records, schema_outline
 from antecede.trace.bad_rows import BadRows
@@ -47,7 +48,9 @@ def recognise_file(path: Path) -> Preset | None:
 
 
 def recognise(head: bytes) -> Preset | None:
-    """The preset for a file that begins like this, if it is text."""
+    """The preset for a file that begins like this, if it is not Parquet."""
+    if is_otlp_protobuf(head):
+        return PRESETS["otlp"]
     what = container(head)
     if what == "parquet" or not head.strip():
         return None
