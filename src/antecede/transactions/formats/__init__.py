@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from antecede.errors import InputError
 from antecede.trace.foreign.open_files import open_bytes
-from antecede.transactions.formats import awdit, cobra, dbcop, dbcop_json, plume
+from antecede.transactions.formats import awdit, cobra, dbcop, dbcop_json, jepsen, plume
 from antecede.transactions.history import History
 
 HEAD_BYTES = 4096
@@ -29,8 +29,9 @@ _READERS = [
     _Format(cobra.recognise, cobra.read),
     _Format(dbcop.recognise, dbcop.read),
     _Format(dbcop_json.recognise, dbcop_json.read),
+    _Format(jepsen.recognise, jepsen.read),
 ]
-PRESETS = ("plume", "dbcop", "cobra", "awdit")
+PRESETS = ("plume", "dbcop", "cobra", "awdit", "jepsen")
 """The names by which a user chooses a format."""
 
 
@@ -77,6 +78,7 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
             f"{path} is no history in a known format ({', '.join(PRESETS)}); name it with --preset"
         )
     readers = {"plume": plume.read, "awdit": awdit.read, "cobra": cobra.read, "dbcop": dbcop.read}
+    readers["jepsen"] = jepsen.read
     return readers[preset](path if path.is_file() else _whole(path, files), max_bytes)
 
 
