@@ -116,7 +116,9 @@ def _micro_operations(operation: dict[str, Any]) -> Iterator[tuple[str, Any, Any
     if name == "cas":
         if isinstance(value, list) and len(value) == 2 and isinstance(value[1], list):
             key, value = value
-        old, new = value or ()
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError("a cas has an old value and a new one")
+        old, new = value
         yield "r", key, old
         yield "w", key, new
         return
