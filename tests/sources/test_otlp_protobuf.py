@@ -103,7 +103,7 @@ def test_protobuf_gives_what_json_gives(framing: str, tmp_path: Path) -> None:
             assert [each.pop("text") for each in found[kind]]
             for each in expected[kind]:
                 each.pop("text", None)
-        different = {"trace", "files"}
+        different = {"trace", "files", "lineage"}
         assert {name: value for name, value in found.items() if name not in different} == {
             name: value for name, value in expected.items() if name not in different
         }

@@ -18,6 +18,9 @@ FORMATS = {
     "kcat.jsonl": "kafka",
     "orders.console.txt": "kafka",
     "debezium.jsonl": "debezium",
+    "matrix.json": "matrix",
+    "dependencies.csv": "dependencies",
+    "graph.jsonl": "graph",
 }
 """The preset of each sample."""
 
@@ -56,6 +59,7 @@ def test_the_first_kilobyte_is_enough_and_names_play_no_part(name: str, tmp_path
         "[[[",
         '{"run":"a","group":"g","process":"p","index":1,"kind":"send","origin":"p","seq":1,"time":5}',
         "run,group,process,index,kind,origin,seq,time\n",
+        "id,deps,run,group,process,index,kind,origin,seq,time\n",
         '{"data": 5}',
         '{"data": [5, null, {"spans": ',
         '"resourceSpans"',

@@ -65,9 +65,7 @@ def test_other_separators(separator: str, ending: str, tmp_path: Path) -> None:
     file.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
     code, found = run_json("audit", file, "--map", MAP)
     assert (code, found["messages"]) == (0, 2)
-    code, found = run_json(
-        "order", file, "--out", tmp_path / "out", "--id", "msg", "--deps", "what", "--no-check"
-    )
+    code, found = run_json("order", file, "--out", tmp_path / "out", "--id", "msg", "--deps", "what")
     assert found["rows"] == 4
 
 

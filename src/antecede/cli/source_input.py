@@ -32,7 +32,7 @@ PresetName = Annotated[
 Progress = Callable[[str, int, int], None]
 
 
-def local_copy(path: str) -> str:
+def local_copy(path: str, separators: bool = True) -> str:
     """The path itself, or that of a temporary copy, if it is compressed or a table of Delta or Iceberg.
 
     The copy is removed when the command ends. It is shown to the user under its own name.
@@ -41,17 +41,22 @@ def local_copy(path: str) -> str:
 
     scheme, is_url, rest = path.partition("://")
     local = Path(rest if is_url else path)
-    if not path or (is_url and scheme != "file") or not needs_copy(local):
+    if not path or (is_url and scheme != "file") or not needs_copy(local, separators):
         return path
     folder = TemporaryFolder("unpacked")
     get_current_context().call_on_close(folder.remove)
-    copy = copy_for_readers(local, folder.path)
+    copy = copy_for_readers(local, folder.path, separators)
     show.show_as(str(copy), path)
     return str(copy)
 
 
-def source_at(path: str, columns: Sequence[str] | None, preset: str | None) -> tuple[str, Source | None]:
-    """A path that can be read, and the source there: none if --map says what it is."""
+def source_at(
+    path: str, columns: Sequence[str] | None, preset: str | None, separators: bool = True
+) -> tuple[str, Source | None]:
+    """A path that can be read, and the source there: none if --map says what it is.
+
+    Without `separators`, the user has said what separates the fields of a table.
+    """
     from antecede.sources import find_source
     from antecede.trace.table_folders import table_folder
 
@@ -60,7 +65,7 @@ def source_at(path: str, columns: Sequence[str] | None, preset: str | None) -> t
     if table_folder(Path(path)):
         path = local_copy(path)
     source = None if columns else find_source(path, preset)
-    return (local_copy(path) if source is None else path), source
+    return (local_copy(path, separators) if source is None else path), source
 
 
 @contextmanager
@@ -73,9 +78,13 @@ def readable_log(
     run_per_file: bool = False,
 ) -> Iterator[str]:
     """The path of a trace or dependency table of ours: `path` itself, or a temporary copy of the source."""
+    from antecede.sources.read import dependency_table
     from antecede.temporary_folders import temporary_folder
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
+    if preset is None and not columns and dependency_table(path) is not None:
+        yield path
+        return
     path, source = source_at(path, columns, preset)
     if source is None:
         with mapped_trace(path, columns or [], progress, bad, run_per_file) as ours:
@@ -104,7 +113,8 @@ def orderable_events(
     named = any(request.columns[role] for role in ("id", "deps", "origin", "seq", "clock"))
     if named and preset is not None:
         raise InputError("--preset says which columns there are; leave out --id, --deps, --origin, --clock")
-    path, source = source_at(path, ["named"] if named else None, preset)
+    separators = request.separator == "," and request.encoding is None
+    path, source = source_at(path, ["named"] if named else None, preset, separators)
     if source is None:
         yield path
         return

@@ -155,9 +155,73 @@ _DEBEZIUM = Preset(
         ["body.payload.status", "body.payload.id", "body.payload.event_count"],
     ],
 )
+_MATRIX = Preset(
+    name="matrix",
+    title="Matrix events with prev_events: JSON lines, an array, or an answer of a server (pdus, chunk)",
+    reader="records",
+    id=["{event_id}"],
+    process=["{origin}", "{sender}"],
+    causes=["{prev_events[]}", "{prev_events[][0]}"],
+    time=["{origin_server_ts}"],
+    time_unit="ms",
+    kind=["{type}"],
+    records=["pdus", "chunk", "events", "timeline.events"],
+    recognised_by=[
+        ["prev_events", "origin_server_ts"],
+        ["pdus[].prev_events"],
+        ["chunk[].prev_events"],
+        ["events[].prev_events"],
+        ["timeline.events[].prev_events"],
+    ],
+)
+_DEPENDENCIES = Preset(
+    name="dependencies",
+    title="a table of dependencies: node, process, parents; also what antecede import writes",
+    reader="records",
+    id=["{node}"],
+    process=["{process}"],
+    causes=["{parents[]}"],
+    seq=["{seq}"],
+    recognised_by=[["node", "process", "parents"]],
+)
+_GRAPH = Preset(
+    name="graph",
+    title="records that name their parents: id or hash, and parents, prev_events, prev, deps or causes",
+    reader="records",
+    id=["{id}", "{hash}", "{event_id}", "{cid}"],
+    process=["{process}", "{author}", "{agent}", "{actor}", "{sender}", "{host}", "unknown"],
+    causes=[
+        "{parents[]}",
+        "{prev_events[]}",
+        "{prev[]}",
+        "{deps[]}",
+        "{dependencies[]}",
+        "{causes[]}",
+        "{parent}",
+        "{parent_id}",
+    ],
+    time=["{time}", "{timestamp}"],
+    kind=["{kind}", "{type}"],
+    recognised_by=[
+        [name, causes]
+        for name in ("id", "hash", "event_id", "cid")
+        for causes in ("parents", "prev_events", "prev", "deps", "dependencies", "causes")
+    ],
+)
 
 PRESETS: dict[str, Preset] = {
-    each.name: each for each in (_OTLP, _JAEGER, _JAEGER_SPANS, _OTEL_TABLE, _DEBEZIUM, _KAFKA)
+    each.name: each
+    for each in (
+        _OTLP,
+        _JAEGER,
+        _JAEGER_SPANS,
+        _OTEL_TABLE,
+        _DEBEZIUM,
+        _KAFKA,
+        _MATRIX,
+        _DEPENDENCIES,
+        _GRAPH,
+    )
 }
 """By name, in the order in which a file is compared with them."""
 

@@ -1,9 +1,9 @@
 r"""Where a record has a value: templates such as `{topic}-{partition}`, with paths between braces.
 
 A path has names with a dot between two; one with a dot or a bracket in it is quoted: `resource."host.name"`.
-`[]` after a name means every element of a list, `[0]` the first one. A name that meets a list is looked up
-among its pairs: lists of `{key, value}`, of `[key, value]`, or of keys and values in turn, as programs write
-headers and attributes.
+`[]` after a name means every element of a list, or every word of a text; `[0]` is the first element. A name
+that meets a list is looked up among its pairs: lists of `{key, value}`, of `[key, value]`, or of keys and
+values in turn, as programs write headers and attributes.
 
 >>> Template("{topic}-{partition}").values({"topic": "orders", "partition": 3})
 ['orders-3']
@@ -69,6 +69,8 @@ def find(value: Any, steps: Sequence[Step]) -> Any:
         if isinstance(step, str):
             value = value.get(step, MISSING) if isinstance(value, dict) else _among_pairs(value, step)
         elif step is None:
+            if isinstance(value, str):
+                value = value.split()
             if not isinstance(value, list):
                 return MISSING
             rest = steps[place + 1 :]

@@ -6,6 +6,7 @@ A preset is data. `to_toml` prints it, `load_preset` reads it back from a file t
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of text that is neither UTF-8 nor has a byte order mark."""
     separator: str = ""
     """Of tables in text; by default the one that the header has most."""
+    records: list[str] = []
+    """For the reader `records`: paths of the lists that hold the records, where a document has several."""
     recognised_by: list[list[str]] = []
     """Paths that a record of the format has; one of several lists."""
 
@@ -68,6 +71,7 @@ _NOTES = {
     "no_cause": "values of a cause's paths that mean none, such as an id of zeros",
     "encoding": "of text that is neither UTF-8 nor has a byte order mark, such as latin-1",
     "separator": "of tables in text; by default the one that the header has most",
+    "records": 'paths of the lists that hold the records, where a document has several: ["items"]',
     "recognised_by": "paths that records of this format have; one of several lists",
 }
 
@@ -136,8 +140,9 @@ def check_preset(preset: Preset) -> None:
     for name in ("id", "process"):
         if not getattr(preset, name):
             raise InputError(f'{name}: it is needed, as in {name} = ["{{{name}}}"]')
-    for path in (path for paths in preset.recognised_by for path in paths):
-        try:
-            parse_path(path)
-        except InputError as error:
-            raise InputError(f"recognised_by: {error}") from error
+    for name, paths in (("records", [preset.records]), ("recognised_by", preset.recognised_by)):
+        for path in itertools.chain(*paths):
+            try:
+                parse_path(path)
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from error

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from antecede.errors import InputError
-from antecede.sources.catalogue import find_preset
+from antecede.sources.catalogue import PRESETS, find_preset
 from antecede.sources.debezium import read_debezium
 from antecede.sources.dependency_log import Extractor
 from antecede.sources.jaeger import read_jaeger
@@ -17,8 +17,9 @@ from antecede.sources.kafka import read_kafka
 from antecede.sources.otlp import read_otlp
 from antecede.sources.preset import Preset
 from antecede.sources.recognise import recognise_file, same_format
-from antecede.sources.records import SourceRecord, read_records
+from antecede.sources.records import SourceRecord, inner_records, read_records
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.dependencies import dependency_file
 from antecede.trace.foreign.open_files import streaming_limit
 from antecede.trace.schema import META
 
@@ -50,14 +51,27 @@ def find_source(path: str, preset: str | None = None) -> Source | None:
         return Source(local, files, chosen)
     if not path or not local.exists() or _is_ours(local):
         return None
+    if table := dependency_table(path):
+        return Source(local, [table], PRESETS["dependencies"])
     files = _files(local)
     recognised = recognise_file(local) if local.is_file() else same_format(files[:_MAX_COMPARED])
     return Source(local, files, recognised) if recognised else None
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a folder that Antecede has written: these need no recognition."""
-    return path.is_dir() and any((path / name).exists() for name in (META, "dependencies.json"))
+    """Whether it is a trace that Antecede has written: these need no recognition."""
+    return path.is_dir() and (path / META).exists()
+
+
+def dependency_table(path: str) -> Path | None:
+    """The dependency table at a path, for which graphs and advice have a reader of their own."""
+    local = Path(path)
+    if local.is_file() and local.suffix not in (".csv", ".parquet"):
+        return None
+    try:
+        return dependency_file(local)
+    except InputError:  # it is none, or damaged: whoever reads it says so
+        return None
 
 
 def _files(path: Path) -> list[Path]:
@@ -102,4 +116,4 @@ def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) ->
         return read_kafka(file, bad, encoding, preset.separator, max_bytes)
     if preset.reader == "debezium":
         return read_debezium(file, bad, encoding, preset.separator, max_bytes)
-    return read_records(file, bad, encoding, preset.separator, max_bytes)
+    return inner_records(read_records(file, bad, encoding, preset.separator, max_bytes), preset.records)

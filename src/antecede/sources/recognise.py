@@ -28,6 +28,8 @@ from antecede.trace.foreign.open_files import read_head, text_encoding
 from antecede.trace.reader import open_any_parquet
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]|"', re.DOTALL)
+_TRACE = frozenset({"process", "index", "kind", "origin", "seq"})
+"""Columns of a trace of ours, whatever others it has."""
 _TABLE_READERS = ("records", "kafka", "debezium")
 """Readers of formats that may be rows of a table."""
 _SAMPLES = 20
@@ -70,6 +72,8 @@ def recognise(head: bytes) -> Preset | None:
 def _matching(values: Iterable[Any], readers: Collection[str] = READERS) -> Preset | None:
     presets = [preset for preset in PRESETS.values() if preset.reader in readers]
     for value in values:
+        if isinstance(value, dict) and _TRACE.issubset(value):
+            return None
         for preset in presets:
             for paths in preset.recognised_by:
                 if all(_is_there(value, path) for path in paths):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
+from antecede.sources.fields import find, parse_path
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.csv_records import CsvFormat, csv_records
 from antecede.trace.foreign.open_files import open_bytes, read_head, text_encoding
@@ -179,6 +180,22 @@ def _several_documents(
             f"row {number + 1}: {cause}",
             str(path),
         )
+
+
+def inner_records(records: Iterable[SourceRecord], paths: Sequence[str]) -> Iterator[SourceRecord]:
+    """The records in the lists at some paths of documents; documents without such lists are records."""
+    steps = [parse_path(path) for path in paths]
+    number = 0
+    for record in records:
+        lists = [found for each in steps if isinstance(found := find(record.value, each), list)]
+        if not lists:
+            number = record.row
+            yield record
+            continue
+        for value in itertools.chain(*lists):
+            if isinstance(value, dict):
+                number += 1
+                yield SourceRecord(number, value, None)
 
 
 # Tables in text

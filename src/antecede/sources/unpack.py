@@ -34,14 +34,19 @@ _ENDINGS = {".gz", ".gzip", ".zst", ".zstd", ".bz2"}
 _TABLES_IN_TEXT = (".csv", ".tsv", ".tab")
 
 
-def needs_copy(path: Path) -> bool:
-    """Whether readers of traces and tables need a copy of what is at a path."""
+def needs_copy(path: Path, separators: bool = True) -> bool:
+    """Whether readers of traces and tables need a copy of what is at a path.
+
+    Without `separators`, they know themselves what separates the fields of a table.
+    """
     if path.is_dir():
-        return table_folder(path) is not None or any(_is_packed(file) for file in _visible(path))
-    return path.is_file() and _is_packed(path)
+        if table_folder(path) is not None:
+            return True
+        return any(_is_packed(file, separators) for file in _visible(path))
+    return path.is_file() and _is_packed(path, separators)
 
 
-def copy_for_readers(path: Path, folder: Path) -> Path:
+def copy_for_readers(path: Path, folder: Path, separators: bool = True) -> Path:
     """A copy in `folder` that readers of traces and tables can read."""
     kind = table_folder(path) if path.is_dir() else None
     if kind is not None:
@@ -57,12 +62,12 @@ def copy_for_readers(path: Path, folder: Path) -> Path:
         for file in _visible(path):
             target = copy / file.relative_to(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            if _is_packed(file):
-                _unpack(file, target.parent)
+            if _is_packed(file, separators):
+                _unpack(file, target.parent, separators)
             else:
                 target.symlink_to(file.resolve())
         return copy
-    return _unpack(path, folder)
+    return _unpack(path, folder, separators)
 
 
 def _visible(path: Path) -> Iterator[Path]:
@@ -74,7 +79,7 @@ def _visible(path: Path) -> Iterator[Path]:
 # Files
 
 
-def _is_packed(file: Path) -> bool:
+def _is_packed(file: Path, separators: bool) -> bool:
     """Whether a file is compressed, or a table whose fields no comma separates."""
     with file.open("rb") as stream:
         head = stream.read(8)
@@ -83,7 +88,7 @@ def _is_packed(file: Path) -> bool:
             return True
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    return file.suffix in _TABLES_IN_TEXT and _separator(file) != ","
+    return separators and file.suffix in _TABLES_IN_TEXT and _separator(file) != ","
 
 
 def _separator(file: Path) -> str:
@@ -93,7 +98,7 @@ def _separator(file: Path) -> str:
         return likely_separator(stream.readline(1 << 16).decode(errors="replace"))
 
 
-def _unpack(file: Path, folder: Path) -> Path:
+def _unpack(file: Path, folder: Path, separators: bool) -> Path:
     """Decompress a file, and write its table with commas."""
     name = file.stem if file.suffix in _ENDINGS else file.name
     target = folder / name
@@ -106,7 +111,7 @@ def _unpack(file: Path, folder: Path) -> Path:
         ):
             shutil.copyfileobj(stream, out, 1 << 20)
         file = target
-    if file.suffix not in _TABLES_IN_TEXT or (separator := _separator(file)) == ",":
+    if not separators or file.suffix not in _TABLES_IN_TEXT or (separator := _separator(file)) == ",":
         return target
     table = target.with_suffix(".csv") if target.suffix != ".csv" else target.with_suffix(".commas.csv")
     _with_commas(file, table, separator)

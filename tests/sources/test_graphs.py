@@ -1,0 +1,47 @@
+"""Matrix rooms, tables of dependencies and other graphs of events that name what came before them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from commands import SAMPLES, refusal, run, run_json
+
+
+def test_a_room_of_matrix() -> None:
+    code, found = run_json("audit", SAMPLES / "matrix.json")
+    assert (code, found["preset"], found["records"], found["causes"]) == (1, "matrix", 4, 4)
+    assert [each["id"] for each in found["missing"]] == ["$never-seen"]
+    (skew,) = found["skew"]
+    assert (skew["effect_process"], skew["largest"]) == ("@ben:example.com", 500_000_000)
+    _, graphs = run_json("graph", SAMPLES / "matrix.json")
+    assert graphs["runs"][0]["depth"] == 4
+
+
+def test_events_one_by_one_and_without_ids(tmp_path: Path) -> None:
+    events = json.loads((SAMPLES / "matrix.json").read_text())["pdus"]
+    del events[3]["event_id"]
+    file = tmp_path / "room.jsonl"
+    file.write_text("\n".join(map(json.dumps, events)))
+    code, found = run_json("audit", file)
+    assert (code, found["records"]) == (0, 3)
+    assert [kind["what"] for kind in found["bad"]] == ["records without {event_id}, left out"]
+    assert "row 4" in refusal("audit", file, "--strict")
+
+
+def test_a_table_of_dependencies_is_audited(tmp_path: Path) -> None:
+    code, found = run_json("audit", SAMPLES / "dependencies.csv")
+    assert (code, found["preset"], found["causes"]) == (1, "dependencies", 5)
+    assert [each["id"] for each in found["missing"]] == ["b2"]
+    run("import", "dependencies", SAMPLES / "dependencies.csv", "--out", tmp_path / "table")
+    code, found = run_json("audit", tmp_path / "table")
+    assert (code, found["records"], found["clean"]) == (0, 4, True)
+    _, graphs = run_json("graph", SAMPLES / "dependencies.csv")
+    assert graphs["runs"][0]["messages"] == 4
+
+
+def test_a_cycle_is_found_and_cannot_be_drawn() -> None:
+    code, found = run_json("audit", SAMPLES / "graph.jsonl")
+    assert (code, found["preset"], found["cycles"], found["records_on_cycles"]) == (1, "graph", 1, 2)
+    assert found["cycle_list"][0]["text"] == "2 records are causes of each other: Qm2 → Qm3 → Qm2"
+    assert "a cycle of 2 nodes" in refusal("graph", SAMPLES / "graph.jsonl")
