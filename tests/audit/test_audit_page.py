@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from antecede.audit.diagram import diagram
+from antecede.audit.diagram import diagram, short
 from antecede.audit.excerpt import Excerpt, build_excerpt, select_rows
 from antecede.audit.page import audit_to_page
 from antecede.audit.page_layout import AuditPageData, audit_page, headline
 from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError
+from antecede.trace.foreign.mapped_trace import mapped_trace
 from chromium import COLOUR, brightness, browser, size
 from planted import chain, table, violation
 
@@ -64,7 +65,7 @@ def test_the_path_is_numbered_and_the_fault_is_marked(late: bool) -> None:
     assert lanes == [f"n{number}n{number}" for number in range(4)]  # a title and the name
     assert len(classed(svg, "lacks")) == len(classed(svg, "fault")) == 1
     assert len(classed(svg, "direct", "never")) == (not late)
-    words = " ".join(svg.itertext())
+    words = " ".join(" ".join(svg.itertext()).split())
     assert "delivers n2:1 without its cause n0:1" in words
     assert ("n0:1 comes only here, after 38 ms" if late else "n0:1 is never delivered here") in words
     assert "Time goes to the right" in about
@@ -204,3 +205,57 @@ COVERED = """
     .filter(([, b]) => a.top < b.bottom - 3 && b.top < a.bottom - 3)
     .map(([other]) => name + ' / ' + other));
 """
+
+
+FAMILY = "👨‍👩‍👧‍👦"
+FOREIGN = [
+    ("שרת-ראשי", "send", "הודעה:1", 0),
+    ("خادم-٢", "deliver", "הודעה:1", 0),
+    ("خادم-٢", "send", f"ردّ {FAMILY}:1", 0),
+    (f"node {FAMILY}", "deliver", f"ردّ {FAMILY}:1", 0),
+    (f"node {FAMILY}", "deliver", "הודעה:1", 0),
+]
+
+
+def write_foreign(folder: Path) -> Path:
+    """A log without times, with names from right to left and joined emoji."""
+    rows = ["process,kind,message", *(",".join(event[:3]) for event in FOREIGN), ""]
+    rows[-1:] = [f"{FOREIGN[4][0]},deliver,{FAMILY * 20}", ""]
+    (folder / "log.csv").write_text("\n".join(rows), encoding="utf-8")
+    with mapped_trace(str(folder / "log.csv"), ["message=message"]) as ours:
+        audit_to_page(folder / "page.html", "log.csv", ours, "local", 10, None)
+    return folder / "page.html"
+
+
+def test_names_of_other_scripts_are_kept_apart_and_whole(tmp_path: Path) -> None:
+    page = write_foreign(tmp_path).read_text(encoding="utf-8")
+    assert f"<bdi>node {FAMILY}</bdi> delivered <bdi>ردّ {FAMILY}:1</bdi> before its cause" in page
+    assert '<tspan class="name">הודעה:1</tspan>' in page
+    assert "The trace has no usable times" in page
+    assert "Over time" not in page
+
+
+def test_a_name_is_cut_between_the_characters_that_people_see() -> None:
+    assert short(FAMILY * 30) == f"{FAMILY * 5}…{FAMILY * 5}"
+    assert short("e\u0301" * 30) == f"{'e' + chr(0x301)}" * 10 + "…" + "e\u0301" * 11
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_a_browser_shows_all_of_it_on_a_small_screen_too(browser: Chrome, tmp_path: Path, width: int) -> None:
+    page = write_foreign(tmp_path)
+    metrics = {"width": width, "height": 1600, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        browser.get(page.as_uri())
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        outside = browser.execute_script(
+            """return [...document.querySelectorAll("svg text")].filter(each => {
+            const box = each.getBBox(), view = each.ownerSVGElement.viewBox.baseVal;
+            return box.x < 0 || box.x + box.width > view.width;
+            }).map(each => each.textContent)"""
+        )
+        assert outside == []
+        tables = "return [...document.querySelectorAll('table')].every(t => t.offsetWidth <= innerWidth)"
+        assert browser.execute_script(tables)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -119,7 +119,15 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
     )
     sent = np.bincount(encoded.origins, minlength=len(names))
     tally = build_tally(
-        names, sent, state.counts, state.by_origin, state.by_time, encoded.start_time, encoded.bucket_width
+        names,
+        sent,
+        state.counts,
+        state.by_origin,
+        state.by_time,
+        encoded.start_time,
+        encoded.bucket_width,
+        # Tables without times have copies of the index.
+        timed=not np.array_equal(encoded.times, encoded.positions),
     )
     wrong = wrong_deliveries(rows, encoded, found.missing, most)
     shown = wrong.messages().union(*found.paths)
@@ -188,8 +196,9 @@ def build_tally(
     by_time: np.ndarray,
     start_time: int,
     bucket_width: int,
+    timed: bool,
 ) -> Tally:
-    """The counts by process, by origin and over time, under their names."""
+    """The counts by process, by origin and, if the events are `timed`, over time, under their names."""
     processes = [
         ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES, CAUSAL)))
         for name, row in zip(names, counts, strict=True)
@@ -202,7 +211,8 @@ def build_tally(
     processes.sort(key=lambda each: (-each.causal_violations, -each.missing, -each.duplicates))
     origins.sort(key=lambda each: (-each.late - each.never, -each.messages))
     deliveries, violations = by_time.T.tolist()
-    return Tally(processes, origins, OverTime(start_time, bucket_width, deliveries, violations, violations))
+    over_time = OverTime(start_time, bucket_width, deliveries, violations, violations)
+    return Tally(processes, origins, over_time if timed else None)
 
 
 def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, path: list[int]) -> Finding:

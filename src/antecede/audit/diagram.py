@@ -13,6 +13,7 @@ from itertools import pairwise
 from antecede.audit.diagram_layout import DiagramLayout, lay_out
 from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 from antecede.report.svg import arrow, hover, tag, text
+from antecede.report.text_width import cells, cells_unjoined, shorten
 from antecede.terminal import printable
 
 WIDTH = 1000
@@ -29,8 +30,13 @@ def short(name: str, most: int = _MAX_NAME) -> str:
     >>> short("a-service-with-a-very-long-name:17"), short("p3:1")
     ('a-service-…ong-name:17', 'p3:1')
     """
-    clean = printable(name)
-    return clean if len(clean) <= most else f"{clean[: (most - 1) // 2]}…{clean[-(most // 2) :]}"
+    return shorten(printable(name), most)
+
+
+def isolated(name: str) -> str:
+    """A name as an element that keeps its direction to itself: otherwise one that is written from right to
+    left would take the words and numbers after it along."""
+    return tag("tspan", text(name), class_="name")
 
 
 def span(nanoseconds: int) -> str:
@@ -51,8 +57,8 @@ def span(nanoseconds: int) -> str:
 
 def diagram(shown: Excerpt, label: str) -> tuple[str, str]:
     """The picture, and a sentence that says what its horizontal axis means."""
-    left = 30 + _BOLD * max(len(short(name, 18)) for name in _processes(shown))
-    names = {hop.message: 16 + _BOLD * len(short(hop.message)) for hop in shown.hops}
+    left = 30 + _BOLD * max(cells_unjoined(short(name, 18)) for name in _processes(shown))
+    names = {hop.message: 16 + _BOLD * cells(short(hop.message)) for hop in shown.hops}
     placed = lay_out(shown, WIDTH - left - _right(shown), names)
     return _Drawing(shown, placed, left).svg(label), _axis_note(placed)
 
@@ -114,7 +120,7 @@ class _Drawing:
 
     def lane(self, process: str) -> str:
         y = self.y[process]
-        name = tag("text", hover(process), text(short(process, 18)), x=self.left - 14, y=y + 5,
+        name = tag("text", hover(process), isolated(short(process, 18)), x=self.left - 14, y=y + 5,
                    text_anchor="end")  # fmt: skip
         faulty = " faulty" if process == self.shown.finding.process else ""
         line = tag("line", x1=self.left, x2=self.end, y1=y, y2=y)
@@ -206,7 +212,7 @@ class _Drawing:
     def ends(self, number: int, hop: Hop) -> str:
         x, y = self.at(hop.sent)
         dot = tag("circle", hover(self.describe(hop.sent)), class_="send", cx=x, cy=y, r=6)
-        name = tag("text", hover(hop.message), text(short(hop.message)), x=x - 3, y=y - 13)
+        name = tag("text", hover(hop.message), isolated(short(hop.message)), x=x - 3, y=y - 13)
         parts = [dot, name]
         if not hop.stays and hop.arrived is not self.shown.fault:
             parts.append(
@@ -227,9 +233,9 @@ class _Drawing:
         ring = tag("circle", hover(self.describe(self.shown.fault)), cx=x, cy=y, r=10)
         cross = tag("path", d=f"M{x - 4.5:.1f},{y - 4.5:.1f} l9,9 m0,-9 l-9,9")
         cause, effect = short(finding.cause), short(finding.effect)
-        here = self.note(f"delivers {effect} without its cause {cause}", x, y + 30, "wrong")
+        here = self.note(["delivers ", effect, " without its cause ", cause], x, y + 30, "wrong")
         if late is None:
-            then = self.note(f"{cause} is never delivered here", self.end, y + 50, "then")
+            then = self.note(["", cause, " is never delivered here"], self.end, y + 50, "then")
         else:
             after = []
             if self.placed.clock == "time":
@@ -238,14 +244,16 @@ class _Drawing:
             if between:
                 after.append(f"{between:,} other event{'' if between == 1 else 's'}")
             delay = f", after {' and '.join(after)}" if after else ""
-            then = self.note(f"{cause} comes only here{delay}", self.x(late), y + 50, "then")
+            then = self.note(["", cause, f" comes only here{delay}"], self.x(late), y + 50, "then")
         return tag("g", ring, cross, here, then, class_="fault")
 
-    def note(self, words: str, x: float, y: float, kind: str) -> str:
-        """A line of text centred at x, moved so that it stays inside the picture."""
-        half = _BOLD * len(words) / 2
+    def note(self, parts: list[str], x: float, y: float, kind: str) -> str:
+        """A line of text centred at x, moved so that it stays inside the picture; every other part is a
+        name."""
+        half = _BOLD * cells("".join(parts)) / 2
         x = min(max(x, self.left + half), self.width - 8 - half)
-        return tag("text", text(words), x=x, y=y, text_anchor="middle", class_=kind)
+        words = [isolated(part) if place % 2 else text(part) for place, part in enumerate(parts)]
+        return tag("text", *words, x=x, y=y, text_anchor="middle", class_=kind)
 
     def axis(self, y: float) -> str:
         """The times of the path's events, as many as fit."""

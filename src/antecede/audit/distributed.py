@@ -161,7 +161,16 @@ def _judge(run: PreparedRun, most: int, persisted: list[DataFrame]) -> RunAudit:
         plan.run,
         build_verdict(counts, plan.messages, *orphans, found.impossible),
         [describe_root(plan.run, run.names, keys, *each) for each in zip(roots, paths, strict=False)],
-        build_tally(run.names, sent, counts, by_origin, by_time, plan.start_time, plan.bucket_width),
+        build_tally(
+            run.names,
+            sent,
+            counts,
+            by_origin,
+            by_time,
+            plan.start_time,
+            plan.bucket_width,
+            timed=not run.rows.where("kind != 'receive' and time != index").isEmpty(),
+        ),
         describe_faults(plan.run, run.names, keys, wrong, most),
     )
 

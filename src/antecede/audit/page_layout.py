@@ -104,16 +104,17 @@ def _chosen_section(data: AuditPageData) -> Section:
         if len(data.findings) > 1
         else "The violation"
     )
-    return Section(which, f"{_short(finding)} {_more(finding)}".strip(), _draw(data, data.chosen))
+    sentence = f"<p>{_sentence(finding)} {text(_more(finding))}</p>"
+    return Section(which, "", sentence + _draw(data, data.chosen))
 
 
 def _all_section(data: AuditPageData) -> Section:
     many = len({finding.run for finding in data.findings}) > 1
     items = []
     for number, finding in enumerate(data.findings):
-        run = f" in run {text(finding.run)}" if many else ""
+        run = f" in run {_name(finding.run)}" if many else ""
         more = f" <small>{text(_more(finding))}</small>" if _more(finding) else ""
-        summary = f"<summary><b>{number + 1:,}.</b> {text(_short(finding))}{run}{more}</summary>"
+        summary = f"<summary><b>{number + 1:,}.</b> {_sentence(finding)}{run}{more}</summary>"
         shown = '<p class="quiet">It is drawn above.</p>' if number == data.chosen else _draw(data, number)
         items.append(f'<details id="violation-{number + 1}">{summary}{shown}</details>')
     lead = (
@@ -131,6 +132,18 @@ def _shows_all(data: AuditPageData) -> bool:
 def _short(finding: Finding) -> str:
     fault = "before its cause" if finding.late else "and never its cause"
     return f"{finding.process} delivered {finding.effect} {fault} {finding.cause}."
+
+
+def _sentence(finding: Finding) -> str:
+    """`_short` as HTML, in which names keep their direction to themselves."""
+    fault = "before its cause" if finding.late else "and never its cause"
+    names = (_name(each) for each in (finding.process, finding.effect, finding.cause))
+    process, effect, cause = names
+    return f"{process} delivered {effect} {fault} {cause}."
+
+
+def _name(name: str) -> str:
+    return f"<bdi>{text(name)}</bdi>"
 
 
 def _more(finding: Finding) -> str:
@@ -156,7 +169,8 @@ def _draw(data: AuditPageData, number: int) -> str:
         f"cause's own way to this process, {where}. Small dots are what else these processes did. Rest the "
         "pointer on anything to read it."
     )
-    return f'<div class="scroll">{figure(picture, caption)}</div>{_steps(shown)}'
+    scrolled = f'<div class="scroll">{picture}</div>'
+    return figure(scrolled, caption) + _steps(shown)
 
 
 def _steps(shown: Excerpt) -> str:
@@ -168,11 +182,10 @@ def _steps(shown: Excerpt) -> str:
             if number == _MAX_STEPS // 2 + 1:
                 items.append(f"<li class=more>… {len(hops) - _MAX_STEPS:,} more messages …</li>")
             continue
-        sender, message = (text(each) for each in (hop.sent.process, hop.message))
-        to = text(hop.arrived.process)
+        sender, message, to = map(_name, (hop.sent.process, hop.message, hop.arrived.process))
         then = "" if hop.stays and hop.arrived is not shown.fault else f", and {to} delivered it"
         if hop.arrived is shown.fault:
-            then += f" <b class=bad>without {text(shown.finding.cause)}</b>"
+            then += f" <b class=bad>without {_name(shown.finding.cause)}</b>"
         after = "then " if number > 1 else ""
         items.append(f'<li value="{number}">{after}{sender} sent <b>{message}</b>{then}</li>')
     return f'<ol class="steps">{"".join(items)}</ol>'

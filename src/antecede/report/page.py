@@ -23,7 +23,7 @@ class Section:
 def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str:
     """A complete document that loads nothing from elsewhere."""
     parts = "".join(
-        f"<section><h2>{escape(s.title)}</h2><p>{escape(s.text)}</p>{s.body}</section>\n" for s in sections
+        f"<section><h2>{escape(s.title)}</h2>{_paragraph(s.text)}{s.body}</section>\n" for s in sections
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -32,6 +32,10 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
         f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>\n'
         f"{parts}<footer>{escape(footer)}</footer>\n</body></html>\n"
     )
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>" if text else ""
 
 
 def alone(picture: str, width: int = 640) -> str:
