@@ -52,6 +52,12 @@ def import_log(
             "compressed file 100 times its size.",
         ),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="OURS=THEIRS,…", help="For dependencies: what the table calls our columns."
+        ),
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +70,7 @@ def import_log(
     from antecede.trace.foreign.import_formats import FORMATS, import_path
 
     if format_ in FORMATS:
-        about = import_path(format_, path, out, regex, strict, max_bytes, delimiter)
+        about = import_path(format_, path, out, regex, strict, max_bytes, delimiter, columns or [])
     else:
         about = _import_source(format_, path, out, regex or delimiter, strict, max_bytes)
     _print_imported(about, out, as_json)

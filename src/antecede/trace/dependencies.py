@@ -258,7 +258,7 @@ def _causes(
             "is no node of the table"
             for one in np.flatnonzero(unknown)
         )
-        bad.add_all("parents that are no node, left out", examples, int(unknown.sum()), where)
+        bad.add_all("parents that are no node, left out", examples, int(unknown.sum()), where, left_out=False)
         rows, found = rows[~unknown], found.drop_null()
     start = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=len(nodes)), out=start[1:])

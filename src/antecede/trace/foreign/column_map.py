@@ -30,6 +30,32 @@ class ColumnMap(msgspec.Struct, frozen=True):
     """Whether each file is a run, as --run-per-file says."""
 
 
+_DEPENDENCY_COLUMNS = ("node", "process", "seq", "parents")
+
+
+def names_dependencies(texts: Sequence[str]) -> bool:
+    """Whether --map describes a table of dependencies: it names nodes or parents, which events have not."""
+    names = {pair.partition("=")[0].strip() for text in texts for pair in text.split(",")}
+    return bool(names & {"node", "parents"})
+
+
+def parse_dependency_map(texts: Sequence[str]) -> dict[str, str]:
+    """Parse --map for a table of dependencies: their name by ours.
+
+    >>> parse_dependency_map(["node=commit,parents=after"])
+    {'node': 'commit', 'parents': 'after'}
+    """
+    names: dict[str, str] = {}
+    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+        name, _, theirs = (part.strip() for part in pair.partition("="))
+        if name not in _DEPENDENCY_COLUMNS or not theirs:
+            ours = ", ".join(_DEPENDENCY_COLUMNS)
+            raise InputError(f"--map: '{pair}' is no column of a table of dependencies; there are {ours}")
+        if names.setdefault(name, theirs) != theirs:
+            raise InputError(f"--map: {name} is there twice")
+    return names
+
+
 def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> ColumnMap:
     """Parse --map: pairs of our name and theirs, separated by commas.
 

@@ -144,7 +144,8 @@ class DependencyWriter:
                 f"the parents of {nodes[child]}: {names[named[one]]}"
                 for child, one in zip(children, unknown, strict=True)
             )
-            self._bad_rows.add_all("parents that are no node, left out", examples, len(unknown))
+            what = "parents that are no node, left out"
+            self._bad_rows.add_all(what, examples, len(unknown), left_out=False)
             left_out = np.concatenate([[0], np.cumsum(parents < 0)])
             ends = ends - left_out[ends]
             parents = parents[parents >= 0]

@@ -9,9 +9,9 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
@@ -28,54 +28,78 @@ _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
 """Names between ASCII white space; other white space is part of a name."""
 
 
-def read_table(path: Path, into: DependencyWriter, max_bytes: int | None = None) -> None:
-    """A table with `node,process,seq,parents`: CSV, the parents separated by spaces, or Parquet."""
+def read_table(
+    path: Path,
+    into: DependencyWriter,
+    max_bytes: int | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """A table with `node,process,seq,parents`: CSV, the parents separated by spaces, or Parquet.
+
+    `names` has the table's own names for these columns; then it may lack `seq`, which is a node's place among
+    its process's rows.
+    """
+    columns = {name: (names or {}).get(name, name) for name in _COLUMNS}
+    counts = Counter[str]()
+
+    def add(row: Mapping[str, Any], parents: Iterable[str], where: str) -> None:
+        node, process = (row[columns[name]] or "" for name in ("node", "process"))
+        counts[process] += 1
+        written = row.get(columns["seq"]) if columns["seq"] in row else str(counts[process])
+        seq = parse_integer(written or "")
+        if seq is None:
+            into.bad("rows whose seq is no whole number, left out", f"{where}: {written}")
+        else:
+            into.add(node, process, seq, parents, where)
+
     if path.suffix == ".parquet":
-        _read_parquet(path, into)
+        _read_parquet(path, columns, names is not None, add)
         return
     with open_text(path, max_bytes) as stream:
         reader = csv_dict_reader(stream)
         try:
             if reader.fieldnames is None:
-                raise InputError(f"{path} is empty; it needs a header: {','.join(_COLUMNS)}")
-            _check(reader.fieldnames, path)
+                raise InputError(f"{path} is empty; it needs a header: {','.join(columns.values())}")
+            _check(reader.fieldnames, path, columns, names is not None)
             for number, row in enumerate(reader, start=1):
-                where = f"row {number}"
                 if None in row or None in row.values():
-                    into.bad("rows that do not have the header's fields, left out", where)
-                elif (seq := parse_integer(row["seq"])) is None:
-                    into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
+                    into.bad("rows that do not have the header's fields, left out", f"row {number}")
                 else:
-                    into.add(row["node"], row["process"], seq, _SPACES.findall(row["parents"]), where)
+                    add(row, _SPACES.findall(row[columns["parents"]]), f"row {number}")
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _check(names: Sequence[str], path: Path) -> None:
-    missing = [name for name in _COLUMNS if name not in names]
+def _check(found: Sequence[str], path: Path, columns: Mapping[str, str], mapped: bool) -> None:
+    missing = [theirs for ours, theirs in columns.items() if theirs not in found]
+    if mapped and columns["seq"] == "seq":
+        missing = [theirs for theirs in missing if theirs != "seq"]
     if missing:
-        raise InputError(f"{path} has no column {missing[0]}; its header needs {','.join(_COLUMNS)}")
-    refuse_duplicate_columns(names, path)
+        raise InputError(f"{path} has no column {missing[0]}; its header needs {','.join(columns.values())}")
+    refuse_duplicate_columns(found, path)
 
 
-def _read_parquet(path: Path, into: DependencyWriter) -> None:
+def _read_parquet(
+    path: Path,
+    columns: Mapping[str, str],
+    mapped: bool,
+    add: Callable[[Mapping[str, Any], Iterable[str], str], None],
+) -> None:
     if not path.is_file():
         raise InputError(f"{path} is not a file")
     opened = open_any_parquet(path)
-    _check(opened.schema_arrow.names, path)
+    found = opened.schema_arrow.names
+    _check(found, path, columns, mapped)
+    ours = {theirs: name for name, theirs in columns.items()}
     number = 0
     try:
-        for batch in opened.iter_batches(columns=list(_COLUMNS)):
-            table = text_columns(pa.Table.from_batches([batch]), str(path))
+        for batch in opened.iter_batches(columns=[name for name in columns.values() if name in found]):
+            table = pa.Table.from_batches([batch])
+            table = text_columns(table.rename_columns([ours[name] for name in table.column_names]), str(path))
+            table = table.rename_columns([columns[name] for name in table.column_names])
             for row in table.to_pylist():
                 number += 1
-                where = f"row {number}"
-                seq = parse_integer(row["seq"] or "")
-                parents = row["parents"] or []
-                if seq is None:
-                    into.bad("rows whose seq is no whole number, left out", f"{where}: {row['seq']}")
-                else:
-                    into.add(row["node"] or "", row["process"] or "", seq, filter(None, parents), where)
+                add(row, filter(None, row[columns["parents"]] or []), f"row {number}")
     except (pa.ArrowException, OSError) as error:
         raise damaged_parquet(path, error) from error
 

@@ -1,0 +1,67 @@
+"""Tables of dependencies under other column names: imported, and taken by graph and advise as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
+from antecede.errors import InputError
+
+MAP = ["--map", "node=commit,process=author,parents=after"]
+ROWS = [("c1", "ana", []), ("c2", "ben", ["c1"]), ("c3", "ana", ["c1", "c2"]), ("c4", "ben", ["gone"])]
+
+
+def document(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    file = tmp_path / f"commits.{request.param}"
+    if request.param == "csv":
+        lines = [f"{node},{who},{' '.join(after)}" for node, who, after in ROWS]
+        file.write_text("\n".join(["commit,author,after", *lines, ""]))
+    else:
+        columns = zip(*ROWS, strict=True)
+        pq.write_table(
+            pa.table(dict(zip(("commit", "author", "after"), map(list, columns), strict=True))), file
+        )
+    return file
+
+
+def test_a_table_with_other_names_is_imported(table: Path, tmp_path: Path) -> None:
+    found = document("import", "dependencies", str(table), "--out", str(tmp_path / "out"), *MAP)
+    assert (found["rows"], found["parents"], found["bad_rows"]) == (4, 3, 1)
+    rows = pq.read_table(tmp_path / "out" / "dependencies.parquet").to_pylist()
+    assert [(row["node"], row["process"], row["seq"]) for row in rows] == [
+        ("c1", "ana", 1), ("c2", "ben", 1), ("c3", "ana", 2), ("c4", "ben", 2),
+    ]  # fmt: skip
+
+
+def test_graph_and_advise_take_it_as_it_is(table: Path) -> None:
+    found = document("graph", str(table), *MAP)
+    (run,) = found["runs"]
+    assert (run["run"], run["messages"], run["stated"], run["dependencies"]) == ("commits", 4, 3, 2)
+    lineage = found["lineage"]
+    assert (lineage["rows_read"], lineage["rows_skipped"], lineage["runs"]) == (4, 0, 1)
+    assert lineage["files"][0]["file"] == str(table)
+    (advice,) = document("advise", str(table), *MAP, "--protocols", "mbcp")["runs"]
+    assert advice["messages"] == 4
+
+
+def test_what_cannot_be_such_a_table_is_named(table: Path) -> None:
+    for names, says in (
+        ("node=commit,parents=before", "has no column"),
+        ("node=commit,parents=after,kind=x", "'kind=x' is no column of a table of dependencies"),
+    ):
+        refused = CliRunner().invoke(app, ["graph", str(table), "--map", names])
+        assert isinstance(refused.exception, InputError)
+        assert says in str(refused.exception)
