@@ -316,8 +316,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (STREAMS, {"origin": "o", "seq": "x", "deps": "d"}, "seq: column x is double; expected whole numbers"),
     (
         STREAMS,
-        {"origin": "o", "seq": "s", "deps": "o"},
-        "deps: column o is string; expected an array of (origin, seq)",
+        {"origin": "o", "seq": "s", "deps": "x"},
+        "deps: column x is double; expected an array of (origin, seq)",
     ),
     (
         CLOCKS,
@@ -410,13 +410,15 @@ def test_a_batch_with_unreadable_rows_is_refused_or_quarantines_them(spark: Spar
     (aside,) = causal_order(frame, check=False, **asked).collect()
     assert (aside.status, aside.causal_index) == ("quarantined", None)
     assert aside.reason == "its clock has no entry above 0 for its own origin"
-    nulls = spark.createDataFrame([("a", [None]), ("b", ["a"]), ("c", None)], "id string, deps array<string>")
-    found = {
-        row.id: (row.status, row.reason)
-        for row in causal_order(nulls, id="id", deps="deps", check=False).collect()
-    }
-    assert found == {
-        "a": ("quarantined", "a dependency of it is null"),
-        "b": ("quarantined", "its cause is quarantined: a"),
-        "c": ("ordered", None),
-    }
+
+
+def test_a_null_or_empty_cause_is_none(spark: SparkSession) -> None:
+    nulls = [("a", [None]), ("b", ["a", ""]), ("c", None), ("d", [""])]
+    events = spark.createDataFrame(nulls, "id string, deps array<string>")
+    found = causal_order(events, id="id", deps="deps").collect()
+    assert {row.id: row.status for row in found} == dict.fromkeys("abcd", "ordered")
+    pairs = [("a", 1, [""]), ("a", 2, [None, "a:1"]), ("a", 3, ["a:x"]), ("a", 4, ["b"])]
+    events = spark.createDataFrame(pairs, "o string, s int, d array<string>")
+    found = causal_order(events, origin="o", seq="s", deps="d", check=False).collect()
+    reason = "a dependency of it cannot be read"
+    assert [(row.s, row.reason) for row in found] == [(1, None), (2, None), (3, reason), (4, reason)]

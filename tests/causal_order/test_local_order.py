@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +203,55 @@ def test_json_values_keep_their_text_and_ids_their_type(tmp_path: Path) -> None:
     schema = "id string, after array<string>"
     result, _ = both(tmp_path, path, request(id="id", deps="after", schema=schema))
     assert (result.counts.ordered, result.counts.duplicates, result.counts.quarantined) == (2, 1, 0)
+
+
+def test_types_of_parquet_come_out_as_they_went_in(tmp_path: Path) -> None:
+    size = 40
+    rng = random.Random(1)
+    some: dict[str, tuple[pa.DataType, Any]] = {
+        "decimal": (pa.decimal128(12, 2), lambda n: Decimal(n - 20) / 100),
+        "wide": (pa.decimal128(38, 4), lambda n: Decimal((n - 20) * 10**30) / 10000),
+        "octets": (pa.binary(), lambda n: bytes(rng.randbytes(n))),
+        "double": (pa.float64(), lambda n: [float("nan"), -0.0, 0.0, 1.5, float("inf")][n % 5]),
+        "float": (pa.float32(), lambda n: [float("nan"), -0.0, 2.5][n % 3]),
+        "tiny": (pa.int8(), lambda n: n - 20),
+        "zoned": (pa.timestamp("us", "UTC"), lambda n: n * 10**9),
+        "unzoned": (pa.timestamp("us"), lambda n: n * 10**9),
+        "day": (pa.date32(), lambda n: n),
+        "yes": (pa.bool_(), lambda n: n % 2 == 0),
+        "inner": (pa.struct([("a", pa.list_(pa.string()))]), lambda n: {"a": [str(n), None]}),
+    }
+    ids = [f"m{n % 30}" for n in range(size)]
+    columns = {"id": pa.array(ids), "after": pa.array([[] for _ in ids], pa.list_(pa.string()))}
+    for name, (kind, value) in some.items():
+        columns[name] = pa.array([None if n % 7 == 3 else value(n) for n in range(size)], kind)
+    table = pa.table(columns)
+    pq.write_table(table, tmp_path / "a.parquet")
+    local = order_files(
+        str(tmp_path / "a.parquet"), tmp_path / "local", request(id="id", deps="after"), "local"
+    )
+    spark = order_files(
+        str(tmp_path / "a.parquet"), tmp_path / "spark", request(id="id", deps="after"), "spark"
+    )
+    assert local.counts == spark.counts
+    read = [
+        pa.concat_tables(
+            [pq.ParquetFile(file).read() for file in sorted((out).glob("outcome=ordered/*.parquet"))]
+        )
+        for out in (tmp_path / "local", tmp_path / "spark")
+    ]
+    for found in read:
+        assert {name: found.schema.field(name).type for name in some} == {
+            name: kind for name, (kind, _) in some.items()
+        }
+    assert str(read[0].to_pylist()) == str(read[1].to_pylist())
+    # What Spark cannot read stays as it is in this process.
+    more = {"id": ["a"], "after": pa.array([None], pa.string()), "ns": pa.array([1], pa.timestamp("ns"))}
+    odd = pa.table(more | {"u": pa.array([2**64 - 1], pa.uint64()), "t": pa.array([5], pa.time64("us"))})
+    pq.write_table(odd, tmp_path / "b.parquet")
+    order_files(str(tmp_path / "b.parquet"), tmp_path / "odd", request(id="id", deps="after"))
+    (file,) = (tmp_path / "odd").glob("outcome=ordered/*.parquet")
+    assert pq.ParquetFile(file).read().select(odd.column_names) == odd
 
 
 def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:

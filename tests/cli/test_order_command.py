@@ -147,7 +147,8 @@ def test_the_summary_for_people(spark: SparkSession, tmp_path: Path, engine: str
         ["held", "1"],
     ]
     assert shown[6:] == [
-        f"held: {tmp_path}/out/outcome=held",
+        f"held: {tmp_path}/out/outcome=held (1 missing id holds 1 row)",
+        "• missing: lost of tea, holds 1",
         "• z of tea: waits for lost",
         f"quarantined: {tmp_path}/out/outcome=quarantined",
         "• c of bar: depends on itself through c",
@@ -255,6 +256,26 @@ def test_rows_that_cannot_be_read_are_counted_shown_and_quarantined(
     document = result("order", lines, "--out", tmp_path / "latin", *IDS, *latin)
     assert counts(document) == {"rows": 4, "ordered": 3, "quarantined": 1}
     assert "café" in {row["text"] for row in rows_of(tmp_path / "latin" / "outcome=ordered")}
+
+
+@pytest.mark.parametrize("how", ["local", "spark", "stream"])
+def test_empty_parents_hold_nothing_and_missing_ones_are_ranked(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    lines = ["id,after,room"]
+    lines += [f"r{n},{f'r{n - 1}' if n % 10 else 'lost' if n == 10 else ''},tea" for n in range(30)]
+    lines += ["x,gone,tea", "y,x gone,tea", "z,x none,bar", "w,none,bar"]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("\n".join(lines) + "\n")
+    words: list[object] = ["order", tmp_path / "in", "--out", tmp_path / "out", "--group", "room"]
+    words += ["--id", "id", "--deps", "after", "--split", " "]
+    words += ["--stream", "--once"] if how == "stream" else ["--engine", how]
+    document = result(*words)
+    assert counts(document) == {"rows": 34, "ordered": 20, "held": 14}
+    missing = document["missing"]
+    ranked = [(cause["group"], cause["id"], cause["rows"]) for cause in missing["first"]]
+    assert ranked == [("tea", "lost", 10), ("tea", "gone", 2), ("bar", "none", 1), ("bar", "x", 1)]
+    assert (missing["ids"], missing["rows"]) == (4, 14)
 
 
 def test_a_stream_quarantines_rows_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:

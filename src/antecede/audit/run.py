@@ -39,6 +39,9 @@ Progress = Callable[[str, int, int], None]
 Choose = Callable[[list[Finding]], Sequence[int]]
 """Which findings to excerpt, by their places."""
 
+_MANY_ROWS = 1_000_000
+"""Beyond this, it is worth a try whether one pass decides."""
+
 
 class AuditResult(NamedTuple):
     """What an audit found."""
@@ -93,13 +96,14 @@ def audit_and_excerpt(
     if local is not None:
         files = trace_files(local)
         check_files(files)
+        one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
+        if one_pass and estimate_rows(files) > _MANY_ROWS:
+            verdict = _verdict_in_one_pass(local, files, progress)
+            if verdict is not None:
+                count_by_footers(files, bad)
+                return AuditResult(verdict, [], [], limit, "local", 1, None, None), {}
         if not wants_spark(engine, master, lambda: estimate_rows(files)):
             return _audit_here(local, files, limit, choose, progress, bad)
-        one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
-        verdict = _verdict_in_one_pass(local, files, progress) if one_pass else None
-        if verdict is not None:
-            count_by_footers(files, bad)
-            return AuditResult(verdict, [], [], limit, "local", 1, None, None), {}
     return _audit_on_spark(path, local, limit, master, choose, progress, bad)
 
 

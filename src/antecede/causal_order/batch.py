@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,8 @@ from antecede.causal_order.dependency_edges import (
     read_edges,
     row_of_edge,
 )
-from antecede.causal_order.disposition import (
+from antecede.causal_order.interpreted import is_small
+from antecede.causal_order.outcomes import (
     CAUSE_QUARANTINED,
     CYCLE,
     DUPLICATE,
@@ -28,8 +29,6 @@ from antecede.causal_order.disposition import (
     RELEASED,
     UNKNOWN,
     UNREADABLE,
-    decide_dispositions,
-    match_identities,
 )
 from antecede.causal_order.rules import OnMissing
 
@@ -39,17 +38,28 @@ STATUS = np.array(
 """The status of a row by its disposition."""
 
 
-def order_table(
-    table: pa.Table, columns: Columns, on_missing: OnMissing
-) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """The rows in causal order, as places in the table, and the columns to add to them.
+class DecidedTable(NamedTuple):
+    """The rows of a table as a graph, and what becomes of them."""
 
-    The table has whole groups one after another, each in the order that is preferred where dependencies leave
-    a choice. Rows that are quarantined or held follow at the end of their group, without an index; duplicates
-    are left out.
-    """
+    edges: DependencyEdges
+    target: np.ndarray
+    """The row that each dependency names, or UNKNOWN."""
+    disposition: np.ndarray
+    emitted: np.ndarray
+    """The rows to be emitted, in order, group by group."""
+    groups: pa.Array
+    """The names of the groups."""
+
+
+def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> DecidedTable:
+    """Decide about the rows of a table: whole groups one after another, each in the preferred order."""
+    if is_small(table.num_rows):
+        from antecede.causal_order.interpreted import decide_dispositions, match_identities
+    else:
+        from antecede.causal_order.disposition import decide_dispositions, match_identities
     release = on_missing is OnMissing.RELEASE
-    edges = read_edges(table, columns, encode_groups(table, columns)[0], over_gaps=release)
+    codes, names = encode_groups(table, columns)
+    edges = read_edges(table, columns, codes, over_gaps=release)
     first, target = match_identities(edges.owner, edges.number, edges.dep_owner, edges.dep_number)
     target[target < 0] = UNKNOWN
     disposition = np.where(edges.faults > 0, UNREADABLE, HELD).astype(np.int8)
@@ -63,6 +73,23 @@ def order_table(
         release,
         on_missing is OnMissing.QUARANTINE,
     )
+    return DecidedTable(edges, target, disposition, emitted, names)
+
+
+def order_table(
+    table: pa.Table, columns: Columns, on_missing: OnMissing
+) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """The rows in causal order, as places in the table, and the columns to add to them."""
+    return order_decided(decide_table(table, columns, on_missing))
+
+
+def order_decided(decided: DecidedTable) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """The rows in causal order, as places in the table, and the columns to add to them.
+
+    Where dependencies leave a choice, rows stay in the order of the table. Rows that are quarantined or held
+    follow at the end of their group, without an index; duplicates are left out.
+    """
+    edges, target, disposition, emitted, _ = decided
     rest = np.flatnonzero((disposition != ORDERED) & (disposition != RELEASED) & (disposition != DUPLICATE))
     rows = np.concatenate((emitted, rest))
     sizes = np.bincount(edges.groups[emitted])

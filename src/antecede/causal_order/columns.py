@@ -17,7 +17,8 @@ from antecede.errors import InputError
 
 ADDED = ("causal_index", "status", "reason")
 """The columns that the result has beside the table's own."""
-ADDED_BY_STREAM = (*ADDED, "held_ms")
+EMITTED_AT = "emitted_at"
+ADDED_BY_STREAM = (*ADDED, "held_ms", EMITTED_AT)
 
 CLOCK_TYPE = "map<string,bigint>"
 DEPENDENCIES_TYPE = "array<struct<origin:string,seq:bigint>>"

@@ -17,8 +17,9 @@ from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
 from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unreadable
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.event_files_on_spark import FileTable, refuse_empty, setting
-from antecede.causal_order.inspect import held, stream_counts
-from antecede.causal_order.on_spark import make_rules, order_frame
+from antecede.causal_order.inspect import held, held_by_cause, stream_counts
+from antecede.causal_order.missing_causes import MAX_LISTED, MissingCause, MissingCauses
+from antecede.causal_order.on_spark import count_missing_causes, make_rules, order_frame
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
     OUTCOME,
@@ -31,13 +32,15 @@ from antecede.causal_order.request import (
     has_finished_batch,
 )
 from antecede.causal_order.rules import RowCounts
+from antecede.causal_order.stream_on_spark import MAX_STREAM_TASKS, PARTITIONS
 from antecede.causal_order.text_files import UNREADABLE, bad_rows
 from antecede.errors import InputError
-from antecede.spark.session import connect, refuse_unshared, spark_path, uninterrupted
+from antecede.spark.session import connect, is_connect, refuse_unshared, spark_path, uninterrupted
 
 _MAX_OPEN_FILES, _OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters", "4"
 """A task has a file open for each outcome. Otherwise Spark sorts rows by outcome before it writes them, and
 they are no longer by group and index."""
+_TIMES = "spark.sql.parquet.outputTimestampType"
 _OBSERVATION = "causal_order"
 _POLL_SECONDS = 1
 _MAX_NAMED = 3
@@ -58,7 +61,7 @@ def order_batch(
         if UNREADABLE in ordered.columns:
             counted["unreadable"] = F.count(UNREADABLE)
         ordered = ordered.observe(written, *(count.alias(name) for name, count in counted.items()))
-        with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES):
+        with _written_as_read(spark):
             _with_outcome(ordered).write.partitionBy(OUTCOME).mode("append").parquet(str(out.resolve()))
         found = written.get
         unreadable = found.pop("unreadable", 0)
@@ -69,7 +72,8 @@ def order_batch(
             for status in ("held", "quarantined")
             for row in _examples(spark, out, request, counts, status)
         ]
-        return OrderResult(counts, rows, "spark", unreadable)
+        missing = _missing(spark, frame, out, request) if counts.held else MissingCauses()
+        return OrderResult(counts, rows, "spark", unreadable, missing=missing)
 
 
 def order_stream(
@@ -93,7 +97,7 @@ def order_stream(
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         writer = writer.option("path", str(out.resolve()))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
-        with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES):
+        with _written_as_read(spark), setting(spark, PARTITIONS, _partitions(spark)):
             query = writer.start()
         interrupted = _watch(query, before, progress)
         progress("counting", 0, 0)
@@ -101,7 +105,24 @@ def order_stream(
         rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
         examples = [Example(row.group, row.id, "held", _waits_for(row), row.since) for row in rows]
         examples += _examples(spark, out, request, counts, "quarantined")
-        return OrderResult(counts, examples, "spark", interrupted=interrupted)
+        missing = MissingCauses()
+        if counts.held:
+            missing = summarise_on_spark(held_by_cause(spark, str(checkpoint.resolve())))
+        return OrderResult(counts, examples, "spark", interrupted=interrupted, missing=missing)
+
+
+@contextmanager
+def _written_as_read(spark: SparkSession) -> Iterator[None]:
+    """Rows stay in their order, and times have a zone, which Spark's default (INT96) loses."""
+    with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES), setting(spark, _TIMES, "TIMESTAMP_MICROS"):
+        yield
+
+
+def _partitions(spark: SparkSession) -> str:
+    """As many partitions as cores, if they are known: each takes time to commit even an empty state."""
+    if is_connect(spark):
+        return str(spark.conf.get(PARTITIONS))
+    return str(min(MAX_STREAM_TASKS, spark.sparkContext.defaultParallelism))
 
 
 def inspect_stream(
@@ -189,6 +210,26 @@ def _examples(
         )
     )
     return [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
+
+
+def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingCauses:
+    """What is missing, by a second pass over the groups that have held rows."""
+    group = request.columns["group"]
+    if group is not None:
+        held_groups = spark.read.parquet(spark_path(out)).where(F.col(OUTCOME) == "held")
+        names = held_groups.select(F.col(quoted(group)).alias("_group")).distinct()
+        frame = frame.join(names, F.col(quoted(group)).eqNullSafe(F.col("_group")), "left_semi")
+    return summarise_on_spark(count_missing_causes(frame, request.columns, request.split))
+
+
+def summarise_on_spark(causes: DataFrame) -> MissingCauses:
+    """How many ids are missing, how many rows they hold, and those that hold most."""
+    causes = causes.persist()
+    (sums,) = causes.agg(F.count(F.lit(1)).alias("ids"), F.sum("rows").alias("rows")).collect()
+    order = [F.desc("rows"), F.asc_nulls_last("group"), F.asc("id")]
+    first = [MissingCause(**row.asDict()) for row in causes.orderBy(*order).limit(MAX_LISTED).collect()]
+    causes.unpersist()
+    return MissingCauses(sums["ids"], sums["rows"] or 0, first)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from antecede.causal_order.dependency_edges import Columns, read_edges, row_of_e
 from antecede.causal_order.disposition import match_identities
 from antecede.causal_order.group_state import OpenGroup
 from antecede.causal_order.history import EMITTED, IdHistory, SpanHistory
+from antecede.causal_order.missing_causes import first_missing_edge
 from antecede.causal_order.rules import ARRIVED, RowCounts
 from antecede.causal_order.segments import join
 from antecede.causal_order.stream_on_spark import BUCKET, GROUPS, decode_bucket, group_name
@@ -34,19 +35,35 @@ _HELD = pa.schema(
         ("since", pa.timestamp("us", "UTC")),
     ]
 )
+_COUNTED_FOR = pa.field("counted_for", pa.string())
+"""The missing cause that a row is counted for."""
 _HELD_ON_SPARK = "group string, id string, waits_for array<string>, missing array<string>, since timestamp"
 
 
-def held(spark: SparkSession, checkpoint: str | Path, operator: int = 0) -> DataFrame:
+def held(spark: SparkSession, checkpoint: str | Path, operator: int | None = None) -> DataFrame:
     """The rows that a `causal_order` stream holds, as of its last batch.
 
     `waits_for` are the causes that have not been emitted, and `missing` those among them that have not even
-    arrived; `since` is when the row arrived. `operator` is the place of `causal_order` among the stateful
-    operators of the query.
+    arrived; `since` is when the row arrived. `operator` is only for queries with several `causal_order`: the
+    number that Spark gave to the one that is meant.
     """
+    operator = _find_operator(spark, checkpoint) if operator is None else operator
+    return _held(spark, checkpoint, operator).drop(_COUNTED_FOR.name)
+
+
+def held_by_cause(spark: SparkSession, checkpoint: str | Path) -> DataFrame:
+    """The missing causes that hold rows of a `causal_order` stream: group, id and rows."""
+    rows = _held(spark, checkpoint, _find_operator(spark, checkpoint))
+    named = rows.select("group", F.explode("missing").alias("id"), F.lit(0).alias("rows"))
+    counted = rows.select("group", F.col(_COUNTED_FOR.name).alias("id"), F.lit(1).alias("rows"))
+    return named.union(counted).groupBy("group", "id").agg(F.sum("rows").alias("rows"))
+
+
+def _held(spark: SparkSession, checkpoint: str | Path, operator: int) -> DataFrame:
+    schema = f"{_HELD_ON_SPARK}, {_COUNTED_FOR.name} string"
     buckets = _buckets(spark, checkpoint, operator).limit(1).collect()
     if not buckets:
-        return spark.createDataFrame([], _HELD_ON_SPARK)
+        return spark.createDataFrame([], schema)
     entries = _state(spark, checkpoint, operator, GROUPS).select(
         "user_map_key.name", "user_map_key.part", F.col("user_map_value.data").alias("data")
     )
@@ -54,16 +71,17 @@ def held(spark: SparkSession, checkpoint: str | Path, operator: int = 0) -> Data
     return (
         entries.repartition("name")
         .sortWithinPartitions("name", "part")
-        .mapInArrow(_held_task(columns), _HELD_ON_SPARK)
+        .mapInArrow(_held_task(columns), schema)
     )
 
 
-def stream_counts(spark: SparkSession, checkpoint: str | Path, operator: int = 0) -> DataFrame:
+def stream_counts(spark: SparkSession, checkpoint: str | Path, operator: int | None = None) -> DataFrame:
     """One row: how many rows a `causal_order` stream has read so far, by outcome.
 
     `rows` is the number that came in; `ordered`, `released`, `late` and `quarantined` rows were emitted,
-    `duplicates` dropped, and `held` rows wait: together they are `rows`.
+    `duplicates` dropped, and `held` rows wait: together they are `rows`. `operator`: see `held`.
     """
+    operator = _find_operator(spark, checkpoint) if operator is None else operator
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -75,6 +93,27 @@ def stream_counts(spark: SparkSession, checkpoint: str | Path, operator: int = 0
 
     counted = _buckets(spark, checkpoint, operator).mapInArrow(read, ", ".join(f"{n} long" for n in _COUNTS))
     return counted.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS))
+
+
+def _find_operator(spark: SparkSession, checkpoint: str | Path) -> int:
+    """The number of `causal_order` among the stateful operators of a query."""
+    try:
+        listed = spark.read.format("state-metadata").load(str(checkpoint))
+        rows = listed.select("operatorId", "operatorProperties").distinct().collect()
+    except PySparkException as error:
+        raise _no_checkpoint(checkpoint, error) from error
+    ours = sorted({row.operatorId for row in rows if f'"{GROUPS}"' in (row.operatorProperties or "")})
+    if len(ours) > 1:
+        numbers = " or ".join(f"operator={number}" for number in ours)
+        raise InputError(f"{checkpoint} has several causal_order; choose one with {numbers}")
+    return int(ours[0]) if ours else 0
+
+
+def _no_checkpoint(checkpoint: str | Path, error: PySparkException) -> InputError:
+    return InputError(
+        f"{checkpoint} is not the checkpoint of a causal_order stream with a finished batch: "
+        f"{spark_error_message(error)}"
+    )
 
 
 def _buckets(spark: SparkSession, checkpoint: str | Path, operator: int) -> DataFrame:
@@ -90,10 +129,7 @@ def _state(spark: SparkSession, checkpoint: str | Path, operator: int, variable:
             .load(str(checkpoint))
         )
     except PySparkException as error:
-        raise InputError(
-            f"{checkpoint} is not the checkpoint of a causal_order stream with a finished batch: "
-            f"{spark_error_message(error)}"
-        ) from error
+        raise _no_checkpoint(checkpoint, error) from error
 
 
 class _ReadOnlyEntries:
@@ -152,4 +188,6 @@ def held_rows(group: OpenGroup, name: str | None, columns: Columns) -> pa.Table:
     groups = pa.array([name] * rows.num_rows, pa.string())
     waits_for = names_by_row(waiting, edge_rows)
     missing = names_by_row(waiting[target < 0], edge_rows[target < 0])
-    return pa.table([groups, ids, waits_for, missing, since], schema=_HELD)
+    chosen = first_missing_edge(rows.num_rows, edge_rows, target)
+    counted_for = edges.dep_names(waiting[chosen])
+    return pa.table([groups, ids, waits_for, missing, since, counted_for], schema=_HELD.append(_COUNTED_FOR))

@@ -12,11 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.causal_order.batch import order_table
+from antecede.causal_order.batch import DecidedTable, decide_table, order_decided
 from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
+from antecede.causal_order.missing_causes import MissingCauses, count_missing, summarise_missing
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
     OUTCOME,
@@ -40,7 +41,8 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
     progress("reading", 0, 0)
     roles = request.columns
     table = read_local(events, request)
-    plan = plan_columns(spark_types(table), roles, [*ADDED, OUTCOME], request.split)
+    types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
+    plan = plan_columns(types, roles, [*ADDED, OUTCOME], request.split)
     if not table.num_rows:
         raise InputError(f"{events.path} holds no events: it has no rows")
     own = table.column_names
@@ -52,8 +54,9 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
         _refuse_bad_rows(table)
         refuse_unreadable(table, [name for name in own if name != UNREADABLE], plan.columns, roles)
     progress("ordering", 0, 0)
-    ordered = _order(table.append_column(DIGEST, digests), own, plan, OnMissing(request.on_missing))
-    ordered, unreadable = _with_reasons(ordered)
+    table = _sort(table.append_column(DIGEST, digests), plan)
+    decided = decide_table(table, plan.columns, OnMissing(request.on_missing))
+    ordered, unreadable = _with_reasons(_order(table.select(own), decided))
     counts = RowCounts(
         rows=table.num_rows,
         **{status: pc.sum(pc.equal(ordered.column("status"), status)).as_py() or 0 for status in STATUSES},
@@ -67,7 +70,8 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
         if status in by_outcome
         for example in _examples(by_outcome[status], status, request)
     ]
-    return OrderResult(counts, examples, "local", unreadable)
+    missing = summarise_missing(count_missing(decided)) if counts.held else MissingCauses()
+    return OrderResult(counts, examples, "local", unreadable, missing=missing)
 
 
 def _refuse_bad_rows(table: pa.Table) -> None:
@@ -88,16 +92,20 @@ def _with_reasons(ordered: pa.Table) -> tuple[pa.Table, int]:
     return ordered.drop_columns([UNREADABLE]), len(why) - why.null_count
 
 
-def _order(table: pa.Table, own: list[str], plan: ColumnPlan, on_missing: OnMissing) -> pa.Table:
+def _sort(table: pa.Table, plan: ColumnPlan) -> pa.Table:
+    """The groups one after another, each in the preferred order."""
     group = plan.columns.group
     keys = [group, *plan.sorted_by] if group is not None else plan.sorted_by
     # Nulls come last, as they do by default.
     order = pc.sort_indices(
         table.select(list(dict.fromkeys(keys))), sort_keys=[(key, "ascending") for key in keys]
     )
-    table = table.take(order)
-    rows, added = order_table(table, plan.columns, on_missing)
-    ordered = table.select(own).take(rows)
+    return table.take(order)
+
+
+def _order(table: pa.Table, decided: DecidedTable) -> pa.Table:
+    rows, added = order_decided(decided)
+    ordered = table.take(rows)
     for name, values in added.items():
         ordered = ordered.append_column(name, values)
     return ordered

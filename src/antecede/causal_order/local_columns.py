@@ -40,6 +40,9 @@ _SPARK_NAMES = {
     pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
     pa.float32(): "float",
     pa.float64(): "double",
     pa.date32(): "date",
@@ -49,22 +52,25 @@ _WHOLE_NUMBER = re.compile(r"[\x00-\x20\x7f]*([+-]?[0-9]{1,100})[\x00-\x20\x7f]*
 
 def spark_types(table: pa.Table) -> dict[str, str]:
     """Spark's names for the types of a table's columns."""
-    return {field.name: _spark_type(field.name, field.type) for field in table.schema}
+    return {field.name: _spark_type(field.type) for field in table.schema}
 
 
-def _spark_type(name: str, kind: pa.DataType) -> str:
+def _spark_type(kind: pa.DataType) -> str:
     if kind in _SPARK_NAMES:
         return _SPARK_NAMES[kind]
-    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+    if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{_spark_type(name, kind.value_type)}>"
+        return f"array<{_spark_type(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        fields = ",".join(f"{field.name}:{_spark_type(name, field.type)}" for field in kind)
+        fields = ",".join(f"{field.name}:{_spark_type(field.type)}" for field in kind)
         return f"struct<{fields}>"
     if pa.types.is_map(kind):
-        return f"map<{_spark_type(name, kind.key_type)},{_spark_type(name, kind.item_type)}>"
-    raise NeedsSparkError(f"column {name} is of type {kind}")
+        return f"map<{_spark_type(kind.key_type)},{_spark_type(kind.item_type)}>"
+    # Only as a payload.
+    return str(kind)
 
 
 def _to_whole(value: str | None) -> int | None:

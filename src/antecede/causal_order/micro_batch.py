@@ -22,7 +22,10 @@ from antecede.causal_order.dependency_edges import (
     read_edges,
     row_of_edge,
 )
-from antecede.causal_order.disposition import (
+from antecede.causal_order.disposition import decide_dispositions, match_identities
+from antecede.causal_order.group_state import OpenGroup, StateStore
+from antecede.causal_order.history import EMITTED, IN_QUARANTINE, OVERTAKEN, Decisions, IdHistory, SpanHistory
+from antecede.causal_order.outcomes import (
     DUPLICATE,
     HELD,
     ORDERED,
@@ -32,11 +35,7 @@ from antecede.causal_order.disposition import (
     SATISFIED,
     UNKNOWN,
     UNREADABLE,
-    decide_dispositions,
-    match_identities,
 )
-from antecede.causal_order.group_state import OpenGroup, StateStore
-from antecede.causal_order.history import EMITTED, IN_QUARANTINE, OVERTAKEN, Decisions, IdHistory, SpanHistory
 from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules, RowCounts
 from antecede.causal_order.segments import OpenSegment, join
 

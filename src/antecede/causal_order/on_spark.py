@@ -16,12 +16,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from antecede.causal_order.batch import order_table
-from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM, Roles
+from antecede.causal_order.batch import decide_table, order_table
+from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM, EMITTED_AT, Roles
 from antecede.causal_order.columns_on_spark import PreparedEvents, prepare, quoted, refuse_unreadable
 from antecede.causal_order.dependency_edges import Columns
+from antecede.causal_order.missing_causes import SCHEMA_ON_SPARK, count_missing
 from antecede.causal_order.rules import OnMissing, OrderRules
-from antecede.causal_order.stream_on_spark import freeze_gc_heap, order_stream
+from antecede.causal_order.stream_on_spark import (
+    freeze_gc_heap,
+    order_stream,
+    warn_of_partitions,
+    without_watermark,
+)
 from antecede.errors import InputError
 from antecede.units import parse_duration
 
@@ -62,7 +68,9 @@ def causal_order(
     Where dependencies leave a choice, the least value of column `by` comes first, then the least number; the
     choice among text ids is arbitrary, but always the same.
 
-    Added columns: `causal_index`, the place in the group's order; `status`; `reason`; in a stream `held_ms`.
+    Added columns: `causal_index`, the place in the group's order; `status`; `reason`; in a stream `held_ms`
+    and `emitted_at`, the time of the batch. A held row is older than a watermark on its own time by the time
+    it is emitted: give operators after this one a watermark on `emitted_at`.
     Status is `ordered`; `released`, if a cause is missing and `on_missing` is "release"; `held` (in a batch;
     a stream keeps such events), if it is "hold"; `quarantined`, if it is "quarantine", or if an event depends
     on itself, or on one that is quarantined, or cannot be read; `late`, if an effect was released before it.
@@ -102,9 +110,15 @@ def order_frame(
     """`causal_order` without its check; `split` is the text between two dependencies in one text."""
     added = ADDED_BY_STREAM if events.isStreaming else ADDED
     prepared = prepare(events, roles, added, split)
-    schema = T.StructType([*events.schema.fields, *map(_added_field, added)])
+    fields = [*events.schema.fields, *(_added_field(column) for column in added if column != EMITTED_AT)]
     if events.isStreaming:
-        return order_stream(prepared, schema, OrderRules(prepared.columns, *rules), name)
+        warn_of_partitions(events.sparkSession)
+        named = {role: name for role, name in roles.items() if role != "by"}
+        if split is not None:
+            named["deps"] = f"{roles['deps']} split by {split!r}"
+        schema = T.StructType([without_watermark(field) for field in fields])
+        return order_stream(prepared, schema, OrderRules(prepared.columns, *rules, named), name)
+    schema = T.StructType(fields)
     return _order_batch(prepared, schema, rules.on_missing)
 
 
@@ -127,14 +141,31 @@ def _milliseconds(role: str, text: str) -> int:
 
 
 def _order_batch(prepared: PreparedEvents, schema: T.StructType, on_missing: OnMissing) -> DataFrame:
+    task = _batch_task(prepared.columns, on_missing, prepared.internal)
+    return _by_group(prepared).mapInArrow(task, schema)
+
+
+def count_missing_causes(events: DataFrame, roles: Roles, split: str | None = None) -> DataFrame:
+    """The missing causes that hold rows of a batch: group, id and rows."""
+    prepared = prepare(events, roles, ADDED, split)
+    columns = prepared.columns
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in whole_groups(batches, columns.group):
+            yield from count_missing(decide_table(table, columns, OnMissing.HOLD)).to_batches()
+
+    return _by_group(prepared).mapInArrow(task, SCHEMA_ON_SPARK)
+
+
+def _by_group(prepared: PreparedEvents) -> DataFrame:
+    """Whole groups one after another in each partition, their rows in the preferred order."""
     group = prepared.columns.group
     if group is None:
         by_group = prepared.frame.repartition(1)
     else:
         by_group = prepared.frame.repartition(F.col(quoted(group)))
     keys = [group, *prepared.sorted_by] if group is not None else prepared.sorted_by
-    sorted_rows = by_group.sortWithinPartitions(*(F.col(quoted(key)).asc_nulls_last() for key in keys))
-    return sorted_rows.mapInArrow(_batch_task(prepared.columns, on_missing, prepared.internal), schema)
+    return by_group.sortWithinPartitions(*(F.col(quoted(key)).asc_nulls_last() for key in keys))
 
 
 def _batch_task(

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.causal_order.columns import Roles
+from antecede.causal_order.interpreted import is_small
 from antecede.causal_order.request import NeedsSparkError
-from antecede.jit import njit_plain
 
 _SEED = 42
+_LONG_DIGITS = 18
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _PRIME_3 = np.uint64(0x165667B19E3779F9)
@@ -49,8 +50,16 @@ def hash_column(state: np.ndarray, column: pa.Array) -> np.ndarray:
         for at in range(kind.num_fields):
             state = hash_column(state, pc.struct_field(column, at))
         return state
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        hashed = _hash_texts(state, column)
+    if pa.types.is_decimal(kind):
+        hashed = _hash_decimals(state, column)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        hashed = _hash_texts(state, column.cast(pa.large_string()))
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        hashed = _hash_texts(state, column.cast(pa.large_binary()))
+    elif _is_unknown_to_spark(kind):
+        # There is nothing to agree with.
+        texts = pa.array([str(value) for value in column], pa.large_string())
+        hashed = _hash_texts(state, texts)
     else:
         hashed = _hash_words(state, column)
     return np.where(column.is_valid().to_numpy(zero_copy_only=False), hashed, state)
@@ -73,14 +82,14 @@ def _hash_words(state: np.ndarray, column: pa.Array) -> np.ndarray:
     kind = column.type
     if pa.types.is_floating(kind):
         numbers = column.fill_null(0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
-        if kind not in (pa.float32(), pa.float64()) or np.isnan(numbers).any():
-            raise NeedsSparkError(f"values of type {kind} that are not numbers")
+        numbers = np.where(np.isnan(numbers), np.nan, numbers)  # all NaN alike
         words = numbers.astype(kind.to_pandas_dtype()).view(f"u{kind.bit_width // 8}")
         width = kind.bit_width // 8
     elif pa.types.is_boolean(kind):
         words, width = column.fill_null(False).to_numpy(zero_copy_only=False), 4
-    elif pa.types.is_signed_integer(kind):
-        width = 8 if kind.bit_width == 64 else 4
+    elif pa.types.is_integer(kind):
+        # Spark reads numbers without a sign as the next larger type.
+        width = 8 if kind.bit_width == 64 or kind == pa.uint32() else 4
         words = column.fill_null(0).to_numpy(zero_copy_only=False).astype(f"i{width}").view(f"u{width}")
     elif pa.types.is_date32(kind):
         words, width = column.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).view("u4"), 4
@@ -115,71 +124,40 @@ def _hash_eight(state: np.ndarray, words: np.ndarray) -> np.ndarray:
     return _avalanche(_rotate(value, 27) * _PRIME_1 + _PRIME_4)
 
 
-def _hash_texts(state: np.ndarray, column: pa.Array) -> np.ndarray:
-    large = column.cast(pa.large_string())
+def _is_unknown_to_spark(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_time(kind)
+        or pa.types.is_duration(kind)
+        or kind in (pa.float16(), pa.uint64(), pa.date64(), pa.null())
+        or (pa.types.is_timestamp(kind) and kind.unit == "ns")
+    )
+
+
+def _hash_decimals(state: np.ndarray, column: pa.Array) -> np.ndarray:
+    """The digits as a number of 64 bits if they fit by their type, otherwise as bytes."""
+    width, data = column.type.byte_width, column.buffers()[1].to_pybytes()
+    begins = range(column.offset * width, (column.offset + len(column)) * width, width)
+    digits = [int.from_bytes(data[begin : begin + width], "little", signed=True) for begin in begins]
+    if column.type.precision <= _LONG_DIGITS:
+        return _hash_eight(state, np.array(digits, np.int64).view("u8"))
+    octets = [_shortest(number) for number in digits]
+    return _hash_texts(state, pa.array(octets, pa.large_binary()))
+
+
+def _shortest(number: int) -> bytes:
+    """A number as Java's BigInteger gives it: two's complement, without bytes that say nothing."""
+    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _hash_texts(state: np.ndarray, large: pa.Array) -> np.ndarray:
     _, offsets, data = large.buffers()
     begins = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
     octets = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    return np.asarray(_xxh64_all(octets, begins, state))
-
-
-@njit_plain
-def _xxh64_all(octets: Any, begins: Any, seeds: Any) -> Any:
-    hashed = np.empty(seeds.size, np.uint64)
-    for row in range(seeds.size):
-        hashed[row] = _xxh64(octets, begins[row], begins[row + 1], seeds[row])
-    return hashed
-
-
-@njit_plain
-def _word(octets: Any, at: int, size: int) -> Any:
-    """A little-endian number."""
-    word = np.uint64(0)
-    for place in range(size):
-        word |= np.uint64(octets[at + place]) << np.uint64(8 * place)
-    return word
-
-
-@njit_plain
-def _rotate_one(value: Any, bits: int) -> Any:
-    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
-
-
-@njit_plain
-def _round(lane: Any, word: Any) -> Any:
-    return _rotate_one(lane + word * _PRIME_2, 31) * _PRIME_1
-
-
-@njit_plain
-def _xxh64(octets: Any, begin: int, end: int, seed: Any) -> Any:
-    at = begin
-    if end - begin >= 32:
-        a, b = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2
-        c, d = seed, seed - _PRIME_1
-        while end - at >= 32:
-            a = _round(a, _word(octets, at, 8))
-            b = _round(b, _word(octets, at + 8, 8))
-            c = _round(c, _word(octets, at + 16, 8))
-            d = _round(d, _word(octets, at + 24, 8))
-            at += 32
-        value = _rotate_one(a, 1) + _rotate_one(b, 7) + _rotate_one(c, 12) + _rotate_one(d, 18)
-        for lane in (a, b, c, d):
-            value = (value ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+    if is_small(len(large)):
+        from antecede.causal_order.interpreted import hash_texts
     else:
-        value = seed + _PRIME_5
-    value += np.uint64(end - begin)
-    while end - at >= 8:
-        value = _rotate_one(value ^ _round(np.uint64(0), _word(octets, at, 8)), 27) * _PRIME_1 + _PRIME_4
-        at += 8
-    if end - at >= 4:
-        value = _rotate_one(value ^ (_word(octets, at, 4) * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
-        at += 4
-    while at < end:
-        value = _rotate_one(value ^ (np.uint64(octets[at]) * _PRIME_5), 11) * _PRIME_1
-        at += 1
-    value = (value ^ (value >> np.uint64(33))) * _PRIME_2
-    value = (value ^ (value >> np.uint64(29))) * _PRIME_3
-    return value ^ (value >> np.uint64(32))
+        from antecede.causal_order.text_hash import hash_texts
+    return np.asarray(hash_texts(octets, begins, state))
 
 
 def _to_json(name: str, value: Any) -> str:

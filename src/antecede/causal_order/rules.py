@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +35,8 @@ class OrderRules(NamedTuple):
     """How long a row waits for a missing cause until `on_missing` applies; unused if rows are held."""
     horizon_ms: int
     """How long opaque ids are remembered after their rows were emitted."""
+    named: Mapping[str, str | None] = MappingProxyType({})
+    """The caller's names for the columns, by role, of which none can change while rows are held."""
     internal_columns: tuple[str, ...] = (ARRIVED, DIGEST)
     """Columns that are removed from the result."""
     tail_bytes: int = TAIL_BYTES

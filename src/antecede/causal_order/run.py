@@ -13,7 +13,7 @@ from pathlib import Path
 
 from antecede.causal_order.event_files import EventFiles, find_event_files
 from antecede.causal_order.local import order_locally
-from antecede.causal_order.local_files import estimate_rows
+from antecede.causal_order.local_files import estimate_rows, local_bytes
 from antecede.causal_order.request import (
     CHECKPOINT,
     OUTCOME,
@@ -49,7 +49,7 @@ def order_files(
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
     with _command_words():
-        if not wants_spark(engine, master, lambda: estimate_rows(events)):
+        if not wants_spark(engine, master, lambda: estimate_rows(events), lambda _: local_bytes(events)):
             try:
                 return order_locally(events, out, request, progress)
             except NeedsSparkError as reason:

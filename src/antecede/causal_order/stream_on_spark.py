@@ -4,12 +4,14 @@ Spark calls a stateful operator key by key, and each call costs more than the ro
 and a bucket's rows go through Spark as bytes: Arrow tables packed before the shuffle and unpacked after it. A
 bucket is one key. The state is two of its variables: the map `groups` has the entries of its groups
 (`group_state`), of which each batch reads and writes one for every group that it touches; the value `bucket`
-has a `Bucket`.
+has a `Bucket`. One more key, which every batch has, holds no group: it says which columns the stream was
+started with, so that a query with others is refused whatever groups its rows are of.
 """
 
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -24,6 +26,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from antecede.causal_order.columns import EMITTED_AT
 from antecede.causal_order.columns_on_spark import PreparedEvents, escape_name, quoted
 from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.micro_batch import order_micro_batch
@@ -35,8 +38,14 @@ _BUCKET = "_antecede_bucket"
 _COUNTS = RowCounts.__struct_fields__
 _PACKED_BYTES = 1 << 25
 """How much is packed at once; with less, the packed tables are smaller and more."""
-_BUCKETS = 64
+MAX_STREAM_TASKS = 64
 """The number of tasks that can order a stream. Checkpoints depend on it, so it can never change."""
+_PACKED = pa.schema([("bucket", pa.int32()), ("parcel", pa.binary())])
+_MARKER = -1
+"""The key that every batch has."""
+_WATERMARK = "spark.watermarkDelayMs"
+"""Marks columns of event time, in their metadata."""
+PARTITIONS = "spark.sql.shuffle.partitions"
 _STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -48,6 +57,8 @@ class Bucket(msgspec.Struct, array_like=True):
     """The state of a bucket besides that of its groups."""
 
     columns: Columns
+    named: dict[str, str | None]
+    """The caller's names for the columns, by role."""
     counts: RowCounts = msgspec.field(default_factory=RowCounts)
     entries: int = 0
     """How many entries its groups have in the map."""
@@ -72,7 +83,7 @@ def order_stream(prepared: PreparedEvents, schema: T.StructType, rules: OrderRul
     _use_rocks_db(frame.sparkSession)
     rules = rules._replace(internal_columns=(*prepared.internal, ARRIVED))
     group = prepared.columns.group
-    bucket = F.lit(0) if group is None else F.pmod(F.xxhash64(F.col(quoted(group))), F.lit(_BUCKETS))
+    bucket = F.lit(0) if group is None else F.pmod(F.xxhash64(F.col(quoted(group))), F.lit(MAX_STREAM_TASKS))
     arriving = frame.withColumns({ARRIVED: F.unix_millis(F.current_timestamp()), _BUCKET: bucket.cast("int")})
     packed = arriving.mapInArrow(_pack_task(), "bucket int, parcel binary")
     counts = ", ".join(f"{count} long" for count in _COUNTS)
@@ -84,7 +95,32 @@ def order_stream(prepared: PreparedEvents, schema: T.StructType, rules: OrderRul
     )
     # The sums of an empty batch are null; zero says more.
     sums = [F.coalesce(F.sum(count), F.lit(0)).alias(count) for count in _COUNTS]
-    return ordered.observe(name, *sums).select("parcel").mapInArrow(_unpack_task(schema), schema)
+    emitted = ordered.observe(name, *sums).select("parcel").mapInArrow(_unpack_task(schema), schema)
+    # By the clock of the batch: the same when a batch is replayed, and never less than before.
+    return emitted.withColumn(EMITTED_AT, F.current_timestamp())
+
+
+def without_watermark(field: T.StructField) -> T.StructField:
+    """A column that is no event time.
+
+    A row that was held is older than the watermark when it is emitted, so operators after this one would drop
+    it as late. Without the mark, Spark refuses those that need a watermark until they are given one on
+    `emitted_at`.
+    """
+    metadata = {key: value for key, value in field.metadata.items() if key != _WATERMARK}
+    return T.StructField(field.name, field.dataType, field.nullable, metadata)
+
+
+def warn_of_partitions(spark: SparkSession) -> None:
+    """Say it if most tasks of a batch would have nothing to do but to commit their empty state."""
+    partitions = int(spark.conf.get(PARTITIONS, "200") or 200)
+    if partitions > MAX_STREAM_TASKS:
+        warnings.warn(
+            f"{PARTITIONS} is {partitions}: a causal_order stream would run as many tasks in each batch, of "
+            f"which at most {MAX_STREAM_TASKS} have rows; set it to the number of cores before the first "
+            "start, as a checkpoint keeps the value that it began with",
+            stacklevel=4,
+        )
 
 
 def _use_rocks_db(spark: SparkSession) -> None:
@@ -109,6 +145,7 @@ def _pack_task() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch
         freeze_gc_heap()
         buffered: list[pa.RecordBatch] = []
         size = 0
+        yield pa.record_batch([pa.array([_MARKER], pa.int32()), pa.array([b""], pa.binary())], _PACKED.names)
         for batch in batches:
             if batch.num_rows:
                 buffered.append(batch)
@@ -200,6 +237,9 @@ class _OrderProcessor(StatefulProcessor):
         rows: Any,
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
+        if key[0] == _MARKER:
+            self._bucket.update((msgspec.msgpack.encode(self._read_bucket()),))
+            return
         new = join([unpack(packed) for frame in rows for packed in frame["parcel"]])
         yield from self._order(self._read_bucket(), new, int(new.column(ARRIVED)[0].as_py()))
 
@@ -239,7 +279,7 @@ class _OrderProcessor(StatefulProcessor):
     def _read_bucket(self) -> Bucket:
         value = self._bucket.get()
         if value is None:
-            return Bucket(self._rules.columns)
+            return Bucket(self._rules.columns, dict(self._rules.named))
         bucket = decode_bucket(bytes(value[0]))
         before, now = bucket.columns, self._rules.columns
         if before.form is not now.form:
@@ -247,17 +287,26 @@ class _OrderProcessor(StatefulProcessor):
                 f"the checkpoint was made with {before.form} and the query has {now.form}: how rows name "
                 "their causes cannot change; use a new checkpoint, or restore the query"
             )
-        for role in ("group", "id", "deps", "origin", "seq", "clock"):
+        for role, name in self._rules.named.items():
+            if (was := bucket.named.get(role)) != name:
+                raise InputError(
+                    f"{role}: the checkpoint was made with {_column(was)} and the query has {_column(name)}, "
+                    "which its held rows were not ordered by; use a new checkpoint, or restore the query"
+                )
             if getattr(before, role) != getattr(now, role):
                 raise InputError(
-                    f"{role}: the checkpoint was made with another column, or one of another type, and its "
-                    "held rows have no other; use a new checkpoint, or restore the query"
+                    f"{role}: the checkpoint was made with a column {name} of another type; use a new "
+                    "checkpoint, or restore the query"
                 )
         bucket.columns = now
         return bucket
 
     def close(self) -> None:
         pass
+
+
+def _column(name: str | None) -> str:
+    return "none" if name is None else f"column {name}"
 
 
 def decode_bucket(data: bytes) -> Bucket:

@@ -15,12 +15,14 @@ from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
 
 if TYPE_CHECKING:
+    from antecede.causal_order.missing_causes import MissingCause, MissingCauses
     from antecede.causal_order.request import Example, OrderRequest, OrderResult
     from antecede.causal_order.rules import RowCounts
 
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
 _MAX_TEXT = 60
+_SHOWN_CAUSES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +215,7 @@ def _print_json(result: OrderResult, events: str, out: Path, checkpoint: Path | 
         "engine": result.engine,
     }
     body = msgspec.to_builtins(result.counts) | {"unreadable": result.unreadable}
-    show.json(head | body | {"examples": result.examples})
+    show.json(head | body | {"missing": result.missing, "examples": result.examples})
 
 
 def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
@@ -224,9 +226,22 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
     for status, count in (("held", counts.held), ("quarantined", counts.quarantined)):
         examples = [_example_line(row) for row in result.examples if row.status == status]
         where = f"antecede held {out}" if stream and status == "held" else f"{out}/outcome={status}"
+        if status == "held" and result.missing.ids:
+            examples = [_missing_line(cause) for cause in result.missing.first[:_SHOWN_CAUSES]] + examples
+            where = f"{where} ({_words_of(result.missing)})"
         for line in [f"{status}: {where}", *examples] if count else []:
             show.line(line)
     show.line(f"ordered: {out}/outcome=ordered")
+
+
+def _words_of(missing: MissingCauses) -> str:
+    ids = "1 missing id holds" if missing.ids == 1 else f"{missing.ids:,} missing ids hold"
+    return f"{ids} {missing.rows:,} {'row' if missing.rows == 1 else 'rows'}"
+
+
+def _missing_line(cause: MissingCause) -> str:
+    group = f" of {_shorten(cause.group)}" if cause.group is not None else ""
+    return f"• missing: {_shorten(cause.id)}{group}, holds {cause.rows:,}"
 
 
 def _example_line(row: Example) -> str:

@@ -1,0 +1,109 @@
+"""Where is the crossover between one process and Spark? Audits and causal order of 10⁵ to 10⁸ rows.
+
+Logs are made once, into the folder LOGS, and reused. Each command is a process of its own, one at a time, and
+the engines take turns, so that other load on the machine meets both. Times are from the start of the command
+to its end; of several, the least. `--engine auto` is measured too: it should be as fast as the better one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
+from scale import machine, report, simulate_trace
+from watched import run
+
+ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+ENGINES = ("local", "spark", "auto")
+_BLOCK = 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("logs", type=Path, metavar="LOGS", help="the folder for logs")
+    parser.add_argument("--rows", type=float, nargs="+", default=[1e5, 1e6, 1e7])
+    parser.add_argument("--analyses", nargs="+", choices=("audit", "order"), default=("audit", "order"))
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.json")
+    asked = parser.parse_args()
+    results = json.loads(asked.out.read_text())["results"] if asked.out.exists() else []
+    for analysis in asked.analyses:
+        for rows in map(int, asked.rows):
+            measured = measure(analysis, rows, asked)
+            results = [each for each in results if (each["analysis"], each["rows"]) != (analysis, rows)]
+            results.append({"analysis": analysis, "rows": rows, **measured})
+            document = {"machine": machine(), "cores": asked.cores, "results": results}
+            asked.out.write_text(json.dumps(document, indent=1) + "\n")
+            report(f"{analysis} {rows:,}: {measured}")
+
+
+def measure(analysis: str, rows: int, asked: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Seconds and gigabytes of each engine."""
+    if analysis == "audit":
+        words = ["audit", str(simulate_trace(asked.logs, 100, rows / 1e6)), "--json"]
+    else:
+        log = events(asked.logs, rows)
+        words = ["order", str(log), "--group", "room", "--id", "id", "--deps", "after", "--json"]
+    found: dict[str, dict[str, float]] = {}
+    for _ in range(asked.repeats):
+        for engine in asked.engines:
+            with tempfile.TemporaryDirectory(dir=asked.logs) as folder:
+                out = ["--out", f"{folder}/out"] if analysis == "order" else []
+                watched = run([*ANTECEDE, *words, "--engine", engine, *out], asked.cores)
+                shutil.rmtree(f"{folder}/out", ignore_errors=True)
+            before = found.get(engine, {}).get("seconds", float("inf"))
+            used = json.loads(watched.output)["engine"]
+            if watched.seconds < before:
+                gigabytes = round(watched.peak_bytes / 1e9, 2)
+                found[engine] = {"seconds": round(watched.seconds, 1), "gigabytes": gigabytes, "engine": used}
+    return found
+
+
+def events(folder: Path, rows: int) -> Path:
+    """Rows of groups of a thousand, shuffled within blocks; each follows one of the three before it."""
+    file = folder / f"events-{rows}.parquet"
+    if file.exists():
+        return file
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(rows)
+    unfinished = file.with_suffix(".unfinished")
+    schema = pa.schema(
+        {"room": pa.string(), "id": pa.string(), "after": pa.list_(pa.string()), "text": pa.string()}
+    )
+    with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        for begin in range(0, rows, _BLOCK):
+            writer.write_table(_block(rng, begin, min(rows, begin + _BLOCK), schema))
+    unfinished.rename(file)
+    return file
+
+
+def _block(rng: np.random.Generator, begin: int, end: int, schema: pa.Schema) -> pa.Table:
+    numbers = rng.permutation(np.arange(begin, end))
+    place = numbers % 1000
+    first = numbers - 1 - rng.integers(0, 3, numbers.size)
+    lists = [
+        [] if at == 0 else [f"m{one}"]
+        for at, one in zip(place, np.maximum(first, numbers - place), strict=True)
+    ]
+    columns = [
+        pa.array([f"r{number // 1000}" for number in numbers]),
+        pa.array([f"m{number}" for number in numbers]),
+        pa.array(lists, pa.list_(pa.string())),
+        pa.array([f"what somebody wrote in message {number}" for number in numbers]),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+if __name__ == "__main__":
+    main()
