@@ -1,8 +1,8 @@
 """Where an analysis runs: in this process or on Spark. Audits, graphs, advice and causal order choose alike.
 
-One process is faster for as long as its memory suffices (`benchmarks/crossover`): Spark takes seconds to
-start, and passes every row between processes. So the choice is by the memory that an analysis needs here and
-the memory that is free. Importing this module needs no extra.
+Spark takes seconds to start, and passes every row between processes. So one process is faster up to tens of
+millions of rows (`benchmarks/crossover`), provided that its memory suffices: the choice is by rows, by the
+memory that an analysis needs here, and by the memory that is free. Importing this module needs no extra.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from antecede.errors import InputError
 
 ENGINES = ("auto", "local", "spark")
-MAX_LOCAL_ROWS = 100_000_000
-"""Beyond this, Spark is chosen whatever the memory."""
+MAX_LOCAL_ROWS = 25_000_000
+"""Beyond this, Spark on two cores audits sooner than one process does."""
 TRACE_ROW_BYTES = 250
 """What an analysis of a trace takes at most for each row, in this process."""
 _MAX_SHARE = 0.6

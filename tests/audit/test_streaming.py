@@ -109,6 +109,7 @@ def test_what_one_pass_leaves_to_the_full_audit(tmp_path: Path) -> None:
 
 def test_a_large_clean_trace_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antecede.engine_choice.MAX_LOCAL_ROWS", 0)
+    monkeypatch.setattr("antecede.audit.run._MANY_ROWS", 0)
     monkeypatch.setattr("antecede.audit.run.events_on_spark", None)
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=4, seconds=1))
     found = audit_path(str(tmp_path / "t"), "auto", 10, None)

@@ -31,16 +31,17 @@ from antecede.causal_order.row_digest import digest_rows
 from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
 from antecede.causal_order.text_files import UNREADABLE, bad_rows
 from antecede.errors import InputError
-from antecede.trace.parquet_files import write_parquet
+from antecede.trace.parquet_files import parquet_writer
 
 _ROW_GROUP = 65_536
+_MAX_TEXT_BYTES = 1 << 30
 
 
 def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress: Progress) -> OrderResult:
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
     progress("reading", 0, 0)
     roles = request.columns
-    table = read_local(events, request)
+    table = _with_long_offsets(read_local(events, request))
     types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
     plan = plan_columns(types, roles, [*ADDED, OUTCOME], request.split)
     if not table.num_rows:
@@ -72,6 +73,20 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
     ]
     missing = summarise_missing(count_missing(decided)) if counts.held else MissingCauses()
     return OrderResult(counts, examples, "local", unreadable, missing=missing)
+
+
+def _with_long_offsets(table: pa.Table, max_bytes: int = _MAX_TEXT_BYTES) -> pa.Table:
+    """Text that is too much for offsets of 32 bits gets longer ones while it is moved; its files do not."""
+    longer = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    for at, field in enumerate(table.schema):
+        if field.type in longer and table.column(at).nbytes > max_bytes:
+            table = table.set_column(at, field.name, table.column(at).cast(longer[field.type]))
+    return table
+
+
+def _file_schema(schema: pa.Schema) -> pa.Schema:
+    shorter = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return pa.schema([field.with_type(shorter.get(field.type, field.type)) for field in schema])
 
 
 def _refuse_bad_rows(table: pa.Table) -> None:
@@ -125,7 +140,10 @@ def _write(by_outcome: dict[str, pa.Table], out: Path) -> None:
     hidden = out / "_temporary"
     hidden.mkdir(parents=True, exist_ok=True)
     for name, table in by_outcome.items():
-        write_parquet(table, hidden / f"{name}.parquet", _ROW_GROUP)
+        schema = _file_schema(table.schema)
+        with parquet_writer(hidden / f"{name}.parquet", schema) as writer:
+            for begin in range(0, table.num_rows, _ROW_GROUP):
+                writer.write_table(table.slice(begin, _ROW_GROUP).cast(schema), _ROW_GROUP)
     for name in by_outcome:
         folder = out / f"{OUTCOME}={name}"
         folder.mkdir(exist_ok=True)
