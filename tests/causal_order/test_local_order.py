@@ -348,6 +348,8 @@ def test_files_as_they_are_give_the_same_rows(tmp_path: Path, seed: int) -> None
         if part == 1:  # the same columns in another order
             own = [dict(reversed(row.items())) for row in own]
         (folder / f"{part}.csv").write_bytes(damaged_csv(rng, own, encoding))
+    (folder / "2.csv").rename(tmp_path / "elsewhere.csv")
+    (folder / "2.csv").symlink_to(tmp_path / "elsewhere.csv")
     given = encoding if encoding == "latin-1" else None
     asked = request(split=" ", group="room", id="id", deps="deps", encoding=given, schema="n int")
     result, tables = both(tmp_path, tmp_path / "in", asked)

@@ -46,7 +46,7 @@ class FileTable:
         self._plan = plan_text(
             events.folder.resolve(),
             events.format,
-            [file.resolve() for file in events.files],
+            _absolute(events),
             request.types,
             request.columns,
             request.csv,
@@ -101,6 +101,12 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
             spark.conf.set(key, before)
 
 
+def _absolute(events: EventFiles) -> list[Path]:
+    """The files below the folder that Spark sees; not where links in it lead to."""
+    folder = events.folder.resolve()
+    return [folder / file.relative_to(events.folder) for file in events.files]
+
+
 def _options(events: EventFiles) -> dict[str, str | bool]:
     if not events.path.is_dir():
         return {}
@@ -143,7 +149,7 @@ def _read_task(plan: TextPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 def _divide(spark: SparkSession, events: EventFiles, request: OrderRequest) -> list[FilePart]:
     """Whole files, and ranges of large ones whose line ends certainly end rows."""
-    whole = {str(file.resolve()): [FilePart(str(file.resolve()))] for file in events.files}
+    whole = {str(file): [FilePart(str(file))] for file in _absolute(events)}
     ranges = [
         part
         for file in whole

@@ -134,7 +134,7 @@ def order(
     from antecede.trace.bad_rows import BadRows
 
     request = options.request()
-    bad = BadRows(events, strict=False)
+    bad = BadRows(events, strict=options.strict)
     with show.progress() as progress:
         if stream:
             result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
