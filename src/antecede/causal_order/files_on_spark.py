@@ -18,7 +18,7 @@ from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unrea
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.event_files_on_spark import FileTable, refuse_empty, setting
 from antecede.causal_order.inspect import held, held_by_cause, stream_counts
-from antecede.causal_order.missing_causes import MAX_LISTED, MissingCause, MissingCauses
+from antecede.causal_order.missing_causes import MAX_LISTED, MissingId, MissingIds
 from antecede.causal_order.on_spark import count_missing_causes, make_rules, order_frame
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
@@ -72,7 +72,7 @@ def order_batch(
             for status in ("held", "quarantined")
             for row in _examples(spark, out, request, counts, status)
         ]
-        missing = _missing(spark, frame, out, request) if counts.held else MissingCauses()
+        missing = _missing(spark, frame, out, request) if counts.held else MissingIds()
         return OrderResult(counts, rows, "spark", unreadable, missing=missing)
 
 
@@ -105,7 +105,7 @@ def order_stream(
         rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
         examples = [Example(row.group, row.id, "held", _waits_for(row), row.since) for row in rows]
         examples += _examples(spark, out, request, counts, "quarantined")
-        missing = MissingCauses()
+        missing = MissingIds()
         if counts.held:
             missing = summarise_on_spark(held_by_cause(spark, str(checkpoint.resolve())))
         return OrderResult(counts, examples, "spark", interrupted=interrupted, missing=missing)
@@ -212,7 +212,7 @@ def _examples(
     return [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
 
 
-def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingCauses:
+def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingIds:
     """What is missing, by a second pass over the groups that have held rows."""
     group = request.columns["group"]
     if group is not None:
@@ -222,14 +222,14 @@ def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderReq
     return summarise_on_spark(count_missing_causes(frame, request.columns, request.split))
 
 
-def summarise_on_spark(causes: DataFrame) -> MissingCauses:
+def summarise_on_spark(causes: DataFrame) -> MissingIds:
     """How many ids are missing, how many rows they hold, and those that hold most."""
     causes = causes.persist()
     (sums,) = causes.agg(F.count(F.lit(1)).alias("ids"), F.sum("rows").alias("rows")).collect()
     order = [F.desc("rows"), F.asc_nulls_last("group"), F.asc("id")]
-    first = [MissingCause(**row.asDict()) for row in causes.orderBy(*order).limit(MAX_LISTED).collect()]
+    first = [MissingId(**row.asDict()) for row in causes.orderBy(*order).limit(MAX_LISTED).collect()]
     causes.unpersist()
-    return MissingCauses(sums["ids"], sums["rows"] or 0, first)
+    return MissingIds(sums["ids"], sums["rows"] or 0, first)
 
 
 @contextmanager

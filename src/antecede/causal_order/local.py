@@ -17,7 +17,7 @@ from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
-from antecede.causal_order.missing_causes import MissingCauses, count_missing, summarise_missing
+from antecede.causal_order.missing_causes import MissingIds, count_missing, summarise_missing
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
     OUTCOME,
@@ -71,7 +71,7 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
         if status in by_outcome
         for example in _examples(by_outcome[status], status, request)
     ]
-    missing = summarise_missing(count_missing(decided)) if counts.held else MissingCauses()
+    missing = summarise_missing(count_missing(decided)) if counts.held else MissingIds()
     return OrderResult(counts, examples, "local", unreadable, missing=missing)
 
 

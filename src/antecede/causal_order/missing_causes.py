@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("group", pa.string()), ("id", pa.string()), ("rows", pa.int
 SCHEMA_ON_SPARK = "group string, id string, rows long"
 
 
-class MissingCause(msgspec.Struct):
+class MissingId(msgspec.Struct):
     """An id that rows wait for and that is not there."""
 
     group: str | None
@@ -30,13 +30,13 @@ class MissingCause(msgspec.Struct):
     """How many rows it holds."""
 
 
-class MissingCauses(msgspec.Struct):
+class MissingIds(msgspec.Struct):
     """All ids that rows wait for and that are not there."""
 
     ids: int = 0
     rows: int = 0
     """How many rows they hold."""
-    first: list[MissingCause] = []
+    first: list[MissingId] = []
     """Those that hold most."""
 
 
@@ -81,9 +81,9 @@ def count_missing(decided: DecidedTable) -> pa.Table:
     return summed.rename_columns(["group", "id", "rows"]).cast(SCHEMA)
 
 
-def summarise_missing(table: pa.Table) -> MissingCauses:
+def summarise_missing(table: pa.Table) -> MissingIds:
     """How many ids are missing, how many rows they hold, and those that hold most."""
     order = [("rows", "descending"), ("group", "ascending"), ("id", "ascending")]
     first = table.take(pc.sort_indices(table, order)).slice(0, MAX_LISTED).to_pylist()
     rows = pc.sum(table.column("rows")).as_py() or 0
-    return MissingCauses(table.num_rows, rows, [MissingCause(**row) for row in first])
+    return MissingIds(table.num_rows, rows, [MissingId(**row) for row in first])

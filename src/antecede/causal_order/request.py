@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from antecede.causal_order.missing_causes import MissingCauses
+from antecede.causal_order.missing_causes import MissingIds
 from antecede.causal_order.rules import OnMissing, RowCounts
 from antecede.causal_order.text_types import parse_schema
 from antecede.errors import InputError
@@ -107,7 +107,7 @@ class OrderResult(msgspec.Struct):
     unreadable: int = 0
     """Of the rows that were quarantined, how many could not be read."""
     interrupted: bool = False
-    missing: MissingCauses = msgspec.field(default_factory=MissingCauses)
+    missing: MissingIds = msgspec.field(default_factory=MissingIds)
 
 
 def has_finished_batch(checkpoint: Path) -> bool:

@@ -15,7 +15,7 @@ from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.causal_order.missing_causes import MissingCause, MissingCauses
+    from antecede.causal_order.missing_causes import MissingId, MissingIds
     from antecede.causal_order.request import Example, OrderRequest, OrderResult
     from antecede.causal_order.rules import RowCounts
 
@@ -234,12 +234,12 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
     show.line(f"ordered: {out}/outcome=ordered")
 
 
-def _words_of(missing: MissingCauses) -> str:
+def _words_of(missing: MissingIds) -> str:
     ids = "1 missing id holds" if missing.ids == 1 else f"{missing.ids:,} missing ids hold"
     return f"{ids} {missing.rows:,} {'row' if missing.rows == 1 else 'rows'}"
 
 
-def _missing_line(cause: MissingCause) -> str:
+def _missing_line(cause: MissingId) -> str:
     group = f" of {_shorten(cause.group)}" if cause.group is not None else ""
     return f"• missing: {_shorten(cause.id)}{group}, holds {cause.rows:,}"
 
