@@ -11,6 +11,7 @@ from brute_force import BruteForce, brute_force_levels
 from random_histories import random_history
 from replicated_store import replicated_history
 
+from antecede.errors import InputError
 from antecede.transactions import LEVELS, HistoryBuilder, Operation, Status, check, read_history
 from antecede.transactions.decide import violated_levels
 from antecede.transactions.definitions import Definitions
@@ -152,3 +153,23 @@ def test_a_part_of_a_history_keeps_sessions_and_the_reads_among_it() -> None:
     assert part.session_start.tolist() == [0, 1, 2, 3]
     assert part.read_writer.tolist() == [0]
     assert part.source.tolist() == [0, 2, 5]
+
+
+def test_all_faults_are_counted_and_the_first_explained(tmp_path: Path) -> None:
+    path = tmp_path / "history.txt"
+    rows = [f"r({number},7,1,{number})\n" for number in range(1, 301)]
+    path.write_text("w(1,1,0,0)\n" + "".join(rows) + "w(2,5,1,301)\nr(2,6,1,301)\n")
+    verdict = check(read_history(path), examples=3)
+    assert verdict.faults == {"ThinAirRead": 300, "OwnWriteLost": 1}
+    texts = [found.text for found in verdict.fault_examples]
+    assert texts == [f"T{number} (session 1) read {number}=7, which nobody wrote" for number in (1, 2, 3)]
+
+
+def test_more_sessions_than_vector_clocks_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antecede.transactions.decide._MOST_STEPS", 10)
+    history = replicated_history(1)
+    with pytest.raises(
+        InputError, match=r"reads × 4 sessions are too many: .* --level RA or RC can be decided"
+    ):
+        check(history)
+    assert check(history, ["RA"]).clean

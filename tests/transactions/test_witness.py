@@ -93,7 +93,7 @@ def test_a_witness_is_as_small_as_any_part_that_violates_the_level() -> None:
     for seed in range(250):
         history = random_history(seed)
         resolved, faults = resolve(history)
-        if faults:
+        if faults.counts:
             continue
         for level, verdict in check(history).levels.items():
             if verdict.violation is None or verdict.violation.pattern == "CyclicCO":
@@ -161,3 +161,15 @@ def test_levels_that_were_not_asked_for_are_not_decided() -> None:
     assert list(check(history, ["RA"]).levels) == ["RA"]
     assert check(history, ["RA"]).clean
     assert list(check(history).levels) == list(LEVELS)
+
+
+def test_a_witness_against_a_weaker_level_is_one_against_the_stronger() -> None:
+    """Whatever shows that a history is not CC shows that it is neither CM nor CCv, if it is no larger."""
+    for seed in range(12):
+        history = replicated_history(seed, transactions=400, by_timestamp=False, faults=0.01)
+        levels = check(history).levels
+        for weaker, stronger in (("CC", "CM"), ("CC", "CCv"), ("RA", "CCv"), ("RC", "RA")):
+            weak, strong = levels[weaker].violation, levels[stronger].violation
+            if weak is not None:
+                assert strong is not None
+                assert len(strong.transactions) <= len(weak.transactions)

@@ -93,10 +93,15 @@ def _count_awaited(session_of: Any, read_writer: Any) -> Any:
     return awaited
 
 
+_MAX_CLOCK_BYTES = 16 << 30
+
+
 @njit_plain
 def _grow(clocks: Any) -> Any:
     """Clocks with as many places again, and the new places, which are free."""
     used = len(clocks)
+    if 8 * clocks.size > _MAX_CLOCK_BYTES:
+        raise MemoryError("vector clocks of more than 16 GiB: too many sessions and transactions")
     larger = np.empty((2 * used, clocks.shape[1]), np.int32)
     larger[:used] = clocks
     free = np.empty(2 * used, np.int32)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from antecede.transactions.decide import violated_levels
+from antecede.transactions.decide import LevelEvidence, violated_levels
 from antecede.transactions.explain import LevelViolation, explain_fault, explain_violation
 from antecede.transactions.history import History, Status
-from antecede.transactions.levels import LEVELS
-from antecede.transactions.reads_from import resolve
+from antecede.transactions.levels import IMPLIED, LEVELS
+from antecede.transactions.reads_from import ReadsFrom, resolve
 
 
 @dataclass
@@ -52,15 +51,12 @@ def check(
     A history with a read that no level allows (`reads_from`) violates all of them for that reason; so many
     `examples` of such reads are explained.
     """
-    resolved, faults = resolve(history)
-    explained = [explain_fault(history, fault) for fault in faults[: max(1, examples)]]
-    verdicts: dict[str, LevelVerdict] = {}
-    if faults:
+    resolved, faults = resolve(history, max(1, examples))
+    explained = [explain_fault(history, fault) for fault in faults.first]
+    if explained:
         verdicts = {level: LevelVerdict(LEVELS[level], False, explained[0]) for level in levels}
     else:
-        for level, evidence in violated_levels(resolved, levels).items():
-            violation = explain_violation(history, resolved, level, evidence) if evidence else None
-            verdicts[level] = LevelVerdict(LEVELS[level], violation is None, violation)
+        verdicts = _verdicts(history, resolved, violated_levels(resolved, levels))
     return ConsistencyVerdict(
         sessions=history.sessions,
         transactions=history.transactions,
@@ -68,6 +64,25 @@ def check(
         operations=history.operations,
         keys=history.keys,
         levels=verdicts,
-        faults=dict(Counter(fault.pattern for fault in faults)),
+        faults=faults.counts,
         fault_examples=explained[:examples],
     )
+
+
+def _verdicts(
+    history: History, resolved: ReadsFrom, against: dict[str, LevelEvidence | None]
+) -> dict[str, LevelVerdict]:
+    """Explain what is violated: by the smallest witness, which may be one against a weaker level."""
+    verdicts = {level: LevelVerdict(LEVELS[level], True) for level in against}
+    for level, evidence in against.items():
+        if evidence is None:
+            continue
+        found = [verdicts[weaker].violation for weaker in IMPLIED.get(level, ()) if weaker in verdicts]
+        weaker_witnesses = [violation for violation in found if violation]
+        if weaker_witnesses and weaker_witnesses[0].pattern == "CyclicCO":
+            violation = weaker_witnesses[0]
+        else:
+            own = explain_violation(history, resolved, level, evidence)
+            violation = min([*weaker_witnesses, own], key=lambda witness: len(witness.transactions))
+        verdicts[level] = LevelVerdict(LEVELS[level], False, violation)
+    return verdicts

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.errors import InputError
 from antecede.transactions import memory
 from antecede.transactions.causal import causal_demands, cyclic_demands, writers_by_key
 from antecede.transactions.isolation import read_atomic_demands, read_committed_demands
@@ -21,8 +22,10 @@ from antecede.transactions.levels import LEVELS
 from antecede.transactions.order_graph import causal_graph, components, topological_order, with_demands
 from antecede.transactions.reads_from import INITIAL, Codes, ReadsFrom
 
-_MAX_CLOCK_BYTES = 1 << 30
+_CLOCK_BYTES_AT_ONCE = 1 << 30
 """Memory for clocks while CC is decided; readers are judged in several passes if it is not enough."""
+_MOST_STEPS = 10**11
+"""Operations × sessions that are tried: some twenty minutes for CM."""
 
 
 class Demands(NamedTuple):
@@ -53,6 +56,8 @@ class LevelEvidence:
     demands: Demands = field(default_factory=lambda: _NO_DEMANDS)
     session: int | None = None
     """Only the reads of this session are involved."""
+    separate: bool = False
+    """Each of the demands is a violation by itself."""
 
 
 class Decision:
@@ -68,6 +73,12 @@ class Decision:
         """For each of the levels None, or the evidence against it."""
         if self.causally_cyclic:
             return {level: LevelEvidence() for level in levels}
+        operations, sessions = len(self.resolved.read_key), len(self.resolved.session_start) - 1
+        if operations * sessions > _MOST_STEPS and not {"RC", "RA"}.issuperset(levels):
+            raise InputError(
+                f"{operations:,} reads × {sessions:,} sessions are too many: time for CC, CM and CCv grows "
+                "with their product; --level RA or RC can be decided"
+            )
         judges = {
             "RC": self.against_read_committed,
             "RA": self.against_read_atomic,
@@ -123,7 +134,7 @@ class Decision:
         """Evidence that one order of all transactions cannot meet all demands; None if it can."""
         impossible = np.flatnonzero(demands.after == INITIAL)
         if len(impossible):
-            return LevelEvidence(demands.take(impossible))
+            return LevelEvidence(demands.take(impossible), separate=True)
         graph = with_demands(self.resolved, demands.before, demands.after)
         if len(topological_order(*graph)) == self.resolved.transactions:
             return None
@@ -141,13 +152,13 @@ class Decision:
         components are tried.
         """
         evidence = self.convergence
-        if evidence is None or evidence.demands.after[0] == INITIAL:
+        if evidence is None or evidence.separate:
             return evidence
         component = components(*with_demands(self.resolved, self.demands.before, self.demands.after))
         demands = self._causal_demands(of_each_reader=True)
         demands = demands.take(component[demands.before] == component[demands.after])
         demands = demands.take(np.argsort(demands.reader, kind="stable"))
-        rows_at_once = max(1, _MAX_CLOCK_BYTES // (4 * max(1, len(self.resolved.session_start) - 1)))
+        rows_at_once = max(1, _CLOCK_BYTES_AT_ONCE // (4 * max(1, len(self.resolved.session_start) - 1)))
         readers, starts = np.unique(demands.reader, return_index=True)
         starts = np.append(starts, len(demands.reader))
         first = 0
@@ -157,14 +168,16 @@ class Decision:
             part = demands.take(slice(starts[first], starts[last]))
             cyclic = self._cyclic(part, starts[first : last + 1] - starts[first])
             if cyclic.any():
-                return LevelEvidence(part.take(part.reader == self._best_reader(part, cyclic)))
+                return self._of_fewest_demands(part.take(cyclic))
             first = last
         return None
 
-    def _best_reader(self, demands: Demands, cyclic: Any) -> int:
-        """The reader with the fewest demands in cycles."""
-        readers, counts = np.unique(demands.reader[cyclic], return_counts=True)
-        return int(readers[np.argmin(counts)])
+    def _of_fewest_demands(self, cyclic: Demands) -> LevelEvidence:
+        """All readers with one cyclic demand, if there are any; otherwise the reader with the fewest."""
+        readers, counts = np.unique(cyclic.reader, return_counts=True)
+        if counts.min() == 1:
+            return LevelEvidence(cyclic.take(np.isin(cyclic.reader, readers[counts == 1])), separate=True)
+        return LevelEvidence(cyclic.take(cyclic.reader == readers[np.argmin(counts)]))
 
     def _cyclic(self, demands: Demands, starts: Any) -> Any:
         """Which demands are part of a cycle of demands of their own reader."""

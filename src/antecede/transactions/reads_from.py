@@ -45,6 +45,14 @@ class ReadFault(NamedTuple):
     """The write that it saw or should have seen, or -1."""
 
 
+@dataclass(frozen=True)
+class ReadFaults:
+    """How many reads have each fault, and the first of them."""
+
+    counts: dict[str, int]
+    first: list[ReadFault]
+
+
 @dataclass(frozen=True, eq=False)
 class ReadsFrom:
     """Committed transactions, what they wrote at last, and from whom they read.
@@ -100,8 +108,8 @@ def _starts(sizes: Any) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
-def resolve(history: History) -> tuple[ReadsFrom, list[ReadFault]]:
-    """From whom each committed transaction read, and the faults, in the order of operations."""
+def resolve(history: History, examples: int = 10) -> tuple[ReadsFrom, ReadFaults]:
+    """From whom each committed transaction read, and the faults; of these the first `examples`."""
     owner = np.repeat(np.arange(history.transactions, dtype=np.int64), np.diff(history.operation_start))
     kind, last = np.zeros(history.operations, np.int8), np.ones(history.operations, np.bool_)
     own_write = np.full(history.operations, -1, np.int64)
@@ -121,13 +129,19 @@ def resolve(history: History) -> tuple[ReadsFrom, list[ReadFault]]:
     external = committed[owner[reads]]
     reads, seen = reads[external], seen[external]
     fault = _fault_codes(owner, committed, last, reads, seen)
-    faults = [
-        ReadFault(_FAULTS[fault[row] - 1], int(reads[row]), int(seen[row]))
-        for row in np.flatnonzero(fault).tolist()
-    ]
-    lost = np.flatnonzero((kind == _OWN_WRITE_LOST) & committed[owner])
-    faults += [ReadFault("OwnWriteLost", row, int(own_write[row])) for row in lost.tolist()]
-    faults.sort(key=lambda fault: fault.operation)
+    wrong = np.concatenate((reads[fault > 0], np.flatnonzero((kind == _OWN_WRITE_LOST) & committed[owner])))
+    write = np.concatenate((seen[fault > 0], own_write[wrong[np.count_nonzero(fault) :]]))
+    code = np.concatenate(
+        (fault[fault > 0] - 1, np.full(len(wrong) - np.count_nonzero(fault), len(_FAULTS) - 1))
+    )
+    counts = np.bincount(code, minlength=len(_FAULTS)).tolist()
+    faults = ReadFaults(
+        {name: count for name, count in zip(_FAULTS, counts, strict=True) if count},
+        [
+            ReadFault(_FAULTS[code[row]], int(wrong[row]), int(write[row]))
+            for row in np.argsort(wrong)[:examples].tolist()
+        ],
+    )
     right = fault == 0
     writes = np.flatnonzero(history.write & last & committed[owner])
     writes = writes[np.lexsort((history.key[writes], owner[writes]))]
@@ -144,7 +158,7 @@ def resolve(history: History) -> tuple[ReadsFrom, list[ReadFault]]:
     return whole, faults
 
 
-_FAULTS = ("ThinAirRead", "AbortedRead", "IntermediateRead", "FutureRead")
+_FAULTS = ("ThinAirRead", "AbortedRead", "IntermediateRead", "FutureRead", "OwnWriteLost")
 _NOBODY = -2
 """No write of this value was found, and it is not the initial one."""
 

@@ -14,6 +14,9 @@ import numpy as np
 
 from antecede.jit import njit_plain
 
+_CALL = 500
+"""So many visits take as long as the call of a search."""
+
 
 class Finder:
     """Searches one graph from many nodes; memory is allocated once."""
@@ -25,7 +28,7 @@ class Finder:
         self._stamp, self._round = np.full(2 * nodes, -1, np.int64), 0
         self._queue = np.empty(4 * nodes + 4, np.int32), np.empty(4 * nodes + 4, np.int32)
         self.visits = 0
-        """Nodes visited so far, for callers with a limit."""
+        """Nodes visited so far, and the calls in the same unit, for callers with a limit."""
 
     def length(self, source: int, goal: int, below: int) -> int:
         """The number of steps from `source` to `goal`, at least 1 unless they are the same; `below` if not
@@ -44,12 +47,12 @@ class Finder:
             self._parent,
             *self._queue,
         )
-        self.visits += visits
+        self.visits += visits + _CALL
         return int(length)
 
     def path(self, source: int, goal: int) -> list[int]:
-        """The transactions from `source` to `goal`, both included."""
-        if self.length(source, goal, 2**30) == 2**30:
+        """The transactions from `source` to `goal`, both included; none from the initial values."""
+        if source < 0 or self.length(source, goal, 2**30) == 2**30:
             return []
         states = [2 * goal + min((0, 1), key=lambda riding: self._reached(2 * goal + riding))]
         while states[-1] // 2 != source:

@@ -20,8 +20,8 @@ from antecede.transactions.order_graph import causal_graph, causal_past, compone
 from antecede.transactions.reads_from import INITIAL, ReadsFrom
 from antecede.transactions.shortest import Finder
 
-_VISITS = 5_000_000
-"""Nodes that searches for a shortest cycle may visit, some hundred milliseconds; then the shortest so far is
+_VISITS = 20_000_000
+"""Nodes that searches for a shortest cycle may visit, about a second; then the shortest so far is
 taken."""
 _SMALL = 64
 """So many transactions are searched completely, by `Definitions`."""
@@ -57,11 +57,12 @@ def _involved(resolved: ReadsFrom, evidence: LevelEvidence) -> Bools:
     if len(demands.before) == 0:
         chosen[_causal_cycle(resolved, causal)] = True
         return chosen
-    if demands.after[0] == INITIAL:
+    if evidence.separate:
         rows = [_nearest(causal, demands)]
+        cycle = causal.path(int(demands.after[rows[0]]), int(demands.before[rows[0]]))
     else:
         cycle, rows = _demand_cycle(resolved, demands)
-        chosen[cycle] = True
+    chosen[cycle] = True
     for row in rows:
         chosen[causal.path(int(demands.before[row]), int(demands.reader[row]))] = True
     return chosen
@@ -125,8 +126,18 @@ def _shortest(finder: Finder, pairs: list[tuple[int, int]]) -> int:
 
 
 def _nearest(causal: Finder, demands: Demands) -> int:
-    """The demand whose reader saw `before` by the fewest steps."""
-    return _shortest(causal, list(zip(demands.before.tolist(), demands.reader.tolist(), strict=True)))
+    """Of demands that are violations by themselves, that with the fewest steps to `before` and on to the
+    reader."""
+    best, length = 0, 2**30
+    for row, (before, after, reader, _) in enumerate(zip(*map(np.ndarray.tolist, demands), strict=True)):
+        if length < 2**30 and causal.visits > _VISITS:
+            break
+        found = 0 if after == INITIAL else causal.length(after, before, length)
+        if found < length:
+            found += causal.length(before, reader, length - found)
+        if found < length:
+            best, length = row, found
+    return best
 
 
 def _minimise(resolved: ReadsFrom, violated: Callable[[ReadsFrom], bool]) -> ReadsFrom:
