@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 
 from antecede.cli.main import app
 from antecede.errors import InputError
+from antecede.transactions import read_history
 
-SAMPLES = Path(__file__).parent.parent / "transactions" / "samples"
+TRANSACTIONS = Path(__file__).parent.parent / "transactions"
+SAMPLES = TRANSACTIONS / "samples"
 
 
 def audit(*arguments: str) -> tuple[int, str]:
@@ -57,6 +60,24 @@ def test_json_has_the_witness() -> None:
     assert violation["pattern"] == "WriteCOInitRead"
     assert [found["name"] for found in violation["transactions"]] == ["T0", "T1", "T2", "T3", "T4"]
     assert violation["transactions"][4] == {"name": "T4", "session": "2", "operations": ["read 1=0"]}
+
+
+def test_the_answer_says_what_it_is_based_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = SAMPLES / "long_fork.txt"
+    _, text = audit(str(path))
+    assert text.splitlines()[-1].startswith("6 rows of 1 file; 1 run; in this process; Antecede ")
+    monkeypatch.syspath_prepend(str(TRANSACTIONS))
+    writers = importlib.import_module("format_writers")
+    folder = writers.write_cobra(read_history(path), tmp_path / "logs")
+    code, text = audit(str(folder), "--json")
+    lineage = json.loads(text)["lineage"]
+    assert (code, lineage["rows_read"], lineage["engine"]) == (0, 6, "local")
+    assert [(Path(file["file"]).name, file["rows"]) for file in lineage["files"]] == [
+        ("T0.log", 1),
+        ("T1.log", 1),
+        ("T2.log", 2),
+        ("T3.log", 2),
+    ]
 
 
 def test_reads_that_no_level_allows_are_counted_and_listed() -> None:

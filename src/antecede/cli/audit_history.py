@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from antecede import __version__
 from antecede.cli import show
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
+    from antecede.trace.bad_rows import BadRows
     from antecede.transactions import ConsistencyVerdict, History, LevelViolation
 
 DEFAULT_LEVEL = "CC"
@@ -55,30 +55,51 @@ def audit_history(
     as_json: bool,
 ) -> None:
     """Judge a history and print the verdict; exit code 1 if it does not satisfy the level demanded."""
+    from antecede.trace.bad_rows import BadRows
     from antecede.transactions import read_history
+    from antecede.transactions.formats import history_files
 
     if html is not None:
         raise InputError("--html draws deliveries of messages, which a history of transactions does not have")
     if engine == "spark":
         raise InputError("histories of transactions are judged in this process; leave out --engine spark")
-    judge_history(read_history(path, preset), path, level, limit, as_json)
+    bad = BadRows(path)
+    files = history_files(Path(path))
+    bad.reads(files)
+    history = read_history(path, preset)
+    for file, operations in zip(files, operations_of_files(history, len(files)), strict=True):
+        bad.count(file, operations)
+    judge_history(history, bad, level, limit, as_json)
 
 
-def judge_history(history: History, path: str, level: str | None, limit: int, as_json: bool) -> None:
-    """Judge a history that has been read, and print the verdict.
+def operations_of_files(history: History, files: int) -> list[int]:
+    """How many operations each file has: all of them the only one, otherwise a file is a session."""
+    if files == 1:
+        return [history.operations]
+    counts = [0] * files
+    for session, file in enumerate(history.session_ids.tolist()):
+        begin, end = history.session_start[session : session + 2]
+        counts[file] = int(history.operation_start[end] - history.operation_start[begin])
+    return counts
+
+
+def judge_history(history: History, bad: BadRows, level: str | None, limit: int, as_json: bool) -> None:
+    """Judge a history that has been read, whose rows `bad` has counted, and print the verdict.
 
     At most `limit` reads that no level allows are listed.
     """
+    from antecede.trace.lineage import lineage
     from antecede.transactions import LEVELS, check
     from antecede.transactions.levels import level_named
 
     demanded = level_named(level or DEFAULT_LEVEL)
     verdict = check(history, LEVELS if level is None else [demanded], limit)
     if as_json:
-        document = {"trace": path, "engine": "local", "version": __version__, "demanded": demanded}
-        show.json(document | {"clean": verdict.levels[demanded].ok, "verdict": verdict})
+        document = {"trace": bad.source, "demanded": demanded, "clean": verdict.levels[demanded].ok}
+        show.json(document | {"verdict": verdict, "lineage": lineage(bad, 1, "local")})
     else:
         _print(verdict, demanded)
+        show.lineage(bad, 1, "local")
     if not verdict.levels[demanded].ok:
         raise typer.Exit(1)
 

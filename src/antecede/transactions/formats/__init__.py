@@ -42,14 +42,14 @@ def recognise(head: bytes) -> str | None:
 
 def recognise_path(path: Path) -> str | None:
     """The format of a file or of a folder with one history; None if it is no history."""
-    files = _files(path)
+    files = history_files(path)
     if not files:
         return None
     with open_bytes(files[0]) as stream:
         return recognise(stream.read(HEAD_BYTES))
 
 
-def _files(path: Path) -> list[Path]:
+def history_files(path: Path) -> list[Path]:
     """The files of a history: itself, or what dbcop and cobra put into a folder."""
     if path.is_file():
         return [path]
@@ -65,7 +65,7 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
         raise InputError(f"{path} does not exist")
     if preset is not None and preset not in PRESETS:
         raise InputError(f"{preset!r} is no format of histories; known are {', '.join(PRESETS)}")
-    files = _files(path)
+    files = history_files(path)
     if not files:
         raise InputError(f"{path} has neither history.bincode (dbcop) nor .log files (cobra)")
     with open_bytes(files[0], max_bytes) as stream:
