@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from antecede import engine_choice
-from antecede.engine_choice import MAX_LOCAL_ROWS, check_engine, free_memory, wants_spark
+from antecede.engine_choice import MAX_LOCAL_ROWS, EngineCosts, check_engine, free_memory, wants_spark
 from antecede.errors import InputError
 
 
 @pytest.mark.parametrize(
     ("engine", "master", "rows", "expected"),
     [
-        ("auto", None, MAX_LOCAL_ROWS, False),
+        ("auto", None, 20_000_000, False),
         ("auto", None, MAX_LOCAL_ROWS + 1, True),
         ("auto", "sc://host:15002", 1, True),
         ("local", "sc://host:15002", MAX_LOCAL_ROWS + 1, False),
@@ -39,7 +39,19 @@ def test_an_unknown_engine_is_refused() -> None:
 
 def test_what_does_not_fit_into_free_memory_goes_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
-    assert 1 << 20 < free_memory() < 1 << 50
-    assert not wants_spark("auto", None, lambda: 10, lambda rows: rows * free_memory() // 100)
-    assert wants_spark("auto", None, lambda: 10, lambda rows: rows * free_memory())
-    assert not wants_spark("local", None, lambda: 10, lambda rows: rows * free_memory())
+    free = free_memory()
+    assert 1 << 20 < free < 1 << 50
+    assert not wants_spark("auto", None, lambda: 10, count_bytes=lambda: free // 10)
+    assert wants_spark("auto", None, lambda: 10, count_bytes=lambda: 10 * free)
+    assert not wants_spark("local", None, lambda: 10, count_bytes=lambda: 10 * free)
+
+
+def test_spark_is_chosen_where_its_cores_make_up_for_its_start() -> None:
+    costs = EngineCosts(row_bytes=100, here=4.0, spark_start=20, on_spark=10.0)
+    assert costs.crossover(2) == float("inf")
+    assert costs.crossover(10) == pytest.approx(20e6 / 3)
+    for rows in (1e5, 1e6, 1e7, 1e8):
+        for cores in (1, 2, 4, 16, 64):
+            here, there = rows / 1e6 * 4.0, 20 + rows / 1e6 * 10.0 / cores
+            chosen = there if rows > costs.crossover(cores) else here
+            assert chosen <= 1.2 * min(here, there)

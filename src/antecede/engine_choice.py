@@ -1,8 +1,9 @@
 """Where an analysis runs: in this process or on Spark. Audits, graphs, advice and causal order choose alike.
 
-Spark takes seconds to start, and passes every row between processes. So one process is faster up to tens of
-millions of rows (`benchmarks/crossover`), provided that its memory suffices: the choice is by rows, by the
-memory that an analysis needs here, and by the memory that is free. Importing this module needs no extra.
+Spark takes seconds to start, and passes every row between processes. So one process is faster up to millions
+of rows, on few cores up to any number, provided that its memory suffices (`benchmarks/crossover`). The choice
+is by the rows, the cores, the memory that an analysis needs here, and the memory that is free. Importing this
+module needs no extra.
 """
 
 from __future__ import annotations
@@ -10,14 +11,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from antecede.errors import InputError
 
 ENGINES = ("auto", "local", "spark")
-MAX_LOCAL_ROWS = 25_000_000
-"""Beyond this, Spark on two cores audits sooner than one process does."""
-TRACE_ROW_BYTES = 250
-"""What an analysis of a trace takes at most for each row, in this process."""
+MAX_LOCAL_ROWS = 500_000_000
+"""Beyond this, Spark is chosen in any case."""
+
+
+class EngineCosts(NamedTuple):
+    """What an analysis costs, as measured: bytes per row here, and seconds per million rows."""
+
+    row_bytes: int
+    here: float
+    spark_start: float
+    """Seconds for Spark's start and for what else does not depend on rows."""
+    on_spark: float
+    """CPU seconds per million rows, of all tasks."""
+
+    def crossover(self, cores: int) -> float:
+        """From how many rows on Spark is sooner done; infinity if it never is."""
+        gain = self.here - self.on_spark / cores
+        return 1e6 * self.spark_start / gain if gain > 0 else float("inf")
+
+
+TRACES = EngineCosts(row_bytes=500, here=2.2, spark_start=46, on_spark=1.3)
+ORDER = EngineCosts(row_bytes=500, here=4.5, spark_start=20, on_spark=15.6)
 _MAX_SHARE = 0.6
 """Of the memory that is free, so much is taken."""
 
@@ -32,18 +52,28 @@ def wants_spark(
     engine: str,
     master: str | None,
     count_rows: Callable[[], int],
-    count_bytes: Callable[[int], int] = lambda rows: rows * TRACE_ROW_BYTES,
+    costs: EngineCosts = TRACES,
+    count_bytes: Callable[[], int] | None = None,
 ) -> bool:
     """Whether local files go to Spark: by choice, because there is a cluster, or by their size.
 
-    `count_bytes` says how much memory so many rows take in this process.
+    `count_bytes` says how much memory it takes in this process, if that does not follow from the rows.
     """
     if engine != "auto":
         return engine == "spark"
     if has_cluster(master):
         return True
     rows = count_rows()
-    return rows > MAX_LOCAL_ROWS or count_bytes(rows) > _MAX_SHARE * free_memory()
+    needed = rows * costs.row_bytes if count_bytes is None else count_bytes()
+    most = min(MAX_LOCAL_ROWS, costs.crossover(_cores()))
+    return rows > most or needed > _MAX_SHARE * free_memory()
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
 
 
 def has_cluster(master: str | None) -> bool:

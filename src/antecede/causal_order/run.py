@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from antecede.causal_order.event_files import EventFiles, find_event_files
@@ -25,7 +26,7 @@ from antecede.causal_order.request import (
     has_finished_batch,
 )
 from antecede.causal_order.rules import RowCounts
-from antecede.engine_choice import check_engine, wants_spark
+from antecede.engine_choice import ORDER, check_engine, wants_spark
 from antecede.errors import InputError, MissingExtraError, require
 
 _UNREADABLE_IN_PATHS = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
@@ -49,7 +50,8 @@ def order_files(
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
     with _command_words():
-        if not wants_spark(engine, master, lambda: estimate_rows(events), lambda _: local_bytes(events)):
+        bytes_here = partial(local_bytes, events)
+        if not wants_spark(engine, master, lambda: estimate_rows(events), ORDER, bytes_here):
             try:
                 return order_locally(events, out, request, progress)
             except NeedsSparkError as reason:
