@@ -393,3 +393,15 @@ def test_a_table_left_without_deliveries_is_refused_with_an_example(tmp_path: Pa
         found = audit_path(ours, "local", 10, None).verdict
         with pytest.raises(InputError, match=r"no delivery.*the first bad row: .*row 2, field n"):
             refuse_without_deliveries(ours, found, bad)
+
+
+def test_an_encoding_can_be_named(tmp_path: Path) -> None:
+    text = "host,n,what,id\njosé,0,PUB,año\nben,0,SUB,año\n"
+    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"row 1: it is not text in UTF-8; say which with --map encoding="):
+        verdict(tmp_path / "t.csv", THEIRS)
+    assert verdict(tmp_path / "t.csv", THEIRS, "encoding=latin-1").clean
+    rows = ours(tmp_path / "t.csv", f"{THEIRS},encoding=latin-1")
+    assert [(row["process"], row["message"]) for row in rows] == [("josé", "año"), ("ben", "año")]
+    with pytest.raises(InputError, match="there is no encoding 'nonsense'"):
+        verdict(tmp_path / "t.csv", THEIRS, "encoding=nonsense")

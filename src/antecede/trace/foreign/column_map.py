@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from antecede.errors import InputError
+from antecede.trace.csv_records import CsvFormat
 from antecede.trace.schema import FIELDS, KINDS
 from antecede.trace.times import UNITS
 
@@ -26,6 +27,8 @@ class ColumnMap(msgspec.Struct, frozen=True):
     """The sequence number of a sender's first message: 0 or 1."""
     time_unit: str | None = None
     """What numbers in the column of times count, by its name in `times.UNITS`."""
+    encoding: str | None = None
+    """Of CSV; None: UTF-8, or what the byte-order mark says."""
     run_per_file: bool = False
     """Whether each file is a run, as --run-per-file says."""
 
@@ -64,7 +67,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
     """
     columns: dict[str, str] = {}
     kinds: dict[str, str] = {}
-    first_seq, time_unit = 1, None
+    first_seq, time_unit, encoding = 1, None, None
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
         name, equals, theirs = (part.strip() for part in pair.partition("="))
         kind = name.removeprefix("kind.")
@@ -78,6 +81,9 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
             if theirs not in UNITS:
                 raise InputError(f"--map: time.unit is {', '.join(UNITS)}, not '{theirs}'")
             time_unit = theirs
+        elif name == "encoding":
+            CsvFormat(theirs).validate()
+            encoding = theirs
         elif kind != name:
             if kind not in (*KINDS, SKIP):
                 raise InputError(
@@ -95,4 +101,4 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
         raise InputError("--map: a message is one id (message=…) or origin and seq, not both")
     if columns.get("run") and run_per_file:
         raise InputError("a run is a column (--map run=…) or a file (--run-per-file), not both")
-    return ColumnMap(columns, kinds, first_seq, time_unit, run_per_file)
+    return ColumnMap(columns, kinds, first_seq, time_unit, encoding, run_per_file)

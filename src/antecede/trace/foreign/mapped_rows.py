@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
+from antecede.trace.csv_records import CsvFormat
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
 from antecede.trace.foreign.file_layout import default_run, partition_values
 from antecede.trace.foreign.time_column import TimeColumn, text_of_time
@@ -61,7 +62,7 @@ def read_mapped_rows(
         missing = [name for name in _DEFAULTED if name not in columns]
         run = default_run(path, file, mapping.run_per_file)
         last, times = 0, TimeColumn(file, columns.get("time", ""), mapping.time_unit, bad)
-        for rows in _read(file, in_file, bad):
+        for rows in _read(file, in_file, bad, mapping.encoding):
             for name in columns.keys() - in_file.keys():
                 rows = _with_constant(rows, name, partitions[columns[name]], file, columns[name])
             for name in missing:
@@ -82,7 +83,7 @@ def read_mapped_rows(
 
 def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] = ()) -> dict[str, str]:
     """Which of our columns a table has, in itself or as `partitions`, and what it calls them."""
-    present = _column_names(file)
+    present = _column_names(file, mapping.encoding)
     if not present:
         raise empty_file(file)
     # A partition's value holds for the whole file; Spark too prefers it to a column of the same name.
@@ -118,13 +119,13 @@ def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] 
     return columns
 
 
-def _column_names(file: Path) -> list[str]:
+def _column_names(file: Path, encoding: str | None) -> list[str]:
     """The names of a table's columns; for JSON lines, the fields of the first rows."""
     if file.suffix == ".parquet":
         return list(open_any_parquet(file).schema_arrow.names)
     if file.suffix == ".csv":
         header: list[str] = []
-        next(csv_rows(file, header.extend, on_unreadable=lambda *_: None), None)
+        next(csv_rows(file, header.extend, lambda *_: None, CsvFormat(encoding)), None)
         return header
     # A field that one row lacks may be in others.
     rows = islice(json_rows(file, on_unreadable=lambda *_: None), _JSON_SAMPLE_ROWS)
@@ -184,7 +185,7 @@ def _label(ours: str, theirs: str) -> str:
     return theirs if ours == theirs else f"{theirs} ({ours})"
 
 
-def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Table]:
+def _read(file: Path, columns: dict[str, str], bad: BadRows, encoding: str | None) -> Iterator[pa.Table]:
     """Rows in our types, each with its number in the file."""
     if file.suffix == ".parquet":
         yield from _read_parquet(file, columns, bad)
@@ -192,11 +193,14 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows) -> Iterator[pa.Tabl
 
     def unreadable(number: int, why: str) -> None:
         bad.count(file, 1)
+        why = why.replace("give the --encoding", "say which with --map encoding=latin-1 or another")
         bad.add("rows that cannot be read, left out", f"row {number}: {why}", str(file))
 
     source: Iterator[tuple[int, dict[str, Any]]]
     source = (
-        csv_rows(file, on_unreadable=unreadable) if file.suffix == ".csv" else json_rows(file, unreadable)
+        csv_rows(file, on_unreadable=unreadable, form=CsvFormat(encoding))
+        if file.suffix == ".csv"
+        else json_rows(file, unreadable)
     )
     schema = pa.schema([(ours, _TYPES[ours]) for ours in columns] + [(_ROW, pa.int64())])
     times = columns.get("time", "")
