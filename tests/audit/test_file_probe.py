@@ -1,6 +1,6 @@
 """Random logs through files as people have them: the audit equals brute force, in every count and every list.
 
-`benchmarks/audit/random_files.py` does the same with 20,000 logs.
+`benchmarks/audit/logs_in_files.py` does the same with 20,000 logs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""20,000 random logs through files, audited as a user would and compared with brute force: random_files.json.
+"""20,000 random logs through files, audited as a user would and compared with brute force: logs_in_files.json.
 
 The generator and the brute force are those of the tests (`tests/audit/file_probe.py`): CSV, JSON lines and
 Parquet, one or several files, partitions, quoting, byte-order marks, encodings, bad rows, rows to skip, ids
@@ -52,7 +52,7 @@ def main() -> None:
                     "seconds": round(time.perf_counter() - begin),
                     "logs_with": dict(seen.most_common()),
                 }
-                (Path(__file__).parent / "random_files.json").write_text(json.dumps(result, indent=2) + "\n")
+                (Path(__file__).parent / "logs_in_files.json").write_text(json.dumps(result, indent=2) + "\n")
                 print(f"{done:,} equal", flush=True)
 
 
