@@ -1,4 +1,4 @@
-"""20,000 random logs through files, audited as a user would and compared with brute force: logs_in_files.json.
+"""20,000 random logs through files, audited as users do, compared with brute force: logs_in_files.json.
 
 The generator and the brute force are those of the tests (`tests/audit/file_probe.py`): CSV, JSON lines and
 Parquet, one or several files, partitions, quoting, byte-order marks, encodings, bad rows, rows to skip, ids
