@@ -80,7 +80,7 @@ def _session_reads(
 
 
 @njit_hot
-def _meet_demands(
+def _find_reads(
     u: Any,
     begin: Any,
     end: Any,
@@ -90,31 +90,52 @@ def _meet_demands(
     at: Any,
     writer: Any,
     next_other: Any,
+    found: Any,
+) -> None:
+    """For each key that u writes, the read that u's deadline makes a demand, or -1."""
+    for place in range(len(written)):
+        low, high = key_start[written[place]], key_start[written[place] + 1]
+        first = high
+        if low < high:
+            first = _first_read(at, next_other, writer, low, high, deadline[u] + (begin <= u < end), u)
+        found[place] = first if first < high else -1
+
+
+@njit_hot
+def _meet_demands(
+    u: Any,
+    begin: Any,
+    end: Any,
+    deadline: Any,
+    searched: Any,
+    written: Any,
+    key_start: Any,
+    at: Any,
+    writer: Any,
+    next_other: Any,
+    found: Any,
 ) -> Any:
     """Lower the deadline of u by the demands of the session's reads of what u writes.
 
-    Returns the place of a read whose demand cannot be met, or -1, and its key: it saw an initial value, or u
-    is of the session itself and would have to come before something that it has seen.
+    `found` is for these reads; they are searched for again only if the deadline is not the one `searched`
+    for. Returns the place in `found` of a demand that cannot be met, or -1: its read saw an initial value, or
+    u is of the session itself and would have to come before something that it has seen.
     """
     own = begin <= u < end
-    again = True
-    while again:
-        again = False
-        for key in written:
-            if key_start[key] == key_start[key + 1]:
-                continue
-            found = _first_read(
-                at, next_other, writer, key_start[key], key_start[key + 1], deadline[u] + own, u
-            )
-            if found == key_start[key + 1]:
-                continue
-            w = writer[found]
-            if w < 0 or (own and deadline[w] <= u - begin):
-                return found, key
-            if deadline[w] < deadline[u]:
-                deadline[u] = deadline[w]
-                again = True
-    return -1, -1
+    while True:
+        was = deadline[u]
+        if searched[u] != was:
+            _find_reads(u, begin, end, deadline, written, key_start, at, writer, next_other, found)
+            searched[u] = was
+        for place in range(len(written)):
+            if found[place] >= 0:
+                w = writer[found[place]]
+                if w < 0 or (own and deadline[w] <= u - begin):
+                    return place
+                if deadline[w] < deadline[u]:
+                    deadline[u] = deadline[w]
+        if deadline[u] == was:
+            return -1
 
 
 @njit_hot
@@ -147,14 +168,14 @@ def session_memory(
 ) -> Any:
     """Whether one order explains all reads of the session of transactions `begin` to `end`.
 
-    `order` contains the causal order, `rank` is its inverse. Returns the answer and the demands (before,
-    after, reader, key) on which it rests: those that the fixed point leaves, or one that cannot be met.
+    `order` contains the causal order, `rank` is its inverse. Returns the answer and, unless it is SATISFIED,
+    demands (before, after, reader, key): those that the fixed point leaves, or one that cannot be met.
     """
-    demands, size = np.empty((64, 4), np.int32), 0
     key_start = np.zeros(keys + 1, np.int64)
     at, writer, next_other = _session_reads(begin, end, read_start, read_key, read_writer, key_start)
     deadline = np.full(len(rank), _NEVER, np.int32)
     deadline[begin:end] = np.arange(end - begin)
+    searched, found = np.full(len(rank), -1, np.int32), np.full(len(write_key), -1, np.int32)
     changed, sweeps = True, 0
     while changed or sweeps < 2:
         changed = False
@@ -163,23 +184,46 @@ def session_memory(
             if deadline[u] == _NEVER:
                 continue
             if sweeps > 0:  # the first sweep is for the causal order alone
-                was = deadline[u]
-                written = write_key[write_start[u] : write_start[u + 1]]
-                bad, key = _meet_demands(u, begin, end, deadline, written, key_start, at, writer, next_other)
+                was, first, last = deadline[u], write_start[u], write_start[u + 1]
+                bad = _meet_demands(
+                    u,
+                    begin,
+                    end,
+                    deadline,
+                    searched,
+                    write_key[first:last],
+                    key_start,
+                    at,
+                    writer,
+                    next_other,
+                    found[first:last],
+                )
                 if bad >= 0:
-                    return VIOLATED, append(demands, 0, u, writer[bad], begin + at[bad], key)[:1]
+                    read, demands = found[first + bad], np.empty((1, 4), np.int32)
+                    key = write_key[first + bad]
+                    return VIOLATED, append(demands, 0, u, writer[read], begin + at[read], key)
                 changed = changed or deadline[u] < was
             sources = read_writer[read_start[u] : read_start[u + 1]]
             changed = _pass_on(u, deadline, session_of, sources) or changed
         sweeps += 1
+    return _collect(begin, rank, write_start, write_key, at, writer, found)
+
+
+@njit_plain
+def _collect(
+    begin: Any, rank: Any, write_start: Any, write_key: Any, at: Any, writer: Any, found: Any
+) -> Any:
+    """The answer that follows from the demands that are left, and these, unless all of them go forward."""
+    demands, size = np.empty((64, 4), np.int32), 0
     forward = True
     for u in range(len(rank)):
-        for row in range(write_start[u], write_start[u + 1] if deadline[u] != _NEVER else 0):
-            key = write_key[row]
-            low, high = key_start[key], key_start[key + 1]
-            found = _first_read(at, next_other, writer, low, high, deadline[u] + (begin <= u < end), u)
-            if found < high:
-                demands = append(demands, size, u, writer[found], begin + at[found], key)
+        for row in range(write_start[u], write_start[u + 1]):
+            if found[row] >= 0:
+                forward = forward and rank[u] < rank[writer[found[row]]]
+    for u in range(len(rank) if not forward else 0):
+        for row in range(write_start[u], write_start[u + 1]):
+            if found[row] >= 0:
+                read = found[row]
+                demands = append(demands, size, u, writer[read], begin + at[read], write_key[row])
                 size += 1
-                forward = forward and rank[u] < rank[writer[found]]
     return (SATISFIED if forward else UNDECIDED), demands[:size]

@@ -43,7 +43,8 @@ def recognise(head: bytes) -> str | None:
 
 def logs_of(folder: Path) -> list[Path]:
     """The logs of a folder, T2.log before T10.log."""
-    return sorted(folder.glob("*.log"), key=lambda path: (len(path.name), path.name))
+    logs = [path for path in folder.glob("*.log") if path.is_file()]
+    return sorted(logs, key=lambda path: (len(path.name), path.name))
 
 
 class _Rows:
