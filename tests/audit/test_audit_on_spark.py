@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antecede.audit.core import COUNTS, Finding, judge_files, judge_run, sum_verdicts
-from antecede.audit.distributed import LARGE_RUN
+from antecede.audit.prepared_run import LARGE_RUN
 from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario

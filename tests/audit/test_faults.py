@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from antecede.audit.core import RunAudit, judge_run, severity
-from antecede.audit.distributed import LARGE_RUN
 from antecede.audit.faults import KINDS, limit_kinds, worst_first
+from antecede.audit.prepared_run import LARGE_RUN
 from antecede.cli.main import app
 from antecede.spark import audit
 from antecede.spark.read import members_frame

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from antecede.audit.distributed import LARGE_RUN
+from antecede.audit.prepared_run import LARGE_RUN
 from antecede.errors import InputError
 from antecede.graph.core import compute_figures, edge_table, graph_files
 from antecede.sim.record import simulate_to

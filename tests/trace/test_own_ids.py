@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from antecede.audit.core import judge_run, split_runs
-from antecede.audit.distributed import LARGE_RUN
+from antecede.audit.prepared_run import LARGE_RUN
 from antecede.causality import judge
 from antecede.cli.main import app
 from antecede.graph.core import edge_table, graph_of_run

@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.audit.core import COUNTS, MAX_VIOLATIONS, Finding, RunAudit, judge_run, members_by_run
-from antecede.audit.distributed import LARGE_RUN, FileSplits, find_large_runs, judge_large_run
+from antecede.audit.distributed import judge_large_run
 from antecede.audit.faults import DeliveryFault, worst_first
+from antecede.audit.prepared_run import LARGE_RUN, FileSplits, find_large_runs
 from antecede.audit.tally import ByOrigin, ByProcess, Tally
 from antecede.causality import Verdict
 from antecede.errors import InputError

@@ -17,8 +17,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from antecede.audit.distributed import LARGE_RUN, FileSplits, compute_pasts, find_large_runs, prepare_run
+from antecede.audit.distributed import compute_pasts
 from antecede.audit.distributed_steps import NAME, SEQ
+from antecede.audit.prepared_run import LARGE_RUN, FileSplits, find_large_runs, prepare_run
 from antecede.graph.core import EXACT_WIDTH, RESULT_SCHEMA, GraphFigures, graph_of_run, result_rows
 from antecede.graph.distributed import graph_from_chunks
 from antecede.spark.by_run import apply_by_run, event_columns, raise_first_error
