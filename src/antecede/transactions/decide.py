@@ -86,7 +86,9 @@ class Decision:
             "CM": self.against_causal_memory,
             "CCv": self.against_causal_convergence,
         }
-        return {level: judges[level]() for level in LEVELS if level in levels}
+        # Strong levels first: of one that holds, the weaker ones follow.
+        found = {level: judges[level]() for level in reversed(LEVELS) if level in levels}
+        return {level: found[level] for level in LEVELS if level in levels}
 
     def against_read_committed(self) -> LevelEvidence | None:
         if self._converges_already():
