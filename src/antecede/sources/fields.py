@@ -123,46 +123,56 @@ def as_text(value: Any) -> str | None:
     return None
 
 
+def _getter(steps: tuple[Step, ...]) -> Callable[[Any], Any]:
+    """A function that finds what is at a path; one or two names in dictionaries, the usual case, quickly."""
+    match steps:
+        case (str(name),):
+            return lambda record: record.get(name, MISSING) if type(record) is dict else find(record, steps)
+        case (str(outer), str(name)):
+
+            def get(record: Any) -> Any:
+                inner = record.get(outer) if type(record) is dict else None
+                return inner.get(name, MISSING) if type(inner) is dict else find(record, steps)
+
+            return get
+        case _:
+            return lambda record: find(record, steps)
+
+
 class Template:
-    """A text with paths in braces; `{{` and `}}` are braces. A path to one of `nothing` finds nothing."""
+    """A text with paths in braces; `{{` and `}}` are braces. A path to one of `nothing` finds nothing.
+
+    `values` takes a record, and returns none, one, or with `[]` several values. Empty ones are none.
+    """
 
     def __init__(self, text: str, nothing: Collection[str] = ()) -> None:
-        self.text, self._nothing = text, frozenset(nothing)
-        self._parts: list[str | tuple[Step, ...]] = []
+        self._nothing = frozenset(nothing)
+        parts: list[str | tuple[Step, ...]] = []
         for match in _PART.finditer(text):
             if match[1] is not None:
-                self._parts.append(parse_path(match[1]))
+                parts.append(parse_path(match[1]))
             elif match[3] is not None:
                 raise InputError(f"'{text}': a brace is not closed; write {{{{ for a brace itself")
             else:
-                self._parts.append(match[2] or match[0][0])
-        paths = [part for part in self._parts if not isinstance(part, str)]
-        self.has_paths = bool(paths)
-        self._lists = any(None in path for path in paths)
+                parts.append(match[2] or match[0][0])
+        paths = [part for part in parts if not isinstance(part, str)]
         if any(path.count(None) > 1 for path in paths):
             raise InputError(f"'{text}': a path has [] once")
-        self.values = self._chosen()
-
-    def _chosen(self) -> Callable[[Any], list[str]]:
-        """The values of a record: none, one, or with `[]` several. Empty ones are none."""
-        if self._lists:
-            return self._many
-        if len(self._parts) == 1 and not isinstance(self._parts[0], str):
-            return self._path
-        return self._one
-
-    def _path(self, record: Any) -> list[str]:
-        text = self._text(find(record, self._parts[0]))
-        return [text] if text else []
+        # Of each part its text, or how to get it, and whether that is a list.
+        self._parts = [
+            (part, None, False) if isinstance(part, str) else ("", _getter(part), None in part)
+            for part in parts
+        ]
+        self.values = self._many if any(None in path for path in paths) else self._one
 
     def _text(self, value: Any) -> str | None:
-        text = as_text(value)
+        text = value if type(value) is str else as_text(value)
         return None if text in self._nothing else text
 
     def _one(self, record: Any) -> list[str]:
         texts = []
-        for part in self._parts:
-            text = part if isinstance(part, str) else self._text(find(record, part))
+        for constant, get, _ in self._parts:
+            text = constant if get is None else self._text(get(record))
             if not text:
                 return []
             texts.append(text)
@@ -171,13 +181,15 @@ class Template:
     def _many(self, record: Any) -> list[str]:
         columns: list[Any] = []
         size: int | None = None
-        for part in self._parts:
-            found = part if isinstance(part, str) else find(record, part)
-            if isinstance(found, list) and None in part:
+        for constant, get, several in self._parts:
+            found = constant if get is None else get(record)
+            if several:
+                if not found or not isinstance(found, list):
+                    return []
                 size = len(found) if size is None else min(size, len(found))
                 columns.append([self._text(each) for each in found])
             else:
-                columns.append(part if isinstance(part, str) else self._text(found))
+                columns.append(constant or self._text(found))
         values = []
         for row in range(size or 0):
             texts = [column[row] if isinstance(column, list) else column for column in columns]

@@ -24,7 +24,7 @@ from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import read_head
 
 _ID_LENGTHS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
-_HEX = re.compile(r"[0-9a-f]*")
+_HEX = re.compile(r"[0-9a-f]*").fullmatch
 
 
 class _Scope(msgspec.Struct):
@@ -125,7 +125,7 @@ def _hexadecimal(value: Any, length: int, name: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} is not text")
     digits = value.lower()
-    if len(digits) == 2 * length and _HEX.fullmatch(digits):
+    if len(digits) == 2 * length and _HEX(digits):
         return digits
     try:
         data = base64.b64decode(value, validate=True)
@@ -133,6 +133,6 @@ def _hexadecimal(value: Any, length: int, name: str) -> str:
         data = b""
     if len(data) == length:
         return data.hex()
-    if len(digits) <= 2 * length and _HEX.fullmatch(digits):
+    if len(digits) <= 2 * length and _HEX(digits):
         return digits.rjust(2 * length, "0")
     raise InputError(f"{name} has {len(value)} characters; it should have {2 * length} hexadecimal digits")

@@ -99,9 +99,12 @@ def read_source(
         limit = streaming_limit(file) if max_bytes is None else max_bytes
         progress("reading", number, len(source.files))
         skipped_before = bad.rows_skipped
-        for table in extractor.batches(_records(file, source.preset, bad, limit), str(file)):
-            bad.count(file, table.num_rows)
-            yield table
+        try:
+            for table in extractor.batches(_records(file, source.preset, bad, limit), str(file)):
+                bad.count(file, table.num_rows)
+                yield table
+        except UnicodeError as error:
+            raise InputError(f"{file} is not text in the encoding of its first bytes: {error}") from error
         bad.count(file, bad.rows_skipped - skipped_before)
         bad.finish(file)
 
