@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from commands import SAMPLES, refusal, run, run_json
 
 
@@ -45,3 +47,20 @@ def test_a_cycle_is_found_and_cannot_be_drawn() -> None:
     assert (code, found["preset"], found["cycles"], found["records_on_cycles"]) == (1, "graph", 1, 2)
     assert found["cycle_list"][0]["text"] == "2 records are causes of each other: Qm2 → Qm3 → Qm2"
     assert "a cycle of 2 nodes" in refusal("graph", SAMPLES / "graph.jsonl")
+
+
+def test_a_long_text_in_parquet_is_refused_before_every_row_has_a_copy(tmp_path: Path) -> None:
+    """The file has a few kilobytes; its rows would have 80 GB."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 10_000_000]))
+    column = pa.array(["p"] * 8000)
+    table = pa.table({"id": [str(n) for n in range(8000)], "parents": column, "text": text})
+    pq.write_table(table, tmp_path / "graph.parquet", compression="zstd")
+    assert "bytes of text" in refusal("audit", tmp_path / "graph.parquet")
+
+
+def test_order_is_strict_if_asked(tmp_path: Path) -> None:
+    file = tmp_path / "graph.jsonl"
+    file.write_text('{"id": "a", "parents": []}\n{"parents": []}\n')
+    code, _ = run("order", file, "--out", tmp_path / "out")
+    assert code == 0
+    assert "row 2" in refusal("order", file, "--out", tmp_path / "strict", "--strict")

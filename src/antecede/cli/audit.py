@@ -35,7 +35,8 @@ _VIOLATION_LABELS = {
 _Trace = Annotated[
     str,
     typer.Argument(
-        help="A trace folder, a .parquet, .jsonl or .csv file, a history of transactions, or a URL for Spark."
+        help="A trace: a folder, .parquet, .jsonl or .csv; a log or history of another program (antecede "
+        "sources lists the formats), compressed or not; or a URL for Spark."
     ),
 ]
 _FAULT_LABELS = {

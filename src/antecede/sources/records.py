@@ -22,6 +22,7 @@ from antecede.sources.fields import find, parse_path
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.csv_records import CsvFormat, csv_records
 from antecede.trace.foreign.open_files import open_bytes, read_head, text_encoding
+from antecede.trace.parquet_files import parquet_file, refuse_long_text, text_columns_of
 from antecede.trace.reader import damaged_parquet, open_any_parquet, refuse_missing_rows
 from antecede.trace.validate import refuse_duplicate_columns
 
@@ -244,7 +245,9 @@ def _parquet_records(path: Path) -> Iterator[SourceRecord]:
     refuse_duplicate_columns(opened.schema_arrow.names, path)
     number = 0
     try:
-        for batch in opened.iter_batches(_BATCH_ROWS):
+        # As dictionaries, a long text is there once, and can be refused before every row has a copy.
+        for batch in parquet_file(path, text_columns_of(opened)).iter_batches(_BATCH_ROWS):
+            refuse_long_text(batch, path)
             for row in _plain_table(pa.Table.from_batches([batch])).to_pylist():
                 number += 1
                 yield SourceRecord(number, row, None)
