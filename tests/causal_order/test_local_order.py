@@ -284,6 +284,9 @@ def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:
         compare(f"clocks {rule}", clocks, on_missing=rule, origin="who", clock="clock")
         texts = [row | {"clock": json.dumps(row["clock"])} for row in clocks]
         compare(f"texts {rule}", texts, on_missing=rule, origin="who", clock="clock")
+    odd = ["", "{", "[1]", '{"cy": 1.0}', '{"cy": "1"}', '{"cy": 1e0, "cy": 2}', "{'cy': 1}", '{"cy": null}']
+    broken = [{"who": "cy", "clock": text} for text in odd] + texts
+    assert compare("broken", broken, origin="who", clock="clock").counts.quarantined == 7
     arrays = [{"p": 1, "vc": [1, 1]}, {"p": 0, "vc": [1, 0]}, {"p": 0, "vc": [2, 2]}]
     assert compare("arrays", arrays, origin="p", clock="vc").counts.held == 1
     groups = [{"g": n % 3 == 0, "id": n, "deps": []} for n in range(9)]

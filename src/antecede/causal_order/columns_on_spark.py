@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from antecede.causal_order.columns import (
     CLOCK_TYPE,
@@ -23,6 +25,7 @@ from antecede.causal_order.columns import (
 )
 from antecede.causal_order.dependency_edges import Columns, Form
 from antecede.causal_order.rules import DIGEST
+from antecede.causal_order.text_types import CLOCK, parse_clock_text
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 
@@ -81,8 +84,12 @@ def _derive(derived: DerivedColumn) -> Column:
         entries = F.transform(source, lambda count, place: F.struct(place.cast("string"), count))
         source = F.map_from_entries(entries)
     elif derived.conversion is Conversion.JSON:
-        source = F.from_json(source, CLOCK_TYPE)
+        source = arrow_udf(_parse_clocks, CLOCK_TYPE, ArrowUDFType.SCALAR)(source)
     return source.cast(derived.type)
+
+
+def _parse_clocks(texts: pa.Array) -> pa.Array:
+    return pa.array([parse_clock_text(text) for text in texts.to_pylist()], CLOCK)
 
 
 def _as_list(source: Column, separator: str | None) -> Column:

@@ -269,6 +269,7 @@ def _read_clocks(
     faults[edge_rows[(count < 0) | (dep < 0)]] = _BAD_ENTRY
     faults[_is_null(clocks)] = _NO_CLOCK
     faults[own < 0] = _NO_ORIGIN
+    number[number <= 0] = -1
     count = count - is_own
     counted = np.flatnonzero(count > 0)
     edge_rows, dep, count = edge_rows[counted], dep[counted], count[counted]
@@ -315,7 +316,7 @@ def _owned_by_origin(
 ) -> DependencyEdges:
     """Edges of rows whose owner is an origin of their group."""
     per_group = max(1, len(origins))
-    no_identity = np.isin(faults, (_NO_ORIGIN, _NO_CLOCK, _NO_OWN, _NO_SEQ))
+    no_identity = (number < 0) | np.isin(faults, (_NO_ORIGIN, _NO_CLOCK, _NO_OWN, _NO_SEQ))
     owner, number = _make_unnamable(groups * per_group + origin, number.copy(), no_identity)
     encoded = [
         (some.groups * per_group + codes, _as_int64(some.names))

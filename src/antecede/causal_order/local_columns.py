@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +20,7 @@ from antecede.causal_order.columns import (
 )
 from antecede.causal_order.dependency_edges import Columns, row_of_edge
 from antecede.causal_order.request import NeedsSparkError
-from antecede.causal_order.text_types import CLOCK
+from antecede.causal_order.text_types import CLOCK, parse_clock_text
 
 PAIRS = pa.list_(pa.struct([("origin", pa.string()), ("seq", pa.int64())]))
 _TYPES = {
@@ -103,7 +102,7 @@ def derive(table: pa.Table, derived: DerivedColumn) -> pa.ChunkedArray:
     elif derived.conversion is Conversion.COUNTS:
         values = [None if value is None else list(_numbered(value)) for value in values]
     elif derived.conversion is Conversion.JSON:
-        values = [_parse_clock(derived.source, value) for value in values]
+        values = [parse_clock_text(value) for value in values]
     return pa.chunked_array([values], wanted)
 
 
@@ -159,15 +158,6 @@ def _parse_pair(text: str | None) -> dict[str, Any] | None:
         return None
     origin, _, number = text.rpartition(":")
     return {"origin": origin, "seq": _to_whole(number)}
-
-
-def _parse_clock(name: str, text: str | None) -> list[tuple[str, int | None]] | None:
-    if text is None:
-        return None
-    try:
-        return list(msgspec.json.decode(text, type=dict[str, int | None]).items())
-    except msgspec.DecodeError:
-        raise NeedsSparkError(f"column {name} has clocks that only Spark can try to read") from None
 
 
 def refuse_unreadable(table: pa.Table, own: list[str], columns: Columns, roles: Roles) -> None:

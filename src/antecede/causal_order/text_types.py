@@ -205,6 +205,14 @@ def _parse_clock(raw: bytes) -> list[tuple[str, int | None]]:
     return [(name, _as_whole(value)) for name, value in msgspec.json.decode(raw, type=dict[str, Any]).items()]
 
 
+def parse_clock_text(text: str | None) -> list[tuple[str, int | None]] | None:
+    """The entries of a clock in JSON; None if it is no JSON object."""
+    try:
+        return None if text is None else _parse_clock(text.encode())
+    except (ValueError, RecursionError):
+        return None
+
+
 def _as_whole(value: Any) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
     return value if whole else None
