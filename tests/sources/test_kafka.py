@@ -108,7 +108,9 @@ def test_the_columns_of_structured_streaming_in_json(tmp_path: Path) -> None:
 def test_odd_records_do_no_harm(change: dict[str, object], why: str | None, tmp_path: Path) -> None:
     good = {"topic": "t", "partition": 0, "offset": 1, "ts": 5, "headers": [], "payload": ""}
     file = tmp_path / "dump.jsonl"
-    file.write_text(json.dumps(good) + "\n" + json.dumps(good | {"offset": 2} | change) + "\n")
+    effect = good | {"offset": 2, "headers": ["causation_id", "t-0@1"]}
+    rows = [good, effect, good | {"offset": 3} | change]
+    file.write_text("\n".join(map(json.dumps, rows)))
     _, found = run_json("audit", file)
     assert [kind["what"][: len(why or "")] for kind in found["bad"]] == ([why] if why else [])
 
@@ -182,10 +184,10 @@ def test_debezium_within_a_dump_of_kafka(tmp_path: Path) -> None:
 )
 def test_odd_change_events_are_counted(event: dict[str, object], why: str, tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    good = (SAMPLES / "debezium.jsonl").read_text().splitlines()[0]
-    file.write_text(f"{good}\n{json.dumps(event)}\n")
+    good = (SAMPLES / "debezium.jsonl").read_text().splitlines()[3:5]
+    file.write_text("\n".join([*good, json.dumps(event)]))
     code, found = run_json("audit", file)
     assert code == 0
     (kind,) = found["bad"]
     assert why in kind["what"] + kind["examples"][0]
-    assert "row 2" in refusal("audit", file, "--strict")
+    assert "row 3" in refusal("audit", file, "--strict")

@@ -111,7 +111,8 @@ def test_bad_spans_are_counted_shown_and_refused_if_strict(
     line: str, why: str | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "spans.json"
-    file.write_text(f"{spans(spanId='c' * 16)}\n{line}\n")
+    child = spans(spanId="d" * 16, parentSpanId="c" * 16)
+    file.write_text(f"{spans(spanId='c' * 16)}\n{child}\n{line}\n")
     code, found = run_json("audit", file)
     assert code == 0
     if why is None:
@@ -126,6 +127,8 @@ def test_a_file_without_spans_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "spans.json"
     file.write_text('{"resourceSpans": []}')
     assert "has no record that could be taken as otlp" in refusal("audit", file)
+    file.write_text(spans())
+    assert "has 1 records as otlp, and none of them names a cause" in refusal("audit", file)
     assert "--html draws deliveries" in refusal("audit", OTLP, "--html", tmp_path / "page.html")
 
 

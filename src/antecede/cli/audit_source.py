@@ -55,6 +55,13 @@ def audit_source(
             f"{path} has no record that could be taken as {source.preset.name}{bad.first_example()}; "
             f"antecede sources {source.preset.name} shows where they are looked for"
         )
+    if not verdict.causes and verdict.clean:
+        raise InputError(
+            f"{path} has {verdict.records:,} records as {source.preset.name}, and none of them names a cause, "
+            "so there is nothing to judge; if causes are elsewhere in them, save the preset (antecede sources "
+            f"{source.preset.name} > mine.toml), change its causes, and give --preset mine.toml"
+            f"{bad.first_example()}"
+        )
     if as_json:
         head = {
             "trace": path,

@@ -21,7 +21,6 @@ READERS = {
     "jaeger": "Jaeger's JSON: a record is a span",
     "kafka": "dumps of Kafka records: JSON of kcat, Connect or Spark, Parquet, text of the console consumer",
     "debezium": "change events and transaction markers, as they are or within a dump of Kafka",
-    "jepsen": "histories of operations, EDN or JSON",
 }
 """What each reader takes, and what its records are."""
 TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
