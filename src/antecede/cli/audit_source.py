@@ -56,11 +56,11 @@ def audit_source(
             f"antecede sources {source.preset.name} shows where they are looked for"
         )
     if not verdict.causes and verdict.clean:
+        name = source.preset.name
         raise InputError(
-            f"{path} has {verdict.records:,} records as {source.preset.name}, and none of them names a cause, "
-            "so there is nothing to judge; if causes are elsewhere in them, save the preset (antecede sources "
-            f"{source.preset.name} > mine.toml), change its causes, and give --preset mine.toml"
-            f"{bad.first_example()}"
+            f"{path} has {verdict.records:,} records as {name}, and none of them names a cause, so there is "
+            f"nothing to judge; if causes are elsewhere in them, save the preset (antecede sources {name} > "
+            f"mine.toml), change its causes, and give --preset mine.toml{bad.first_example()}"
         )
     if as_json:
         head = {
