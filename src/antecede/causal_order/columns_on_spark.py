@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from antecede.causal_order.columns import (
     CLOCK_TYPE,
@@ -84,7 +84,8 @@ def _derive(derived: DerivedColumn) -> Column:
         entries = F.transform(source, lambda count, place: F.struct(place.cast("string"), count))
         source = F.map_from_entries(entries)
     elif derived.conversion is Conversion.JSON:
-        source = arrow_udf(_parse_clocks, CLOCK_TYPE, ArrowUDFType.SCALAR)(source)
+        # Its kind follows from the types of the function, which the stubs do not know.
+        source = arrow_udf(_parse_clocks, CLOCK_TYPE)(source)  # type: ignore[call-overload]
     return source.cast(derived.type)
 
 
