@@ -94,7 +94,7 @@ def audit(
         return
     trace, source = source_at(trace, columns, preset)
     if source is not None:
-        audit_source(source, trace, html, strict, limit, as_json)
+        audit_source(source, trace, engine, html, strict, limit, as_json)
         return
     if html is not None:
         from antecede.audit.page import audit_to_page, check_page

@@ -9,6 +9,7 @@ import typer
 
 from antecede import __version__
 from antecede.cli import show
+from antecede.engine_choice import check_engine
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ _LISTS = {
 
 
 def audit_source(
-    source: Source, path: str, html: Path | None, strict: bool, limit: int, as_json: bool
+    source: Source, path: str, engine: str, html: Path | None, strict: bool, limit: int, as_json: bool
 ) -> None:
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
+    check_engine(engine)
+    if engine == "spark":
+        raise InputError(f"{path} is read as {source.preset.name} in this process; leave out --engine spark")
     if html is not None:
         raise InputError("--html draws deliveries, which this source does not have")
     from antecede.audit.dependency_log import judge_dependency_log
