@@ -181,8 +181,9 @@ def test_graphs_of_several_runs_are_one_row_each(tmp_path: Path) -> None:
         simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3, seconds=0.5, seed=seed))
     shown = document("graph", str(tmp_path))
     assert len(shown["runs"]) == 2
-    lines = antecede("graph", str(tmp_path)).stdout.splitlines()
+    *lines, read = antecede("graph", str(tmp_path)).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *(each["run"] for each in shown["runs"])]
+    assert "rows of 2 files; 2 runs" in read
 
 
 def _id(row: dict[str, Any], names: Any) -> Any:
