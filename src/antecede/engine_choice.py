@@ -1,9 +1,9 @@
 """Where an analysis runs: in this process or on Spark. Audits, graphs, advice and causal order choose alike.
 
 Spark takes seconds to start, and passes every row between processes. So one process is faster up to millions
-of rows, on few cores up to any number, provided that its memory suffices (`benchmarks/crossover`). The choice
-is by the rows, the cores, the memory that an analysis needs here, and the memory that is free. Importing this
-module needs no extra.
+of rows, on two cores up to tens of millions, provided that its memory suffices (`benchmarks/crossover`). The
+choice is by the rows, the cores, the memory that an analysis needs here, and the memory that is free.
+Importing this module needs no extra.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EngineCosts(NamedTuple):
 
 
 TRACES = EngineCosts(row_bytes=500, here=2.2, spark_start=46, on_spark=1.3)
-ORDER = EngineCosts(row_bytes=500, here=4.5, spark_start=20, on_spark=15.6)
+ORDER = EngineCosts(row_bytes=500, here=3.8, spark_start=22, on_spark=6.2)
 _MAX_SHARE = 0.6
 """Of the memory that is free, so much is taken."""
 
