@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from antecede.causality.topological_sort import kahn
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.reader import csv_rows, damaged_parquet, open_any_parquet
@@ -184,7 +183,12 @@ def _refuse_open_quote(file: Path) -> None:
         while block := stream.read(_BLOCK):
             quotes += block.count(b'"')
     if quotes % 2:
-        for _ in csv_rows(file, on_unreadable=lambda *_: None):
+
+        def refuse(row: int, why: str) -> None:
+            if "unexpected end of data" in why:
+                raise InputError(f"{file}, row {row}: {why}")
+
+        for _ in csv_rows(file, on_unreadable=refuse):
             pass
 
 
@@ -271,6 +275,8 @@ def _topological_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, wh
     effect = np.repeat(np.arange(size), np.diff(start))
     if (cause < effect).all():
         return np.arange(size)
+    from antecede.causality.topological_sort import kahn  # needs the compiler: not for a look at a header
+
     by_cause = np.argsort(cause, kind="stable")
     after = np.searchsorted(cause[by_cause], np.arange(size + 1))
     order, placed = kahn(start, after, effect[by_cause])
