@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "live": {"causality", "protocols", "trace"},
     "report": {"trace"},
     "spark": {"trace"},
-    "transactions": {"compiled", "trace"},
+    "transactions": {"causality", "compiled", "trace"},
     "sources": {"trace"},
     "audit": {"causality", "report", "spark", "trace"},
     "graph": {"audit", "causality", "spark", "trace"},

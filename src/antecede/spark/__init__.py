@@ -11,10 +11,10 @@ causal_order(events, group="room", id="event_id", deps="follows")    # causes be
 Each name is imported when it is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from antecede.errors import require
+from antecede.lazy_names import lazy_names
 
 require("pyspark", "spark")
 
@@ -59,12 +59,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # a type checker must refuse names that do not exist
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return __all__
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

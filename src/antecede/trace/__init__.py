@@ -17,11 +17,11 @@ Names are imported when they are first used, and Arrow with them.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from antecede.errors import require
+from antecede.lazy_names import lazy_names
 
 if find_spec("pyarrow") is None:
     require("pyarrow", "sim")
@@ -64,12 +64,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # a type checker must refuse names that do not exist
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return __all__
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -15,8 +15,9 @@ Names are imported when they are first used, and numba with them. docs/transacti
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from antecede.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from antecede.transactions.check import ConsistencyVerdict, LevelVerdict, check
@@ -48,12 +49,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # a type checker must refuse names that do not exist
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return __all__
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

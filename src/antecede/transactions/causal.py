@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from antecede.jit import njit_hot, njit_inline, njit_plain
-from antecede.transactions.isolation import append
+from antecede.jit import njit_hot, njit_plain
+from antecede.transactions.isolation import append, first_not_below
 from antecede.transactions.reads_from import ReadsFrom
 
 
@@ -62,19 +62,6 @@ def _group_writers(session_of: Any, write_start: Any, write_key: Any, keys: Any)
         key_start[key + 1] = groups
     start[groups] = len(writer)
     return key_start, session[:groups].copy(), start[: groups + 1].copy(), writer
-
-
-@njit_inline
-def last_below(values: Any, begin: Any, end: Any, limit: Any) -> Any:
-    """The place of the last of the ascending values below a limit; `begin - 1` if there is none."""
-    first = begin
-    while begin < end:
-        middle = (begin + end) >> 1
-        if values[middle] < limit:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin - 1 if begin > first else first - 1
 
 
 _RECENT = 1 << 16
@@ -150,7 +137,7 @@ def _unordered_writer(
     """
     if known >= count:
         return -1
-    found = last_below(group_writer, group_begin, group_end, begin + count)
+    found = first_not_below(group_writer, group_begin, group_end, begin + count) - 1
     if found < group_begin or group_writer[found] - begin < known or group_writer[found] == t1:
         return -1
     return group_writer[found]

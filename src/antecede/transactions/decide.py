@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antecede.causality.components import component_numbers
 from antecede.errors import InputError
 from antecede.transactions import memory
 from antecede.transactions.causal import causal_demands, cyclic_demands, writers_by_key
 from antecede.transactions.isolation import read_atomic_demands, read_committed_demands
 from antecede.transactions.levels import LEVELS
-from antecede.transactions.order_graph import causal_graph, components, topological_order, with_demands
+from antecede.transactions.order_graph import causal_graph, topological_order, with_demands
 from antecede.transactions.reads_from import INITIAL, Codes, ReadsFrom
 
 _CLOCK_BYTES_AT_ONCE = 1 << 30
@@ -140,7 +141,7 @@ class Decision:
         graph = with_demands(self.resolved, demands.before, demands.after)
         if len(topological_order(*graph)) == self.resolved.transactions:
             return None
-        component = components(*graph)
+        component = component_numbers(*graph)
         return LevelEvidence(demands.take(component[demands.before] == component[demands.after]))
 
     def against_causal_consistency(self) -> LevelEvidence | None:
@@ -156,7 +157,7 @@ class Decision:
         evidence = self.convergence
         if evidence is None or evidence.separate:
             return evidence
-        component = components(*with_demands(self.resolved, self.demands.before, self.demands.after))
+        component = component_numbers(*with_demands(self.resolved, self.demands.before, self.demands.after))
         demands = self._causal_demands(of_each_reader=True)
         demands = demands.take(component[demands.before] == component[demands.after])
         demands = demands.take(np.argsort(demands.reader, kind="stable"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from antecede.jit import njit_plain
+from antecede.jit import njit_inline, njit_plain
 
 
 @njit_plain
@@ -25,18 +25,24 @@ def append(demands: Any, size: Any, before: Any, after: Any, reader: Any, key: A
     return demands
 
 
+@njit_inline
+def first_not_below(values: Any, begin: Any, end: Any, limit: Any) -> Any:
+    """The place of the first of the ascending values from `begin` to `end` that is not below a limit; `end`
+    if there is none."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if values[middle] < limit:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
 @njit_plain
 def holds(keys: Any, begin: Any, end: Any, key: Any) -> Any:
     """Whether a sorted part of `keys` contains `key`."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if keys[middle] < key:
-            begin = middle + 1
-        elif keys[middle] > key:
-            end = middle
-        else:
-            return True
-    return False
+    place = first_not_below(keys, begin, end, key)
+    return place < end and keys[place] == key
 
 
 @njit_plain

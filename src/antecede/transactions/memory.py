@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from antecede.jit import njit_hot, njit_inline, njit_plain
-from antecede.transactions.isolation import append
+from antecede.transactions.isolation import append, first_not_below
 
 SATISFIED, VIOLATED, UNDECIDED = 0, 1, 2
 """UNDECIDED: some demand goes against the order of the sweep, so its demands need a search for cycles."""
@@ -36,14 +36,7 @@ def _first_read(
 ) -> Any:
     """The place of the first read from `deadline` on whose value another than `author` wrote; `end` if
     none."""
-    high = end
-    low = begin
-    while low < high:
-        middle = (low + high) >> 1
-        if at[middle] < deadline:
-            low = middle + 1
-        else:
-            high = middle
+    low = first_not_below(at, begin, end, deadline)
     if low < end and writer[low] == author:
         low = min(next_other[low], end)
     return low

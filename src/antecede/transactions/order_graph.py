@@ -1,4 +1,4 @@
-"""The graph of what comes before what: causal steps and demands, its order and its cycles. Compiled, linear.
+"""The graph of what comes before what: causal steps and demands, and its order. Compiled, linear.
 
 A graph is in compressed sparse rows: the successors of node v are `target[start[v] : start[v + 1]]`.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from antecede.causality.topological_sort import kahn
 from antecede.jit import njit_plain
 from antecede.transactions.reads_from import ReadsFrom
 
@@ -66,76 +67,12 @@ def _build(session_start: Any, read_start: Any, read_writer: Any, before: Any, a
     return start[: nodes + 1], target
 
 
-@njit_plain
 def topological_order(start: Any, target: Any) -> Any:
-    """The nodes so that every step goes forward (Kahn); fewer than all of them if there is a cycle."""
-    nodes = len(start) - 1
-    waiting = np.zeros(nodes, np.int64)
-    for row in range(len(target)):
-        waiting[target[row]] += 1
-    order = np.empty(nodes, np.int32)
-    size = 0
-    for node in range(nodes):
-        if waiting[node] == 0:
-            order[size] = node
-            size += 1
-    done = 0
-    while done < size:
-        node = order[done]
-        done += 1
-        for row in range(start[node], start[node + 1]):
-            waiting[target[row]] -= 1
-            if waiting[target[row]] == 0:
-                order[size] = target[row]
-                size += 1
-    return order[:size]
-
-
-@njit_plain
-def components(start: Any, target: Any) -> Any:
-    """For each node the number of its strongly connected component (Tarjan 1972, without recursion)."""
-    nodes = len(start) - 1
-    component = np.full(nodes, -1, np.int32)
-    index, low = np.full(nodes, -1, np.int32), np.zeros(nodes, np.int32)
-    next_row = start[:nodes].copy()
-    open_nodes, calls = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
-    opened = found = count = 0
-    for root in range(nodes):
-        if index[root] >= 0:
-            continue
-        depth = 0
-        calls[0] = root
-        while depth >= 0:
-            node = calls[depth]
-            if index[node] < 0:
-                index[node] = low[node] = count
-                count += 1
-                open_nodes[opened] = node
-                opened += 1
-            descended = False
-            while next_row[node] < start[node + 1]:
-                successor = target[next_row[node]]
-                next_row[node] += 1
-                if index[successor] < 0:
-                    depth += 1
-                    calls[depth] = successor
-                    descended = True
-                    break
-                if component[successor] < 0:
-                    low[node] = min(low[node], index[successor])
-            if descended:
-                continue
-            if low[node] == index[node]:
-                while True:
-                    opened -= 1
-                    component[open_nodes[opened]] = found
-                    if open_nodes[opened] == node:
-                        break
-                found += 1
-            depth -= 1
-            if depth >= 0:
-                low[calls[depth]] = min(low[calls[depth]], low[node])
-    return component
+    """The nodes so that every step goes forward; fewer than all of them if there is a cycle."""
+    incoming = np.zeros(len(start), np.int64)
+    np.cumsum(np.bincount(target, minlength=len(start) - 1), out=incoming[1:])
+    order, count = kahn(incoming, start, target)
+    return order[:count].astype(np.int32)
 
 
 @njit_plain

@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from antecede.causality.components import component_numbers
 from antecede.transactions.decide import Decision, Demands, LevelEvidence, violated_levels
 from antecede.transactions.definitions import Cycle, Definitions
 from antecede.transactions.history import Bools
-from antecede.transactions.order_graph import causal_graph, causal_past, components, with_demands
+from antecede.transactions.order_graph import causal_graph, causal_past, with_demands
 from antecede.transactions.reads_from import INITIAL, ReadsFrom
 from antecede.transactions.shortest import Finder
 
@@ -94,7 +95,7 @@ def _part_of_session(resolved: ReadsFrom, session: int) -> ReadsFrom:
 
 def _causal_cycle(resolved: ReadsFrom, finder: Finder) -> list[int]:
     """A shortest cycle of the causal order: a read whose writer follows its reader."""
-    component = components(*causal_graph(resolved))
+    component = component_numbers(*causal_graph(resolved))
     reader = np.repeat(np.arange(resolved.transactions), np.diff(resolved.read_start))
     writer = resolved.read_writer
     rows = np.flatnonzero((writer >= 0) & (component[reader] == component[writer]))
