@@ -47,7 +47,7 @@ def test_import_shows_what_it_found_and_what_is_wrong(tmp_path: Path) -> None:
     assert "line 5: nothing of note" in refused.stderr
     audited = antecede(tmp_path, "audit", "out")
     assert audited.returncode == 0
-    assert "2 records of 2 processes with 1 causes" in audited.stdout
+    assert "2 records of 2 processes with 1 cause " in audited.stdout
 
 
 def test_export_and_import_again(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         (["import", "shiviz", "it.log", "--out", "s3a://bucket/out"], "is a URL"),
         (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to export"),
         (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
-        (["audit", "it.log"], "other programs' logs are read by antecede import"),
+        (["audit", "other.log"], "antecede sources lists the formats of other programs"),
         (["audit", "it.csv"], "under these names, or mapped with --map"),
         (["audit", "it.csv", "--map", "process=who"], "no column kind"),
         (["audit", "s3a://bucket/t", "--map", "process=who"], "--map is for local files"),
@@ -95,6 +95,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
 def test_an_error_is_one_line_and_exit_code_2(arguments: list[str], expected: str, tmp_path: Path) -> None:
     (tmp_path / "it.log").write_text(LOG)
     (tmp_path / "it.csv").write_text("who,msg\na,7\n")
+    (tmp_path / "other.log").write_text("nothing that is known\n")
     done = antecede(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1

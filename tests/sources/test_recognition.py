@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,49 @@ def test_a_changed_preset_is_used(tmp_path: Path) -> None:
     assert code == 1
     assert [each["id"] for each in found["missing"]] == ["zz"]
     assert "--map and --preset both" in refusal("audit", log, "--preset", file, "--map", "process=who")
+
+
+SHIVIZ = """ana {"ana":1}
+send a
+ben {"ben":1, "ana":1}
+receive a
+ben {"ben":2, "ana":1}
+send b
+ana {"ana":2, "ben":2}
+receive b
+"""
+EDITING = '{"kind": "concurrent", "endContent": "", "numAgents": 2, "txns": [\
+{"parents": [], "agent": 0, "patches": []}, {"parents": [0], "agent": 1, "patches": []}]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "records", "causes"), [(SHIVIZ, 4, 4), (EDITING, 2, 1)], ids=["shiviz", "editing"]
+)
+def test_what_import_reads_is_recognised_too(text: str, records: int, causes: int, tmp_path: Path) -> None:
+    for name, data in (("my.log", text.encode()), ("data.gz", gzip.compress(text.encode()))):
+        file = tmp_path / name
+        file.write_bytes(data)
+        code, found = run_json("audit", file)
+        assert (code, found["records"], found["causes"]) == (0, records, causes)
+        (read,) = found["lineage"]["files"]
+        assert (read["file"], read["bytes"], read["rows"]) == (str(file), len(data), records)
+        assert run_json("graph", file)[1]["runs"][0]["messages"] == records
+        assert str(tmp_path) in run("audit", file)[1] or name in run("audit", file)[1]
+
+
+def test_the_commits_of_a_repository_are_recognised(tmp_path: Path) -> None:
+    environment = ["-c", "user.name=ana", "-c", "user.email=ana@example.org"]
+    for words in (["init", "-q"], *(["commit", "-q", "--allow-empty", "-m", text] for text in "ab")):
+        subprocess.run(["git", "-C", str(tmp_path), *environment, *words], check=True)
+    code, found = run_json("audit", tmp_path)
+    assert (code, found["records"], found["causes"]) == (0, 2, 1)
+
+
+def test_rows_that_import_would_leave_out_are_counted_by_audit_too(tmp_path: Path) -> None:
+    file = tmp_path / "my.log"
+    file.write_text(SHIVIZ + "no clock here\n")
+    code, found = run_json("audit", file)
+    assert (code, found["bad_rows"], found["lineage"]["rows_skipped"]) == (0, 1, 1)
+    assert f"{file}, line 9" in refusal("audit", file, "--strict")
+    file.write_text("just some text\nand more of it\n")
+    assert "antecede sources" in refusal("audit", file)

@@ -20,7 +20,9 @@ def test_otlp_is_audited_as_it_is() -> None:
     assert code == 1
     assert (found["preset"], found["records"], found["processes"], found["causes"]) == ("otlp", 6, 3, 5)
     assert [each["id"] for each in found["missing"]] == ["7" * 32 + ":deadbeefdeadbeef"]
-    assert found["files"] == [str(OTLP)]
+    # What was read by what is said once, in the lineage.
+    assert [each["file"] for each in found["lineage"]["files"]] == [str(OTLP)]
+    assert not {"files", "version"} & found.keys()
     (skew,) = found["skew"]
     assert (skew["cause_process"], skew["effect_process"]) == ("frontend@web-1", "payments@pay-7")
     assert (skew["effects"], skew["of"], skew["largest"]) == (1, 1, 12_000_000)
@@ -128,10 +130,16 @@ def test_a_file_without_spans_is_refused(tmp_path: Path) -> None:
     file.write_text('{"resourceSpans": []}')
     assert "has no record that could be taken as otlp" in refusal("audit", file)
     file.write_text(spans())
-    assert "has 1 records as otlp, and none of them names a cause" in refusal("audit", file)
+    assert "has 1 record as otlp, and none of them names a cause" in refusal("audit", file)
     assert "leave out --engine spark" in refusal("audit", OTLP, "--engine", "spark")
     assert "no engine 'flink'" in refusal("audit", OTLP, "--engine", "flink")
     assert "--html draws deliveries" in refusal("audit", OTLP, "--html", tmp_path / "page.html")
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    file = tmp_path / "graph.jsonl"
+    file.write_text('{"id":"a","process":"p","parents":[]}\n{"id":"b","process":"p","parents":["a"]}\n')
+    assert "2 records of 1 process with 1 cause (" in run("audit", file)[1]
 
 
 def test_several_files_are_one_log(tmp_path: Path) -> None:
@@ -140,7 +148,7 @@ def test_several_files_are_one_log(tmp_path: Path) -> None:
     _, whole = run_json("audit", OTLP)
     code, found = run_json("audit", tmp_path)
     assert code == 1
-    assert len(found["files"]) == 3
+    assert len(found["lineage"]["files"]) == 3
     assert {name: found[name] for name in ("records", "missing_ids", "skewed_pairs")} == {
         name: whole[name] for name in ("records", "missing_ids", "skewed_pairs")
     }

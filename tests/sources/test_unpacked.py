@@ -210,3 +210,40 @@ def test_run_is_quiet(tmp_path: Path) -> None:
     file.write_bytes(gzip.compress((EVENTS + "ana,x,send,c\n").encode()))
     _, out = run("audit", file, "--map", MAP)
     assert "antecede-unpacked" not in out
+
+
+def test_every_command_that_decompresses_takes_the_option_that_its_refusal_names(tmp_path: Path) -> None:
+    spans = tmp_path / "spans.json.gz"
+    spans.write_bytes(gzip.compress((SAMPLES / "otlp.json").read_bytes() + b"\n" * (20 << 20)))
+    trace = tmp_path / "log.csv.gz"
+    trace.write_bytes(gzip.compress(EVENTS.encode() + b"\n" * (20 << 20)))
+    sources: list[list[str | Path]] = [
+        ["audit", spans],
+        ["graph", spans],
+        ["order", spans, "--out", tmp_path / "ordered"],
+    ]
+    for words in sources:
+        assert "give --max-bytes" in refusal(*words)
+        assert "decompresses to more than 50 bytes" in refusal(*words, "--max-bytes", "50")
+    traces: list[list[str | Path]] = [
+        ["audit", trace, "--map", MAP],
+        ["explain", trace, "--map", MAP, "--message", "a"],
+    ]
+    for words in traces:
+        assert "give --max-bytes" in refusal(*words)
+        code, out = run(*words, "--max-bytes", "30000000")
+        assert code == 0, out
+    code, found = run_json("audit", spans, "--max-bytes", "30000000")
+    assert (code, found["records"]) == (1, 6)
+    history = tmp_path / "history.txt"
+    history.write_text("w x 1\n=====\nr x 1\n")
+    assert "more than 5 bytes" in refusal("audit", history, "--max-bytes", "5")
+
+
+def test_one_message_of_a_compressed_trace_is_explained_and_exported(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv.gz"
+    file.write_bytes(gzip.compress(EVENTS.encode()))
+    code, found = run_json("explain", file, "--map", MAP, "--message", "b")
+    assert (code, found["causes"], found["lineage"]["source"]) == (0, ["a"], str(file))
+    code, found = run_json("export", "shiviz", file, "--map", MAP, "--out", tmp_path / "log.shiviz")
+    assert (code, found["events"]) == (0, 4)

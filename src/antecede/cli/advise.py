@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict
-from antecede.cli.source_input import PresetName, readable_log
+from antecede.cli.options import AnalysisEngine, Json, Master
+from antecede.cli.source_input import InputOptions, readable_log
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ def advise(
         ),
     ],
     options: AdviceOptions,
-    columns: Columns = None,
-    run_per_file: RunPerFile = False,
-    preset: PresetName = None,
-    strict: Strict = False,
+    reading: InputOptions,
     engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -99,10 +96,10 @@ def advise(
     from antecede.trace.lineage import lineage
 
     request = options.request()
-    bad = BadRows(trace, strict)
+    bad = BadRows(trace, reading.strict)
     with (
         show.progress() as progress,
-        readable_log(trace, columns, preset, progress, bad, run_per_file) as ours,
+        readable_log(trace, reading, progress, bad) as ours,
     ):
         runs, chosen = advise_path(ours, request, engine, master, progress, bad)
     if as_json:

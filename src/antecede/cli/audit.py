@@ -11,8 +11,8 @@ import typer
 from antecede.cli import show
 from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
-from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
-from antecede.cli.source_input import PresetName, source_at
+from antecede.cli.options import AnalysisEngine, Json, Master, folder
+from antecede.cli.source_input import InputOptions, source_at
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ _Limit = Annotated[
 
 def audit(
     trace: _Trace,
-    columns: Columns = None,
-    run_per_file: RunPerFile = False,
-    preset: PresetName = None,
+    reading: InputOptions,
     level: LevelName = None,
-    strict: Strict = False,
     html: _Page = None,
     violation: _Drawn = None,
     engine: AnalysisEngine = "auto",
@@ -89,21 +86,22 @@ def audit(
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
-    if history_at(trace, columns, preset, level):
-        audit_history(trace, preset, level, html, engine, limit, as_json)
+    columns = reading.columns or []
+    if history_at(trace, columns, reading.preset, level):
+        audit_history(trace, reading, level, html, engine, limit, as_json)
         return
-    trace, source = source_at(trace, columns, preset)
+    trace, source = source_at(trace, columns, reading.preset, reading.max_bytes)
     if source is not None:
-        audit_source(source, trace, engine, html, strict, limit, as_json)
+        audit_source(source, trace, reading, engine, html, limit, as_json)
         return
     if html is not None:
         from antecede.audit.page import audit_to_page, check_page
 
         check_page(html)
-    bad = BadRows(trace, strict)
+    bad = BadRows(trace, reading.strict)
     with (
         show.progress() as progress,
-        mapped_trace(trace, columns or [], progress, bad, run_per_file) as ours,
+        mapped_trace(trace, columns, progress, bad, reading.run_per_file) as ours,
     ):
         if html is None:
             outcome = audit_path(ours, engine, limit, master, progress, bad)
@@ -151,10 +149,10 @@ def _print_incomplete(trace: str, bad: BadRows) -> None:
 
 def _print_outcome(outcome: AuditResult) -> None:
     verdict, findings = outcome.verdict, outcome.findings
-    runs = f"{outcome.runs:,} run{'' if outcome.runs == 1 else 's'}"
     show.line(
-        f"{verdict.deliveries:,} deliveries of {verdict.messages:,} messages at {verdict.processes:,} "
-        f"processes in {runs}"
+        f"{verdict.deliveries:,} deliver{'y' if verdict.deliveries == 1 else 'ies'} of "
+        f"{show.count(verdict.messages, 'message')} at {show.count(verdict.processes, 'process')} in "
+        f"{show.count(outcome.runs, 'run')}"
     )
     if verdict.clean:
         show.line(show.styled("clean", "green"), ": every message was delivered once, after its causes")

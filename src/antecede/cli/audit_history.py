@@ -13,6 +13,7 @@ from antecede.cli import show
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
+    from antecede.cli.source_input import InputOptions
     from antecede.trace.bad_rows import BadRows
     from antecede.transactions import ConsistencyVerdict, History, LevelViolation
 
@@ -47,7 +48,7 @@ def history_at(path: str, columns: Sequence[str] | None, preset: str | None, lev
 
 def audit_history(
     path: str,
-    preset: str | None,
+    reading: InputOptions,
     level: str | None,
     html: Path | None,
     engine: str,
@@ -66,7 +67,7 @@ def audit_history(
     bad = BadRows(path)
     files = history_files(Path(path))
     bad.reads(files)
-    history = read_history(path, preset)
+    history = read_history(path, reading.preset, reading.max_bytes)
     for file, operations in zip(files, operations_of_files(history, len(files)), strict=True):
         bad.count(file, operations)
     judge_history(history, bad, level, limit, as_json)
@@ -106,10 +107,10 @@ def judge_history(history: History, bad: BadRows, level: str | None, limit: int,
 
 def _print(verdict: ConsistencyVerdict, demanded: str) -> None:
     aborted = f", {verdict.aborted:,} of them aborted," if verdict.aborted else ""
-    transactions = _count(verdict.transactions, "transaction")
+    transactions = show.count(verdict.transactions, "transaction")
     show.line(
-        f"{_count(verdict.operations, 'operation')} of {transactions}{aborted} "
-        f"in {_count(verdict.sessions, 'session')} on {_count(verdict.keys, 'key')}"
+        f"{show.count(verdict.operations, 'operation')} of {transactions}{aborted} "
+        f"in {show.count(verdict.sessions, 'session')} on {show.count(verdict.keys, 'key')}"
     )
     rows: list[list[str | Text]] = []
     for short, level in verdict.levels.items():
@@ -131,10 +132,6 @@ def _print(verdict: ConsistencyVerdict, demanded: str) -> None:
         found = verdict.levels[names[0]].violation
         if found:
             _print_violation(", ".join(names), found)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _print_violation(levels: str, violation: LevelViolation) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from antecede import __version__
 from antecede.cli import show
 from antecede.engine_choice import check_engine
 from antecede.errors import InputError
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from antecede.audit.dependency_log import DependencyVerdict
+    from antecede.cli.source_input import InputOptions
     from antecede.sources import Source
     from antecede.trace.bad_rows import BadRows
 
@@ -38,7 +38,13 @@ _LISTS = {
 
 
 def audit_source(
-    source: Source, path: str, engine: str, html: Path | None, strict: bool, limit: int, as_json: bool
+    source: Source,
+    path: str,
+    reading: InputOptions,
+    engine: str,
+    html: Path | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
     check_engine(engine)
@@ -51,19 +57,20 @@ def audit_source(
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.lineage import lineage
 
-    bad = BadRows(path, strict)
+    bad = BadRows(path, reading.strict)
     with show.progress() as progress:
-        verdict = judge_dependency_log(read_source(source, bad, progress=progress), limit)
+        batches = read_source(source, bad, max_bytes=reading.max_bytes, progress=progress)
+        verdict = judge_dependency_log(batches, limit)
     if not verdict.records:
         raise InputError(
             f"{path} has no record that could be taken as {source.preset.name}{bad.first_example()}; "
             f"antecede sources {source.preset.name} shows where they are looked for"
         )
     if not verdict.causes and verdict.clean:
-        name = source.preset.name
+        name, records = source.preset.name, show.count(verdict.records, "record")
         raise InputError(
-            f"{path} has {verdict.records:,} records as {name}, and none of them names a cause, so there is "
-            f"nothing to judge; if causes are elsewhere in them, save the preset (antecede sources {name} > "
+            f"{path} has {records} as {name}, and none of them names a cause, so there is nothing to judge; "
+            f"if causes are elsewhere in them, save the preset (antecede sources {name} > "
             f"mine.toml), change its causes, and give --preset mine.toml{bad.first_example()}"
         )
     if as_json:
@@ -71,9 +78,7 @@ def audit_source(
             "trace": path,
             "clean": verdict.clean,
             "engine": "local",
-            "version": __version__,
             "preset": source.preset.name,
-            "files": [str(file) for file in source.files],
         }
         read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, "local")}
         show.json(head | msgspec.to_builtins(verdict) | read)
@@ -88,7 +93,8 @@ def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
     show.bad_rows(bad.kinds)
     files = f"{len(source.files):,} files" if len(source.files) > 1 else source.files[0].name
     show.line(
-        f"{verdict.records:,} records of {verdict.processes:,} processes with {verdict.causes:,} causes ",
+        f"{show.count(verdict.records, 'record')} of {show.count(verdict.processes, 'process')} with "
+        f"{show.count(verdict.causes, 'cause')} ",
         show.styled(f"({source.preset.name}, {files})", "dim"),
     )
     if verdict.clean:

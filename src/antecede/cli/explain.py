@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Columns, Json, RunName, RunPerFile, Strict
+from antecede.cli.options import Columns, Json, MaxBytes, RunName, RunPerFile, Strict
+from antecede.cli.source_input import local_copy
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    trace: Annotated[Path, typer.Argument(help="A small trace: a folder or a file.")],
+    trace: Annotated[str, typer.Argument(help="A small trace: a folder or a file, compressed or not.")],
     message: Annotated[
         str, typer.Option(help="The message: its id in the log, or ORIGIN:SEQ where it has none.")
     ],
@@ -24,6 +25,7 @@ def explain(
     run_per_file: RunPerFile = False,
     strict: Strict = False,
     run: RunName = None,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Show one message's causes, and where it was held, how long and for which cause."""
@@ -33,8 +35,9 @@ def explain(
     from antecede.trace.foreign.mapped_trace import mapped_trace
     from antecede.trace.lineage import lineage
 
-    bad = BadRows(str(trace), strict)
-    with mapped_trace(str(trace), columns or [], bad=bad, run_per_file=run_per_file) as ours:
+    trace = local_copy(trace, max_bytes=max_bytes)
+    bad = BadRows(trace, strict)
+    with mapped_trace(trace, columns or [], bad=bad, run_per_file=run_per_file) as ours:
         explanation = explain_message(Path(ours), message, run, bad)
     if as_json:
         document = {name: getattr(explanation, name) for name in explanation.__struct_fields__}

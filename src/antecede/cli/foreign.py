@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Columns, Json, RunName, Strict, folder
+from antecede.cli.options import Columns, Json, MaxBytes, RunName, Strict, folder
+from antecede.cli.source_input import local_copy
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -43,15 +44,7 @@ def import_log(
             "'^=== (?<trace>.*) ===$'. With nothing, the log is one execution.",
         ),
     ] = None,
-    max_bytes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            show_default=False,
-            help="Read at most so many bytes, counted after decompression; by default 2 GiB, and of a "
-            "compressed file 100 times its size.",
-        ),
-    ] = None,
+    max_bytes: MaxBytes = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,7 +79,7 @@ def _import_source(
     from antecede.trace.foreign.import_formats import FORMATS
 
     if preset not in PRESETS and not Path(preset).is_file():
-        raise InputError(f"no format '{preset}'; there are {', '.join([*FORMATS, *PRESETS])}")
+        raise InputError(f"no format '{preset}'; there are {', '.join(dict.fromkeys([*FORMATS, *PRESETS]))}")
     if shiviz is not None:
         raise InputError(f"--regex and --delimiter are for shiviz logs, not for {preset}")
     source = find_source(str(path), preset)
@@ -98,11 +91,12 @@ def export_log(
     format_: Annotated[
         str, typer.Argument(metavar="FORMAT", help="shiviz: every send and delivery with its vector clock.")
     ],
-    trace: Annotated[Path, typer.Argument(help="A small trace: a folder or a file.")],
+    trace: Annotated[str, typer.Argument(help="A small trace: a folder or a file, compressed or not.")],
     out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="File for the log.")],
     columns: Columns = None,
     strict: Strict = False,
     run: RunName = None,
+    max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
     """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
@@ -114,8 +108,9 @@ def export_log(
 
     if format_ != "shiviz":
         raise InputError(f"no format '{format_}' to export; choose shiviz")
-    bad = BadRows(str(trace), strict)
-    with mapped_trace(str(trace), columns or [], bad=bad) as ours:
+    trace = local_copy(trace, max_bytes=max_bytes)
+    bad = BadRows(trace, strict)
+    with mapped_trace(trace, columns or [], bad=bad) as ours:
         exported = export_shiviz(Path(ours), out, run)
     if as_json:
         document = {name: getattr(exported, name) for name in exported.__struct_fields__}

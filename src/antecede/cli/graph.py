@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Columns, Json, Master, RunPerFile, Strict, folder
-from antecede.cli.source_input import PresetName, readable_log
+from antecede.cli.options import AnalysisEngine, Json, Master, folder
+from antecede.cli.source_input import InputOptions, readable_log
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -28,16 +28,13 @@ def graph(
             "or a folder with dependencies.parquet."
         ),
     ],
+    reading: InputOptions,
     out: Annotated[
         Path | None,
         typer.Option(
             parser=folder, metavar="FOLDER", help="Write edges.parquet and summary.json to this folder."
         ),
     ] = None,
-    columns: Columns = None,
-    run_per_file: RunPerFile = False,
-    preset: PresetName = None,
-    strict: Strict = False,
     exact_width: Annotated[
         int, typer.Option(min=0, help="Compute the largest antichain of runs with fewer messages than this.")
     ] = 50_000,
@@ -54,10 +51,10 @@ def graph(
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.lineage import lineage
 
-    bad = BadRows(trace, strict)
+    bad = BadRows(trace, reading.strict)
     with (
         show.progress() as progress,
-        readable_log(trace, columns, preset, progress, bad, run_per_file) as ours,
+        readable_log(trace, reading, progress, bad) as ours,
     ):
         runs, chosen = graph_path(ours, out, engine, master, progress, exact_width, bad)
     if as_json:

@@ -34,6 +34,15 @@ Columns = Annotated[
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at the first bad row instead of counting bad rows.")
 ]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default=False,
+        help="Read at most so many bytes of a file, counted after decompression; by default 2 GiB of what is "
+        "held in memory or downloaded, and of a compressed file 100 times its size.",
+    ),
+]
 RunPerFile = Annotated[
     bool,
     typer.Option(

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import AnalysisEngine, Json, Master, folder
+from antecede.cli.options import AnalysisEngine, Json, Master, MaxBytes, folder
 from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
 
@@ -101,6 +101,7 @@ def order(
     ],
     options: CausalOrderOptions,
     preset: PresetName = None,
+    max_bytes: MaxBytes = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
@@ -139,7 +140,7 @@ def order(
         if stream:
             result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
         else:
-            with orderable_events(events, request, preset, progress, bad) as table:
+            with orderable_events(events, request, preset, max_bytes, progress, bad) as table:
                 result = order_files(table, out, request, engine, master, progress)
     show.bad_rows([] if as_json else bad.kinds)
     if as_json:

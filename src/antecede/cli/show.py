@@ -61,6 +61,16 @@ def line(*parts: str | Text) -> None:
     out.print(Text.assemble(*map(literal, parts)), soft_wrap=True)
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular if it is one.
+
+    >>> count(1, "cause"), count(2_000, "process")
+    ('1 cause', '2,000 processes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def note(text: str) -> None:
     """Print a line that explains others."""
     line(styled(text, "dim"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 from typer.main import get_current_context  # type: ignore[attr-defined]
 
 from antecede.cli import show
+from antecede.cli.options import Columns, MaxBytes, RunPerFile, Strict
 from antecede.errors import InputError
 from antecede.temporary_folders import TemporaryFolder
 
@@ -32,7 +34,18 @@ PresetName = Annotated[
 Progress = Callable[[str, int, int], None]
 
 
-def local_copy(path: str, separators: bool = True) -> str:
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """How audit, graph and advise read a log."""
+
+    columns: Columns = None
+    run_per_file: RunPerFile = False
+    preset: PresetName = None
+    strict: Strict = False
+    max_bytes: MaxBytes = None
+
+
+def local_copy(path: str, separators: bool = True, max_bytes: int | None = None) -> str:
     """The path itself, or that of a temporary copy, if it is compressed or a table of Delta or Iceberg.
 
     The copy is removed when the command ends. It is shown to the user under its own name.
@@ -45,13 +58,17 @@ def local_copy(path: str, separators: bool = True) -> str:
         return path
     folder = TemporaryFolder("unpacked")
     get_current_context().call_on_close(folder.remove)
-    copy = copy_for_readers(local, folder.path, separators)
+    copy = copy_for_readers(local, folder.path, separators, max_bytes)
     show.show_as(str(copy), path)
     return str(copy)
 
 
 def source_at(
-    path: str, columns: Sequence[str] | None, preset: str | None, separators: bool = True
+    path: str,
+    columns: Sequence[str] | None,
+    preset: str | None,
+    max_bytes: int | None = None,
+    separators: bool = True,
 ) -> tuple[str, Source | None]:
     """A path that can be read, and the source there: none if --map says what it is.
 
@@ -65,36 +82,30 @@ def source_at(
     if table_folder(Path(path)):
         path = local_copy(path)
     source = None if columns else find_source(path, preset)
-    return (local_copy(path, separators) if source is None else path), source
+    return (local_copy(path, separators, max_bytes) if source is None else path), source
 
 
 @contextmanager
-def readable_log(
-    path: str,
-    columns: Sequence[str] | None,
-    preset: str | None,
-    progress: Progress,
-    bad: BadRows,
-    run_per_file: bool = False,
-) -> Iterator[str]:
+def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadRows) -> Iterator[str]:
     """The path of a trace or dependency table of ours: `path` itself, or a temporary copy of the source."""
     from antecede.sources.read import dependency_table
     from antecede.temporary_folders import temporary_folder
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
-    if preset is None and not columns and dependency_table(path) is not None:
+    columns = options.columns or []
+    if options.preset is None and not columns and dependency_table(path) is not None:
         yield path
         return
-    path, source = source_at(path, columns, preset)
+    path, source = source_at(path, columns, options.preset, options.max_bytes)
     if source is None:
-        with mapped_trace(path, columns or [], progress, bad, run_per_file) as ours:
+        with mapped_trace(path, columns, progress, bad, options.run_per_file) as ours:
             yield ours
         return
     from antecede.sources.tables import write_dependency_table
 
     with temporary_folder("source") as folder:
         table = folder / (source.path.resolve().name.split(".")[0] or "log")
-        write_dependency_table(source, table, bad, progress)
+        write_dependency_table(source, table, bad, progress, options.max_bytes)
         try:
             yield str(table)
         except InputError as error:
@@ -103,7 +114,12 @@ def readable_log(
 
 @contextmanager
 def orderable_events(
-    path: str, request: OrderRequest, preset: str | None, progress: Progress, bad: BadRows
+    path: str,
+    request: OrderRequest,
+    preset: str | None,
+    max_bytes: int | None,
+    progress: Progress,
+    bad: BadRows,
 ) -> Iterator[str]:
     """The path of a table of events: `path` itself, or a temporary copy of the source.
 
@@ -114,7 +130,7 @@ def orderable_events(
     if named and preset is not None:
         raise InputError("--preset says which columns there are; leave out --id, --deps, --origin, --clock")
     separators = request.separator == "," and request.encoding is None
-    path, source = source_at(path, ["named"] if named else None, preset, separators)
+    path, source = source_at(path, ["named"] if named else None, preset, max_bytes, separators)
     if source is None:
         yield path
         return
@@ -124,7 +140,7 @@ def orderable_events(
     request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}
     with temporary_folder("source") as folder:
         file = folder / "events.parquet"
-        write_event_table(source, file, bad, progress)
+        write_event_table(source, file, bad, progress, max_bytes)
         try:
             yield str(file)
         except InputError as error:

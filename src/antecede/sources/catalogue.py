@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from antecede.errors import InputError
 from antecede.sources.preset import Preset, load_preset
 
@@ -41,17 +43,12 @@ _JAEGER = Preset(
     no_cause=["0", _NO_SPAN],
     recognised_by=[["data[].spans"], ["spans", "processes", "traceID"]],
 )
-_JAEGER_SPANS = Preset(
+_JAEGER_SPANS = msgspec.structs.replace(
+    _JAEGER,
     name="jaeger-spans",
     title="Jaeger's spans one by one, as in its Elasticsearch index",
     reader="records",
-    id=["{traceID}:{spanID}"],
-    process=["{process.serviceName}@{process.tags.hostname}", "{process.serviceName}"],
-    causes=["{references[].traceID}:{references[].spanID}", "{traceID}:{parentSpanID}"],
-    time=["{startTime}"],
-    time_unit="us",
-    kind=["{operationName}"],
-    no_cause=["0", _NO_SPAN],
+    causes=[*_JAEGER.causes, "{traceID}:{parentSpanID}"],
     recognised_by=[["traceID", "spanID", "process.serviceName"]],
 )
 _OTEL_TABLE = Preset(
@@ -209,6 +206,27 @@ _GRAPH = Preset(
     ],
 )
 
+_EDITING = Preset(
+    name="editing",
+    title="editing traces as JSON: transactions of agents, with their parents by place",
+    reader="editing",
+    id=["{id}"],
+    process=["{process}"],
+    causes=["{causes[]}"],
+    seq=["{seq}"],
+    recognised_by=[["txns[].patches"], ["txns[].agent"], ["txns[].parents"]],
+)
+_SHIVIZ = msgspec.structs.replace(
+    _EDITING,
+    name="shiviz",
+    title="logs of events with vector clocks in the forms that ShiViz and GoVector use",
+    reader="shiviz",
+    recognised_by=[],
+)
+_GIT = msgspec.structs.replace(
+    _SHIVIZ, name="git", title="the commits of a repository; authors have no order", reader="git", seq=[]
+)
+
 PRESETS: dict[str, Preset] = {
     each.name: each
     for each in (
@@ -221,6 +239,9 @@ PRESETS: dict[str, Preset] = {
         _MATRIX,
         _DEPENDENCIES,
         _GRAPH,
+        _EDITING,
+        _SHIVIZ,
+        _GIT,
     )
 }
 """By name, in the order in which a file is compared with them."""

@@ -6,13 +6,15 @@ A record is a span: its own fields, and `process` (`serviceName` and `tags`) ins
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from antecede.errors import InputError
-from antecede.sources.records import SourceRecord, json_values
+from antecede.sources.records import SourceRecord
+from antecede.sources.spans import RawSpan, read_spans
 from antecede.trace.bad_rows import BadRows
 
 
@@ -28,36 +30,26 @@ class _JaegerAnswer(msgspec.Struct):
 
 
 _answer = msgspec.json.Decoder(_JaegerAnswer)
-_span = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_jaeger(
     path: Path, bad: BadRows, encoding: str = "", max_bytes: int | None = None
 ) -> Iterator[SourceRecord]:
     """The spans of a file of traces: `{"data": […]}`, or one trace a line."""
-    number = 0
-    for row, raw in json_values(path, bad, encoding, max_bytes):
-        try:
-            answer = _answer.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            bad.add("traces that cannot be read, left out", f"row {row}: {error}", str(path))
-            continue
-        traces = answer.data or []
-        if answer.spans is not None:
-            traces = [*traces, _JaegerTrace(answer.spans, answer.processes)]
-        for trace in traces:
-            for text in trace.spans:
-                number += 1
-                try:
-                    span = _with_process(_span.decode(text), trace.processes)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InputError) as error:
-                    bad.add("spans that cannot be read, left out", f"span {number}: {error}", str(path))
-                    continue
-                yield SourceRecord(number, span, bytes(text).decode())
+    return read_spans(path, bad, encoding, max_bytes, ("traces", _answer), _spans)
 
 
-def _with_process(span: dict[str, Any], processes: dict[str, Any]) -> dict[str, Any]:
-    """The span with its process, and with its older field `parentSpanID` among its references."""
+def _spans(answer: _JaegerAnswer) -> Iterator[RawSpan]:
+    traces = answer.data or []
+    if answer.spans is not None:
+        traces = [*traces, _JaegerTrace(answer.spans, answer.processes)]
+    for trace in traces:
+        complete = partial(_add_process, trace.processes)
+        yield from (RawSpan(text, complete) for text in trace.spans)
+
+
+def _add_process(processes: dict[str, Any], span: dict[str, Any]) -> None:
+    """Give the span its process, and put its older field `parentSpanID` among its references."""
     if "process" not in span:
         process = span.get("processID")
         if not isinstance(process, str) or process not in processes:
@@ -68,7 +60,6 @@ def _with_process(span: dict[str, Any], processes: dict[str, Any]) -> dict[str, 
     parent, references = span.get("parentSpanID"), span.get("references")
     if parent and not references:
         span["references"] = [{"traceID": span.get("traceID"), "spanID": parent}]
-    return span
 
 
 def tags_by_name(tags: Any) -> Any:

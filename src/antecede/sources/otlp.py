@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import msgspec
 from antecede.errors import InputError
 from antecede.sources.fields import as_text
 from antecede.sources.otlp_protobuf import is_otlp_protobuf, read_otlp_protobuf
-from antecede.sources.records import HEAD_BYTES, SourceRecord, container, json_values
+from antecede.sources.records import HEAD_BYTES, SourceRecord, container
+from antecede.sources.spans import RawSpan, read_spans
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import read_head
 
@@ -55,7 +57,6 @@ class _ExportRequest(msgspec.Struct):
 
 
 _request = msgspec.json.Decoder(_ExportRequest)
-_span = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_otlp(
@@ -65,37 +66,20 @@ def read_otlp(
     head = read_head(path, HEAD_BYTES)
     if is_otlp_protobuf(head) or container(head) != "json":
         return read_otlp_protobuf(path, bad, max_bytes)
-    return _json_spans(path, bad, encoding, max_bytes)
+    return read_spans(path, bad, encoding, max_bytes, ("export requests", _request), _spans)
 
 
-def _json_spans(path: Path, bad: BadRows, encoding: str, max_bytes: int | None) -> Iterator[SourceRecord]:
-    number = 0
-    for row, raw in json_values(path, bad, encoding, max_bytes):
-        try:
-            request = _request.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            bad.add("export requests that cannot be read, left out", f"row {row}: {error}", str(path))
-            continue
-        for group in [*(request.resource_spans or []), *(request.batches or [])]:
-            resource = attributes_by_name(group.resource.attributes if group.resource else None)
-            for scope in [*(group.scope_spans or []), *(group.older_scope_spans or [])]:
-                name = scope.scope.name if scope.scope else None
-                for text in scope.spans or []:
-                    number += 1
-                    span = _decode_span(text, number, path, bad)
-                    if span is not None:
-                        span["resource"], span["scope"] = resource, name
-                        yield SourceRecord(number, span, bytes(text).decode())
+def _spans(request: _ExportRequest) -> Iterator[RawSpan]:
+    for group in [*(request.resource_spans or []), *(request.batches or [])]:
+        resource = attributes_by_name(group.resource.attributes if group.resource else None)
+        for scope in [*(group.scope_spans or []), *(group.older_scope_spans or [])]:
+            complete = partial(_complete, resource, scope.scope.name if scope.scope else None)
+            yield from (RawSpan(text, complete) for text in scope.spans or [])
 
 
-def _decode_span(text: msgspec.Raw, number: int, path: Path, bad: BadRows) -> dict[str, Any] | None:
-    try:
-        span = _span.decode(text)
-        convert_ids(span)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InputError) as error:
-        bad.add("spans that cannot be read, left out", f"span {number}: {error}", str(path))
-        return None
-    return span
+def _complete(resource: dict[str, str], scope: str | None, span: dict[str, Any]) -> None:
+    convert_ids(span)
+    span["resource"], span["scope"] = resource, scope
 
 
 def attributes_by_name(attributes: list[dict[str, Any]] | None) -> dict[str, str]:

@@ -79,7 +79,7 @@ def _looks_like_request(data: bytes) -> bool:
 def read_otlp_protobuf(path: Path, bad: BadRows, max_bytes: int | None = None) -> Iterator[SourceRecord]:
     """The spans of a file of export requests."""
     numbers = itertools.count(1)
-    with open_bytes(path, max_bytes, "decompress it first") as stream:
+    with open_bytes(path, max_bytes) as stream:
         for row, data in enumerate(_requests(stream, path), start=1):
             try:
                 yield from _spans(memoryview(data), numbers, path, bad)

@@ -20,6 +20,9 @@ READERS = {
     "otlp": "OpenTelemetry's export requests as JSON or protobuf: a record is a span",
     "jaeger": "Jaeger's JSON: a record is a span",
     "kafka": "dumps of Kafka records: JSON of kcat, Connect or Spark, Parquet, text of the console consumer",
+    "shiviz": "logs of events with vector clocks, as GoVector and ShiViz have them: a record is an event",
+    "editing": "editing traces: a record is a transaction, with `parents` by their places",
+    "git": "a repository: a record is a commit",
     "debezium": "change events and transaction markers, as they are or within a dump of Kafka",
 }
 """What each reader takes, and what its records are."""

@@ -12,6 +12,8 @@ from antecede.errors import InputError
 from antecede.sources.catalogue import PRESETS, find_preset
 from antecede.sources.debezium import read_debezium
 from antecede.sources.dependency_log import Extractor
+from antecede.sources.imported import READERS as READERS_OF_WHOLE_LOGS
+from antecede.sources.imported import is_repository, read_imported, refuse_several
 from antecede.sources.jaeger import read_jaeger
 from antecede.sources.kafka import read_kafka
 from antecede.sources.otlp import read_otlp
@@ -45,17 +47,23 @@ def find_source(path: str, preset: str | None = None) -> Source | None:
     local = Path(rest if is_url else path)
     if preset is not None:
         chosen = find_preset(preset)
-        files = _files(local)
+        files = [local] if chosen.reader == "git" and local.exists() else _files(local)
         if not files:
             raise InputError(f"{local} does not exist" if not local.exists() else f"{local} holds no file")
+        refuse_several(files, chosen.reader)
         return Source(local, files, chosen)
     if not path or not local.exists() or _is_ours(local):
         return None
     if table := dependency_table(path):
         return Source(local, [table], PRESETS["dependencies"])
+    if is_repository(local):
+        return Source(local, [local], PRESETS["git"])
     files = _files(local)
     recognised = recognise_file(local) if local.is_file() else same_format(files[:_MAX_COMPARED])
-    return Source(local, files, recognised) if recognised else None
+    if recognised is None:
+        return None
+    refuse_several(files, recognised.reader)
+    return Source(local, files, recognised)
 
 
 def _is_ours(path: Path) -> bool:
@@ -96,7 +104,9 @@ def read_source(
     extractor = Extractor(source.preset, bad, with_payload)
     bad.reads(source.files)
     for number, file in enumerate(source.files):
-        limit = streaming_limit(file) if max_bytes is None else max_bytes
+        limit = max_bytes
+        if max_bytes is None and source.preset.reader not in READERS_OF_WHOLE_LOGS:
+            limit = streaming_limit(file)
         progress("reading", number, len(source.files))
         skipped_before = bad.rows_skipped
         try:
@@ -119,4 +129,6 @@ def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) ->
         return read_kafka(file, bad, encoding, preset.separator, max_bytes)
     if preset.reader == "debezium":
         return read_debezium(file, bad, encoding, preset.separator, max_bytes)
+    if preset.reader in READERS_OF_WHOLE_LOGS:
+        return read_imported(preset.reader, file, bad, max_bytes)
     return inner_records(read_records(file, bad, encoding, preset.separator, max_bytes), preset.records)

@@ -25,6 +25,7 @@ from antecede.sources.preset import READERS, Preset
 from antecede.sources.records import HEAD_BYTES, container, likely_separator, read_records, schema_outline
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import read_head, text_encoding
+from antecede.trace.foreign.shiviz import is_shiviz
 from antecede.trace.reader import open_any_parquet
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]|"', re.DOTALL)
@@ -58,9 +59,15 @@ def recognise(head: bytes) -> Preset | None:
         return None
     text = head.decode(text_encoding(head), errors="replace").removeprefix("\ufeff")
     if what == "json":
-        return _matching(_first_values(text.lstrip()))
-    if is_console_output(head):
-        return PRESETS["kafka"]
+        found = _matching(_first_values(text.lstrip()))
+    elif is_console_output(head):
+        found = PRESETS["kafka"]
+    else:
+        found = _matching_table(text)
+    return PRESETS["shiviz"] if found is None and is_shiviz(text) else found
+
+
+def _matching_table(text: str) -> Preset | None:
     header = text.splitlines()[0] if text.strip() else ""
     try:
         names = next(csv.reader([header], delimiter=likely_separator(header)), [])

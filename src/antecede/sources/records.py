@@ -31,7 +31,8 @@ MAX_DOCUMENT = 1 << 28
 HEAD_BYTES = 1 << 16
 _BATCH_ROWS = 8_192
 _SEPARATORS = ",\t;|"
-_JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding bytes that are no JSON, or not of the right shape, raises."""
 _NOT_JSON = "lines that are not JSON, left out"
 
 
@@ -74,7 +75,7 @@ def _json_records(path: Path, bad: BadRows, encoding: str, max_bytes: int | None
     for row, raw in json_values(path, bad, encoding, max_bytes):
         try:
             value = msgspec.json.decode(raw)
-        except _JSON_ERRORS as error:
+        except JSON_ERRORS as error:
             bad.add(_NOT_JSON, f"row {row}: {error}", str(path))
             continue
         if isinstance(value, dict):
@@ -115,7 +116,7 @@ def _to_utf8(data: bytes, marked: str, encoding: str, path: Path) -> bytes:
 def _is_value(line: bytes) -> bool:
     try:
         msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=msgspec.Raw)
-    except _JSON_ERRORS:
+    except JSON_ERRORS:
         return False
     return True
 
@@ -152,7 +153,7 @@ def _document_values(data: bytes, path: Path, bad: BadRows) -> Iterator[tuple[in
             yield from enumerate(msgspec.json.decode(data, type=list[msgspec.Raw]), start=1)
         else:
             yield 1, msgspec.json.decode(data, type=msgspec.Raw)
-    except _JSON_ERRORS as error:
+    except JSON_ERRORS as error:
         yield from _several_documents(data, path, bad, error)
 
 

@@ -37,11 +37,17 @@ def write_dependency_table(
     return into.write(folder)
 
 
-def write_event_table(source: Source, file: Path, bad: BadRows, progress: Progress = lambda *_: None) -> None:
+def write_event_table(
+    source: Source,
+    file: Path,
+    bad: BadRows,
+    progress: Progress = lambda *_: None,
+    max_bytes: int | None = None,
+) -> None:
     """Write the dependency log itself, with what the records carry, as Parquet."""
     rows = 0
     with parquet_writer(file, SCHEMA) as writer:
-        for table in read_source(source, bad, with_payload=True, progress=progress):
+        for table in read_source(source, bad, with_payload=True, max_bytes=max_bytes, progress=progress):
             rows += table.num_rows
             writer.write_table(table)
     if not rows:

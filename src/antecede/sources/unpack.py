@@ -46,8 +46,8 @@ def needs_copy(path: Path, separators: bool = True) -> bool:
     return path.is_file() and _is_packed(path, separators)
 
 
-def copy_for_readers(path: Path, folder: Path, separators: bool = True) -> Path:
-    """A copy in `folder` that readers of traces and tables can read."""
+def copy_for_readers(path: Path, folder: Path, separators: bool = True, max_bytes: int | None = None) -> Path:
+    """A copy in `folder` that readers of traces and tables can read; `max_bytes` is for each file."""
     kind = table_folder(path) if path.is_dir() else None
     if kind is not None:
         if kind not in (DELTA, ICEBERG):
@@ -63,11 +63,11 @@ def copy_for_readers(path: Path, folder: Path, separators: bool = True) -> Path:
             target = copy / file.relative_to(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if _is_packed(file, separators):
-                _unpack(file, target.parent, separators)
+                _unpack(file, target.parent, separators, max_bytes)
             else:
                 target.symlink_to(file.resolve())
         return copy
-    return _unpack(path, folder, separators)
+    return _unpack(path, folder, separators, max_bytes)
 
 
 def _visible(path: Path) -> Iterator[Path]:
@@ -98,7 +98,7 @@ def _separator(file: Path) -> str:
         return likely_separator(stream.readline(1 << 16).decode(errors="replace"))
 
 
-def _unpack(file: Path, folder: Path, separators: bool) -> Path:
+def _unpack(file: Path, folder: Path, separators: bool, max_bytes: int | None) -> Path:
     """Decompress a file, and write its table with commas."""
     name = file.stem if file.suffix in _ENDINGS else file.name
     target = folder / name
@@ -106,7 +106,7 @@ def _unpack(file: Path, folder: Path, separators: bool) -> Path:
         compressed = compression(stream.read(8)) is not None
     if compressed:
         with (
-            open_bytes(file, streaming_limit(file), "decompress it first") as stream,
+            open_bytes(file, max_bytes or streaming_limit(file)) as stream,
             target.open("wb") as out,
         ):
             shutil.copyfileobj(stream, out, 1 << 20)

@@ -67,7 +67,7 @@ def trace_files(path: Path) -> list[Path]:
         if path.suffix not in TRACE_SUFFIXES:
             raise InputError(
                 f"{path}: a trace is a folder or a file ending in {_any_of(TRACE_SUFFIXES)}; "
-                "other programs' logs are read by antecede import"
+                "antecede sources lists the formats of other programs"
             )
         return [path]
     if not path.is_dir():

@@ -11,6 +11,7 @@ import heapq
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -34,6 +35,16 @@ SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 65_536
+
+
+class NodeCollector(Protocol):
+    """What takes the nodes of a graph as a reader finds them."""
+
+    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
+        """Take a node, which is at `where` in the source. Its parents may come later."""
+
+    def bad(self, what: str, example: str) -> None:
+        """Count something that cannot be taken as it is."""
 
 
 class DependencyTableInfo(msgspec.Struct, frozen=True):

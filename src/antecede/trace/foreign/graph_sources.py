@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from antecede.errors import InputError
 from antecede.trace.dependencies import text_columns
-from antecede.trace.foreign.dependency_writer import DependencyWriter
+from antecede.trace.foreign.dependency_writer import NodeCollector
 from antecede.trace.foreign.open_files import open_text, read_whole
 from antecede.trace.reader import csv_dict_reader, damaged_parquet, open_any_parquet
 from antecede.trace.validate import parse_integer, refuse_duplicate_columns
@@ -30,7 +30,7 @@ _SPACES = re.compile(r"[^ \t\n\v\f\r]+")
 
 def read_table(
     path: Path,
-    into: DependencyWriter,
+    into: NodeCollector,
     max_bytes: int | None = None,
     names: Mapping[str, str] | None = None,
 ) -> None:
@@ -116,7 +116,7 @@ class _Editing(msgspec.Struct):
 _transaction = msgspec.json.Decoder(_Transaction)
 
 
-def read_editing(path: Path, into: DependencyWriter, max_bytes: int | None = None) -> None:
+def read_editing(path: Path, into: NodeCollector, max_bytes: int | None = None) -> None:
     """An editing trace: JSON, plain or compressed, whose `txns` have an `agent` and, by place, `parents`.
 
     A trace of one author has no parents: each transaction follows the one before.
@@ -156,7 +156,7 @@ _GIT_ENVIRONMENT = {
 }
 
 
-def read_git(path: Path, into: DependencyWriter) -> None:
+def read_git(path: Path, into: NodeCollector) -> None:
     """The commits that a repository's branches and tags reach. Authors are not sequential processes."""
     if not path.is_dir():
         raise InputError(f"{path} is not a folder; name a repository")

@@ -76,9 +76,7 @@ def streaming_limit(path: Path) -> int:
 
 
 @contextmanager
-def open_bytes(
-    path: Path, max_bytes: int | None = None, remedy: str = "give --max-bytes"
-) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
     """A file as bytes, decompressed if it is gzip, zstd or bzip2; at most `max_bytes` of them."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
@@ -98,7 +96,7 @@ def open_bytes(
                 limit = min(limit, max(_ANY_RATIO_BYTES, _MAX_RATIO * size))
             what = f"{path} has {size:,} bytes and decompresses to more than {limit:,} bytes"
         stream = _decompressed(raw, name) if name else raw
-        bounded = _Bounded(stream, limit, f"{what}; if it should be read all the same, {remedy}")
+        bounded = _Bounded(stream, limit, f"{what}; if it should be read all the same, give --max-bytes")
         try:
             yield io.BufferedReader(bounded, 1 << 16)
         except (EOFError, zlib.error, gzip.BadGzipFile, OSError, ValueError) as error:

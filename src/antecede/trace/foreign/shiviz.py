@@ -23,7 +23,7 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
-from antecede.trace.foreign.dependency_writer import DependencyWriter
+from antecede.trace.foreign.dependency_writer import NodeCollector
 from antecede.trace.foreign.open_files import read_whole
 
 LOG_FORMATS = {
@@ -124,7 +124,7 @@ def find_with_deadline(
 
 def read_shiviz(
     path: Path,
-    into: DependencyWriter,
+    into: NodeCollector,
     regex: str | None = None,
     max_bytes: int | None = None,
     delimiter: str | None = None,
@@ -147,6 +147,15 @@ def read_shiviz(
         _add_events(events, execution.prefix, into)
     if not found:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
+
+
+def is_shiviz(text: str) -> bool:
+    """Whether a log that begins like this has events with vector clocks in one of the known forms."""
+    return any(
+        _decode_clock(match["host"], match["clock"])
+        for form in LOG_FORMATS.values()
+        for match in find_with_deadline(compile_pattern(form), text)
+    )
 
 
 def _executions(text: str, delimiter: str, path: Path) -> Iterator[_Execution]:
@@ -222,9 +231,7 @@ def _decode_json_clock(text: str) -> dict[str, int]:
         return _clock.decode(text.replace('\\"', '"'))
 
 
-def _events(
-    pattern: re.Pattern[str], execution: _Execution, into: DependencyWriter
-) -> Iterator[_LoggedEvent]:
+def _events(pattern: re.Pattern[str], execution: _Execution, into: NodeCollector) -> Iterator[_LoggedEvent]:
     text, done, line = execution.text, 0, execution.line
     for match in find_with_deadline(pattern, text):
         _count_unmatched(text[done : match.start()], line, into)
@@ -243,13 +250,13 @@ def _events(
     _count_unmatched(text[done:], line, into)
 
 
-def _count_unmatched(text: str, line: int, into: DependencyWriter) -> None:
+def _count_unmatched(text: str, line: int, into: NodeCollector) -> None:
     for number, each in enumerate(text.split("\n"), start=line):
         if each.strip():
             into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
 
 
-def _add_events(events: list[_LoggedEvent], prefix: str, into: DependencyWriter) -> None:
+def _add_events(events: list[_LoggedEvent], prefix: str, into: NodeCollector) -> None:
     hosts: dict[str, dict[int, _LoggedEvent]] = {}
     last: dict[str, int] = {}
     for each in events:
@@ -285,7 +292,7 @@ def _gained_parents(
     known: dict[str, int],
     logged: dict[str, list[int]],
     hosts: dict[str, dict[int, _LoggedEvent]],
-    into: DependencyWriter,
+    into: NodeCollector,
 ) -> list[str]:
     """The events of other hosts that this clock covers and the host's earlier clocks did not."""
     for host, entry in known.items():

@@ -1,0 +1,70 @@
+"""Logs that are read whole, because what causes an event follows from all of them: ShiViz logs with vector
+clocks, editing traces, and the commits of a repository.
+
+`trace.foreign` reads them for `antecede import`; here their nodes become records, with `id`, `process`, `seq`
+and `causes`. The row of a record is its line where there are lines, and otherwise its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from antecede.errors import InputError
+from antecede.sources.records import SourceRecord
+from antecede.trace.bad_rows import BadRows
+from antecede.trace.foreign.graph_sources import read_editing, read_git
+from antecede.trace.foreign.shiviz import read_shiviz
+from antecede.trace.reader import TRACE_SUFFIXES
+
+READERS = ("shiviz", "editing", "git")
+_LINE = re.compile(r"line (\d+)")
+
+
+class _Nodes:
+    """Takes nodes as the writer of dependency tables does, and keeps them as records."""
+
+    def __init__(self, path: Path, bad: BadRows) -> None:
+        self._path, self._bad = path, bad
+        self.records: list[SourceRecord] = []
+
+    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
+        line = _LINE.fullmatch(where)
+        row = int(line[1]) if line else len(self.records) + 1
+        value = {"id": node, "process": process, "seq": seq, "causes": list(parents)}
+        self.records.append(SourceRecord(row, value, None))
+
+    def bad(self, what: str, example: str) -> None:
+        self._bad.add(what, example, str(self._path), left_out="left out" in what)
+
+
+def read_imported(reader: str, path: Path, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
+    """The nodes of a log, an editing trace or a repository."""
+    into = _Nodes(path, bad)
+    if reader == "shiviz":
+        read_shiviz(path, into, max_bytes=max_bytes)
+    elif reader == "editing":
+        read_editing(path, into, max_bytes)
+    else:
+        read_git(path, into)
+    return iter(into.records)
+
+
+def is_repository(path: Path) -> bool:
+    """Whether a folder is a git repository, with no table in it that could be meant instead."""
+    if not path.is_dir():
+        return False
+    bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+    if not bare and not (path / ".git").exists():
+        return False
+    return not any(file.suffix in TRACE_SUFFIXES for file in path.iterdir())
+
+
+def refuse_several(files: list[Path], reader: str) -> None:
+    """Refuse a folder of logs of which each could only be judged with the others."""
+    if reader in READERS and len(files) > 1:
+        raise InputError(
+            f"{files[0].parent} has {len(files):,} logs of {reader}, which are read one by one; if they are "
+            "of one execution, put them into one file"
+        )

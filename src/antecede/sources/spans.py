@@ -1,0 +1,55 @@
+"""Spans within JSON documents, for the formats that have them there: each decoded by itself, so that one that
+cannot be read leaves the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.sources.records import JSON_ERRORS, SourceRecord, json_values
+from antecede.trace.bad_rows import BadRows
+
+Document = TypeVar("Document")
+_span = msgspec.json.Decoder(dict[str, Any])
+
+
+class RawSpan(NamedTuple):
+    """A span as it stands in its document, and what adds to it what the document says about it.
+
+    `complete` raises InputError for a span that cannot be used.
+    """
+
+    text: msgspec.Raw
+    complete: Callable[[dict[str, Any]], None]
+
+
+def read_spans(
+    path: Path,
+    bad: BadRows,
+    encoding: str,
+    max_bytes: int | None,
+    documents: tuple[str, msgspec.json.Decoder[Document]],
+    spans_of: Callable[[Document], Iterable[RawSpan]],
+) -> Iterator[SourceRecord]:
+    """The spans of a file of documents, which are called something and have a decoder."""
+    name, decoder = documents
+    number = 0
+    for row, raw in json_values(path, bad, encoding, max_bytes):
+        try:
+            document = decoder.decode(raw)
+        except JSON_ERRORS as error:
+            bad.add(f"{name} that cannot be read, left out", f"row {row}: {error}", str(path))
+            continue
+        for each in spans_of(document):
+            number += 1
+            try:
+                span = _span.decode(each.text)
+                each.complete(span)
+            except (*JSON_ERRORS, InputError) as error:
+                bad.add("spans that cannot be read, left out", f"span {number}: {error}", str(path))
+                continue
+            yield SourceRecord(number, span, bytes(each.text).decode())
