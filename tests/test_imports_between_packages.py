@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "sources": {"trace"},
     "audit": {"causality", "report", "spark", "trace"},
     "graph": {"audit", "causality", "spark", "trace"},
-    "causal_order": {"causality", "compiled", "spark", "trace"},
+    "causal_order": {"causality", "compiled", "sources", "spark", "trace"},
     "advise": {"audit", "causality", "protocols", "sim", "spark", "trace"},
     "sweep": {"audit", "causality", "protocols", "report", "sim", "spark", "trace"},
     "papers": {"causality", "overlay", "protocols", "report", "sim", "sweep", "trace"},

@@ -30,6 +30,8 @@ class Form(StrEnum):
     """An origin and a sequence number, and causes likewise."""
     CLOCKS = "clocks"
     """An origin and a vector clock."""
+    TOPICS = "topics"
+    """Records of topics that are merged: there are no such columns."""
 
 
 class Columns(NamedTuple):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import pyarrow as pa
 
+from antecede.causal_order.merge import MergeProgress
 from antecede.causal_order.segments import TAIL_BYTES, OpenSegment, SegmentList, compact, open_segments
 from antecede.errors import InputError
 
@@ -43,6 +44,8 @@ class GroupState(msgspec.Struct, array_like=True):
     spans: StoredSpans = msgspec.field(default_factory=StoredSpans)
     held: SegmentList = msgspec.field(default_factory=SegmentList)
     ids: SegmentList = msgspec.field(default_factory=SegmentList)
+    merge: MergeProgress | None = None
+    """Only if the stream merges topics."""
 
 
 def decode_group_state(data: bytes) -> GroupState:

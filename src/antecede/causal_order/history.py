@@ -147,7 +147,7 @@ class SpanHistory:
             )
 
 
-_ID_COLUMNS = pa.schema([("id", pa.string()), ("kind", pa.int8()), ("at", pa.int64())])
+ID_COLUMNS = pa.schema([("id", pa.string()), ("kind", pa.int8()), ("at", pa.int64())])
 """Recent ids as they are stored; `kind` is the outcome."""
 
 
@@ -156,7 +156,7 @@ class IdHistory:
 
     def __init__(self, groups: list[OpenGroup], columns: Columns, horizon: int) -> None:
         self._groups, self._id = groups, str(columns.id)
-        tables, sizes = [_ID_COLUMNS.empty_table()], []
+        tables, sizes = [ID_COLUMNS.empty_table()], []
         for group in groups:
             for segment in group.ids:
                 segment.retain(segment.rows().column("at").to_numpy() >= horizon)
@@ -193,7 +193,7 @@ class IdHistory:
         order = np.argsort(group_of_id, kind="stable")
         outcomes = pa.array(np.repeat(np.array([EMITTED, IN_QUARANTINE, OVERTAKEN], np.int8), sizes))
         times = pa.array(np.full(order.size, decided.now))
-        table = pa.table([ids, outcomes, times], schema=_ID_COLUMNS).take(pa.array(order)).combine_chunks()
+        table = pa.table([ids, outcomes, times], schema=ID_COLUMNS).take(pa.array(order)).combine_chunks()
         bounds = np.searchsorted(group_of_id[order], np.arange(len(self._groups) + 1)).tolist()
         for at, group in enumerate(self._groups):
             group.write_ids(table.slice(bounds[at], bounds[at + 1] - bounds[at]))

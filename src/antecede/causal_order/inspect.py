@@ -14,15 +14,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from antecede.causal_order.dependency_edges import Columns, read_edges, row_of_edge
+from antecede.causal_order.dependency_edges import Columns, Form, read_edges, row_of_edge
 from antecede.causal_order.disposition import match_identities
 from antecede.causal_order.group_state import OpenGroup
 from antecede.causal_order.history import EMITTED, IdHistory, SpanHistory
+from antecede.causal_order.merge_stream import waiting_records
 from antecede.causal_order.missing_causes import first_missing_edge
 from antecede.causal_order.rules import ARRIVED, RowCounts
 from antecede.causal_order.segments import join
 from antecede.causal_order.stream_on_spark import BUCKET, GROUPS, decode_bucket, group_name
 from antecede.errors import InputError
+from antecede.sources.changes import COORDINATES, ID
 from antecede.spark.session import spark_error_message
 
 _COUNTS = RowCounts.__struct_fields__
@@ -158,9 +160,37 @@ def _held_task(columns: Columns) -> Callable[[Iterator[pa.RecordBatch]], Iterato
             name = group_name(key)
             group = OpenGroup(_ReadOnlyEntries({number: data for _, number, data in own}), name)
             if group.held:
-                yield from held_rows(group, name, columns).to_batches()
+                rows = held_records(group) if columns.form is Form.TOPICS else held_rows(group, name, columns)
+                yield from rows.to_batches()
 
     return read
+
+
+def held_records(group: OpenGroup) -> pa.Table:
+    """The records that a merge of topics holds, and what they wait for."""
+    rows, waiting = waiting_records(group)
+    coordinates = [rows.column(name).to_pylist() for name in COORDINATES]
+    places = [f"{topic}-{partition}@{offset}" for topic, partition, offset in zip(*coordinates, strict=True)]
+    ids = [
+        place if transaction is None or name is None else name
+        for name, transaction, place in zip(
+            rows.column(ID).to_pylist(), rows.column("transaction").to_pylist(), places, strict=True
+        )
+    ]
+    why = [waiting[row] for row in range(rows.num_rows)]
+    arrays = [
+        pa.nulls(rows.num_rows, pa.string()),
+        pa.array(ids, pa.string()),
+        pa.array([one.waits_for for one in why], pa.list_(pa.string())),
+        pa.array([one.missing for one in why], pa.list_(pa.string())),
+        _times(rows),
+        pa.array([one.missing[0] for one in why], pa.string()),
+    ]
+    return pa.table(arrays, schema=_HELD.append(_COUNTED_FOR))
+
+
+def _times(rows: pa.Table) -> pa.Array:
+    return pc.multiply(rows.column(ARRIVED).combine_chunks(), 1000).cast(pa.timestamp("us", "UTC"))
 
 
 def held_rows(group: OpenGroup, name: str | None, columns: Columns) -> pa.Table:
@@ -184,7 +214,7 @@ def held_rows(group: OpenGroup, name: str | None, columns: Columns) -> pa.Table:
     else:
         origins = rows.column(str(columns.origin)).cast(pa.string()).combine_chunks()
         ids = pc.binary_join_element_wise(origins, pa.array(edges.number).cast(pa.string()), ":")
-    since = pc.multiply(rows.column(ARRIVED).combine_chunks(), 1000).cast(pa.timestamp("us", "UTC"))
+    since = _times(rows)
     groups = pa.array([name] * rows.num_rows, pa.string())
     waits_for = names_by_row(waiting, edge_rows)
     missing = names_by_row(waiting[target < 0], edge_rows[target < 0])

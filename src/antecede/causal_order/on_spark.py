@@ -110,7 +110,7 @@ def order_frame(
     """`causal_order` without its check; `split` is the text between two dependencies in one text."""
     added = ADDED_BY_STREAM if events.isStreaming else ADDED
     prepared = prepare(events, roles, added, split)
-    fields = [*events.schema.fields, *(_added_field(column) for column in added if column != EMITTED_AT)]
+    fields = [*events.schema.fields, *(added_field(column) for column in added if column != EMITTED_AT)]
     if events.isStreaming:
         warn_of_partitions(events.sparkSession)
         named = {role: name for role, name in roles.items() if role != "by"}
@@ -122,7 +122,8 @@ def order_frame(
     return _order_batch(prepared, schema, rules.on_missing)
 
 
-def _added_field(name: str) -> T.StructField:
+def added_field(name: str) -> T.StructField:
+    """A column that results have beside the caller's own."""
     return T.StructField(name, T.StringType() if name in _TEXT_COLUMNS else T.LongType())
 
 
@@ -175,14 +176,18 @@ def _batch_task(
         freeze_gc_heap()
         for table in whole_groups(batches, columns.group):
             rows, added = order_table(table, columns, on_missing)
-            own = table.drop_columns(internal)
-            for begin in range(0, len(rows), _SLICE_ROWS):
-                part = own.take(rows[begin : begin + _SLICE_ROWS])
-                for name, values in added.items():
-                    part = part.append_column(name, values[begin : begin + _SLICE_ROWS])
-                yield from part.combine_chunks().to_batches()
+            yield from in_slices(table.drop_columns(internal), rows, added)
 
     return order
+
+
+def in_slices(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+    """Rows of a table with added columns, without a copy of all of them."""
+    for begin in range(0, len(rows), _SLICE_ROWS):
+        part = table.take(rows[begin : begin + _SLICE_ROWS])
+        for name, values in added.items():
+            part = part.append_column(name, values[begin : begin + _SLICE_ROWS])
+        yield from part.combine_chunks().to_batches()
 
 
 def whole_groups(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from antecede.causal_order.dependency_edges import Columns
+from antecede.causal_order.merge import MergeRules
 from antecede.causal_order.segments import TAIL_BYTES
 
 ARRIVED = "_antecede_arrived"
@@ -41,6 +42,8 @@ class OrderRules(NamedTuple):
     """Columns that are removed from the result."""
     tail_bytes: int = TAIL_BYTES
     """How much of a group's rows is rewritten in every micro-batch."""
+    merge: MergeRules | None = None
+    """If the rows are records of topics, which are to be merged."""
 
 
 class RowCounts(msgspec.Struct):

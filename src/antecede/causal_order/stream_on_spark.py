@@ -29,6 +29,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from antecede.causal_order.columns import EMITTED_AT
 from antecede.causal_order.columns_on_spark import PreparedEvents, escape_name, quoted
 from antecede.causal_order.dependency_edges import Columns
+from antecede.causal_order.merge_stream import merge_micro_batch
 from antecede.causal_order.micro_batch import order_micro_batch
 from antecede.causal_order.rules import ARRIVED, OnMissing, OrderRules, RowCounts
 from antecede.causal_order.segments import join, pack, unpack
@@ -259,7 +260,10 @@ class _OrderProcessor(StatefulProcessor):
             store = _MapStateStore(self._groups, bucket.entries)
             if new is not None and bucket.entries < new.num_rows:
                 store.read_all()
-            done = order_micro_batch(self._rules, store, new, now, overdue)
+            if self._rules.merge is not None and new is not None:
+                done = merge_micro_batch(self._rules, self._rules.merge, store, new, now)
+            else:
+                done = order_micro_batch(self._rules, store, new, now, overdue)
             bucket.entries = store.size
             for group in done.groups:
                 bucket.due.pop(group_key(group), None)

@@ -18,19 +18,97 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from antecede.sources.kafka import decode_body, read_kafka
 from antecede.sources.records import SourceRecord
 from antecede.trace.bad_rows import BadRows
 
 _OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate", "m": "message"}
-_POSTGRES_ID = re.compile(r"(\d+):\d+")
+_POSTGRES_ID = re.compile(r"(\d+):(\d{1,18})")
 _BINLOG = re.compile(r".*\.(\d{1,9})")
 _MAX_EVENTS = 1 << 20
 """Of a transaction whose END marker is taken at its word."""
 _COORDINATES = ("topic", "partition", "offset")
+TOMBSTONE, BEGIN, END = "tombstone", "BEGIN", "END"
+_STREAMING = ("false", "none", "")
+"""Values of `source.snapshot` of rows that are from no snapshot."""
+
+
+class Change(NamedTuple):
+    """What a merge of topics needs to know of a record."""
+
+    kind: str
+    """create, update, delete, snapshot and so on; tombstone; BEGIN or END of a transaction."""
+    id: str | None
+    """The same for the copies of a record that a connector has written again; None if it has none."""
+    transaction: str | None = None
+    order: int | None = None
+    """`total_order`: the place in the transaction, from 1."""
+    events: int | None = None
+    """Of an END: how many events the transaction has."""
+    position: int | None = None
+    """In the log of the database; of an END, that of the commit, where the connector states it."""
+    snapshot: str | None = None
+    """`source.snapshot`, if the row is from one: first, true, last_in_data_collection, incremental …"""
+
+
+def parse_change(topic: str, key: Any, value: Any) -> Change | None:
+    """What a record of a topic is, by its key and value as they are in Kafka; None if it is no change event.
+
+    >>> parse_change("transaction", None, '{"status": "END", "id": "571:2003", "event_count": 3}')
+    Change(kind='END', id='571:END', transaction='571', order=None, events=3, position=2003, snapshot=None)
+    """
+    if value is None:
+        return Change(TOMBSTONE, None)
+    event, _ = unwrap(decode_body(value) or {})
+    return None if event is None else change_of(event, topic, key)
+
+
+def change_of(event: dict[str, Any], topic: str, key: Any) -> Change | None:
+    """The same of an envelope or marker that `unwrap` has found."""
+    if "op" not in event:
+        return _change_of_marker(event)
+    source, transaction = event["source"], event.get("transaction")
+    flag = str(source.get("snapshot", "false")).lower()
+    snapshot = flag if flag not in _STREAMING else "true" if event["op"] == "r" else None
+    kind = "snapshot" if snapshot else _OPERATIONS.get(event["op"], event["op"])
+    position = _position(source)
+    if transaction is None:
+        return Change(kind, _digest(event, topic, key), position=position, snapshot=snapshot)
+    if not isinstance(transaction, dict) or transaction.get("id") is None:
+        return None
+    name, order = transaction_id(transaction["id"]), whole_number(transaction.get("total_order"))
+    if order is None or order < 1:
+        return None
+    return Change(kind, f"{name}:{order}", name, order, None, position, snapshot)
+
+
+def _change_of_marker(event: dict[str, Any]) -> Change | None:
+    name, status = transaction_id(event["id"]), event["status"]
+    count = whole_number(event.get("event_count")) if status == END else None
+    if status == END and (count is None or not 0 <= count <= _MAX_EVENTS):
+        return None
+    found = _POSTGRES_ID.fullmatch(str(event["id"]))
+    commit = int(found[2]) if found and status == END else None
+    return Change(status, f"{name}:{status}", name, None, count, commit)
+
+
+def _digest(event: dict[str, Any], topic: str, key: Any) -> str | None:
+    """Tells rows outside transactions apart, by all that stays the same when a connector writes them again.
+
+    Rows without a key may be alike and yet be two, so they have none.
+    """
+    if key is None:
+        return None
+    source = {name: value for name, value in event["source"].items() if name != "snapshot"}
+    key = key if isinstance(key, bytes) else msgspec.json.encode(key)
+    content = msgspec.json.encode([topic, event["op"], source, event.get("before"), event.get("after")])
+    return blake2b(key + b"\0" + content, digest_size=12).hexdigest()
 
 
 def read_debezium(
@@ -71,7 +149,7 @@ def _complete(event: dict[str, Any]) -> str | None:
     if "status" in event and "op" not in event:
         return _complete_marker(event)
     source = event["source"]
-    snapshot = str(source.get("snapshot", "false")).lower() not in ("false", "none", "")
+    snapshot = str(source.get("snapshot", "false")).lower() not in _STREAMING
     kind = _OPERATIONS.get(event["op"], event["op"])
     event["kind"] = "snapshot" if snapshot or event["op"] == "r" else kind
     event["position"] = _position(source)
@@ -81,7 +159,7 @@ def _complete(event: dict[str, Any]) -> str | None:
         return None
     if not isinstance(transaction, dict):
         return "its transaction is no object"
-    order = _whole_number(transaction.get("total_order"))
+    order = whole_number(transaction.get("total_order"))
     if order is None or transaction.get("id") is None:
         return "its transaction has no id or no total_order"
     name = transaction_id(transaction["id"])
@@ -97,7 +175,7 @@ def _complete_marker(event: dict[str, Any]) -> str | None:
     event["source"] = {}
     event["causes"] = []
     if status == "END":
-        count = _whole_number(event.get("event_count"))
+        count = whole_number(event.get("event_count"))
         if count is None or not 0 <= count <= _MAX_EVENTS:
             return f"its event_count is no number up to {_MAX_EVENTS:,}"
         event["causes"] = [f"{name}:{order}" for order in range(1, count + 1)]
@@ -118,16 +196,17 @@ def transaction_id(value: Any) -> str:
 def _position(source: dict[str, Any]) -> int | None:
     """The place in the database's log: an LSN, an SCN, or the number of a binlog and the place in it."""
     for name in ("lsn", "scn"):
-        if (number := _whole_number(source.get(name))) is not None:
+        if (number := whole_number(source.get(name))) is not None:
             return number
-    file, place = source.get("file"), _whole_number(source.get("pos"))
+    file, place = source.get("file"), whole_number(source.get("pos"))
     found = _BINLOG.fullmatch(file) if isinstance(file, str) else None
     if found is None or place is None or not 0 <= place < 1 << 32:
         return None
     return (int(found[1]) << 32) + place
 
 
-def _whole_number(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
+    """A number that may be text; None if it is no whole number of 64 bits."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None

@@ -7,6 +7,7 @@ result.verdicts.show()
 graph(events).edges.show()         # what depends on what, immediately
 advise(events).show()              # what each protocol would cost on this workload
 causal_order(events, group="room", id="event_id", deps="follows")    # causes before effects; streams too
+merge_debezium(records)            # the topics of a connector in its order, transactions whole; streams too
 
 Each name is imported when it is first used.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from antecede.advise.on_spark import advise
     from antecede.audit.on_spark import Audit, audit
     from antecede.causal_order.inspect import held, stream_counts
+    from antecede.causal_order.merge_on_spark import merge_debezium
     from antecede.causal_order.on_spark import causal_order
     from antecede.graph.on_spark import DependencyGraphs, graph
     from antecede.spark.read import read_events, read_members
@@ -37,6 +39,7 @@ __all__ = [
     "connect",
     "graph",
     "held",
+    "merge_debezium",
     "read_events",
     "read_members",
     "register",
@@ -52,6 +55,7 @@ _MODULES = {
     "connect": "antecede.spark.session",
     "graph": "antecede.graph.on_spark",
     "held": "antecede.causal_order.inspect",
+    "merge_debezium": "antecede.causal_order.merge_on_spark",
     "read_events": "antecede.spark.read",
     "read_members": "antecede.spark.read",
     "register": "antecede.spark.source",

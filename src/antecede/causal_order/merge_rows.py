@@ -1,0 +1,68 @@
+"""The merge of topics over a whole table: what is not in it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from antecede.causal_order.merge import ChangeRecord, HeldRecord, MergeProgress, MergeRules, merge
+from antecede.causal_order.missing_causes import SCHEMA as MISSING_SCHEMA
+from antecede.sources.changes import COORDINATES, EVENTS, ID
+
+NO_CHANGE = "it is no change event of Debezium"
+
+
+class MergedTable(NamedTuple):
+    """The rows of a table that leave it or are held, as places in it, and the columns to add to them."""
+
+    rows: pa.Array
+    added: dict[str, pa.Array]
+    missing: pa.Table
+    """The missing records, and how many rows each of them holds."""
+
+
+def merge_table(table: pa.Table, rules: MergeRules) -> MergedTable:
+    """Merge a table."""
+    records = records_of(table, np.zeros(table.num_rows, bool))
+    merged = merge(records, 0, MergeProgress(MergeRules(snapshot_of=rules.snapshot_of)))
+    held = sorted(merged.held)
+    rows = [*merged.emitted, *merged.unreadable, *held]
+    emitted, unreadable = len(merged.emitted), len(merged.unreadable)
+    added = {
+        "causal_index": pa.array([*range(emitted), *[None] * (unreadable + len(held))], pa.int64()),
+        "status": pa.array(
+            ["ordered"] * emitted + ["quarantined"] * unreadable + ["held"] * len(held), pa.string()
+        ),
+        "reason": pa.array(
+            [None] * emitted + [NO_CHANGE] * unreadable + [merged.held[row].reason for row in held],
+            pa.string(),
+        ),
+    }
+    return MergedTable(pa.array(rows, pa.int64()), added, count_missing_records(merged.held.values()))
+
+
+def count_missing_records(held: Iterable[HeldRecord]) -> pa.Table:
+    """Each held row is counted once, for the first missing record that it waits for."""
+    counts: dict[str, int] = {}
+    for waiting in held:
+        for place, name in enumerate(waiting.missing):
+            counts[name] = counts.get(name, 0) + (place == 0)
+    groups = pa.nulls(len(counts), pa.string())
+    return pa.table(
+        [groups, pa.array(counts, pa.string()), pa.array(counts.values(), pa.int64())], schema=MISSING_SCHEMA
+    )
+
+
+def records_of(table: pa.Table, is_repeated: np.ndarray) -> list[ChangeRecord]:
+    """The rows of a table as records."""
+    names = [*COORDINATES, "kind", ID, "transaction", "transaction_order", EVENTS, "position", "snapshot"]
+    columns = [table.column(name).to_pylist() for name in names]
+    return [
+        ChangeRecord(row, topic, f"{topic}-{partition}", offset, *rest)
+        for row, (topic, partition, offset, *rest) in enumerate(
+            zip(*columns, is_repeated.tolist(), strict=True)
+        )
+    ]
