@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from antecede.audit.core import Finding
@@ -9,7 +10,7 @@ from antecede.audit.page_layout import AuditPageData, audit_page
 from antecede.audit.run import AuditResult, Progress, audit_and_excerpt, refuse_without_deliveries
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.lineage import lineage
+from antecede.trace.lineage import Lineage, lineage
 from antecede.trace.writer import write_whole
 
 MAX_DRAWN = 20
@@ -33,8 +34,11 @@ def audit_to_page(
     violation: int | None = None,
     progress: Progress = lambda *_: None,
     bad: BadRows | None = None,
+    renamed: Callable[[Lineage], Lineage] = lambda found: found,
 ) -> AuditResult:
     """Audit what lies at `path`, which the user calls `trace`, and draw its violations.
+
+    `renamed` gives the files in a lineage the names that the user knows.
 
     The chosen `violation`, from 1, comes first. Those after the first `MAX_DRAWN` are described in words
     only.
@@ -62,7 +66,7 @@ def audit_to_page(
         chosen=(violation or 1) - 1,
         tally=result.tally,
         tally_of=result.tally_of,
-        lineage=lineage(bad, result.runs, result.engine),
+        lineage=renamed(lineage(bad, result.runs, result.engine)),
     )
     write_whole(page, audit_page(data).encode())
     return result

@@ -12,7 +12,7 @@ from antecede.cli import show
 from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
-from antecede.cli.source_input import InputOptions, source_at
+from antecede.cli.source_input import InputOptions, local_input, source_at
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _Trace = Annotated[
     str,
     typer.Argument(
         help="A trace: a folder, .parquet, .jsonl or .csv; a log or history of another program (antecede "
-        "sources lists the formats), compressed or not; or a URL for Spark."
+        "sources lists the formats), compressed or not; or the URL of one."
     ),
 ]
 _FAULT_LABELS = {
@@ -75,18 +75,17 @@ def audit(
 
     Exit code 0 if not, 1 if so, 2 if it cannot be decided. Histories of transactions: is it causal?
 
-    Small local traces are audited in this process; larger ones and URLs on Spark. The result is the same.
+    Small local traces are audited in this process; larger ones on Spark. The result is the same.
 
     Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
     """
     require("antecede.trace", "sim")
-    from antecede.audit.run import audit_path, refuse_without_deliveries
     from antecede.trace.bad_rows import BadRows
-    from antecede.trace.foreign.mapped_trace import mapped_trace
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
     columns = reading.columns or []
+    trace = local_input(trace, reading.max_bytes)
     if history_at(trace, columns, reading.preset, level):
         audit_history(trace, reading, level, html, engine, limit, as_json)
         return
@@ -94,20 +93,8 @@ def audit(
     if source is not None:
         audit_source(source, trace, reading, engine, html, limit, as_json)
         return
-    if html is not None:
-        from antecede.audit.page import audit_to_page, check_page
-
-        check_page(html)
     bad = BadRows(trace, reading.strict)
-    with (
-        show.progress() as progress,
-        mapped_trace(trace, columns, progress, bad, reading.run_per_file) as ours,
-    ):
-        if html is None:
-            outcome = audit_path(ours, engine, limit, master, progress, bad)
-            refuse_without_deliveries(ours, outcome.verdict, bad)
-        else:
-            outcome = audit_to_page(html, trace, ours, engine, limit, master, violation, progress, bad)
+    outcome = _audit_trace(trace, reading, html, violation, engine, limit, master, bad)
     if as_json:
         _print_json(trace, outcome, html, bad)
     else:
@@ -118,6 +105,38 @@ def audit(
             show.line(f"Page: {html}")
     if not outcome.verdict.clean:
         raise typer.Exit(1)
+
+
+def _audit_trace(
+    trace: str,
+    reading: InputOptions,
+    html: Path | None,
+    violation: int | None,
+    engine: str,
+    limit: int,
+    master: str | None,
+    bad: BadRows,
+) -> AuditResult:
+    """Judge a trace or a mapped table, and write the page if one is wanted."""
+    from antecede.audit.run import audit_path, refuse_without_deliveries
+    from antecede.trace.foreign.mapped_trace import mapped_trace
+
+    if html is not None:
+        from antecede.audit.page import audit_to_page, check_page
+
+        check_page(html)
+    with (
+        show.progress() as progress,
+        mapped_trace(trace, reading.columns or [], progress, bad, reading.run_per_file) as ours,
+    ):
+        if html is not None:
+            named = show.as_named(trace)
+            return audit_to_page(
+                html, named, ours, engine, limit, master, violation, progress, bad, show.renamed
+            )
+        outcome = audit_path(ours, engine, limit, master, progress, bad)
+        refuse_without_deliveries(ours, outcome.verdict, bad)
+        return outcome
 
 
 def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, Strict, folder
-from antecede.cli.source_input import local_copy
+from antecede.cli.source_input import local_copy, local_input
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def import_log(
             "repository), a preset of antecede sources, or a file with one.",
         ),
     ],
-    path: Annotated[Path, typer.Argument(help="The log, the file, or the repository.")],
+    path: Annotated[str, typer.Argument(help="The log, the file, or the repository.")],
     out: Annotated[
         Path, typer.Option(parser=folder, metavar="FOLDER", help="Folder for the dependency table.")
     ],
@@ -62,15 +62,18 @@ def import_log(
     require("antecede.trace", "sim")
     from antecede.trace.foreign.import_formats import FORMATS, import_path
 
+    path = local_input(path, max_bytes, spark=False)
     if format_ in FORMATS:
-        about = import_path(format_, path, out, regex, strict, max_bytes, delimiter, columns or [])
+        about = import_path(
+            format_, Path(path), out, regex, strict, max_bytes, delimiter, columns or [], show.as_named(path)
+        )
     else:
         about = _import_source(format_, path, out, regex or delimiter, strict, max_bytes)
     _print_imported(about, out, as_json)
 
 
 def _import_source(
-    preset: str, path: Path, out: Path, shiviz: str | None, strict: bool, max_bytes: int | None
+    preset: str, path: str, out: Path, shiviz: str | None, strict: bool, max_bytes: int | None
 ) -> DependencyTableInfo:
     from antecede.errors import InputError
     from antecede.sources import PRESETS, find_source
@@ -82,9 +85,10 @@ def _import_source(
         raise InputError(f"no format '{preset}'; there are {', '.join(dict.fromkeys([*FORMATS, *PRESETS]))}")
     if shiviz is not None:
         raise InputError(f"--regex and --delimiter are for shiviz logs, not for {preset}")
-    source = find_source(str(path), preset)
+    source = find_source(path, preset)
     assert source is not None  # a preset is named  # noqa: S101
-    return write_dependency_table(source, out, BadRows(str(path), strict), max_bytes=max_bytes)
+    source = source._replace(called=show.as_named(path))
+    return write_dependency_table(source, out, BadRows(path, strict), max_bytes=max_bytes)
 
 
 def export_log(
@@ -108,7 +112,7 @@ def export_log(
 
     if format_ != "shiviz":
         raise InputError(f"no format '{format_}' to export; choose shiviz")
-    trace = local_copy(trace, max_bytes=max_bytes)
+    trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
     bad = BadRows(trace, strict)
     with mapped_trace(trace, columns or [], bad=bad) as ours:
         exported = export_shiviz(Path(ours), out, run)

@@ -129,7 +129,7 @@ def order(
 
     See docs/how-to/order-a-stream.md; antecede held OUT shows the rows that a stream holds.
     """
-    _check_stream_options(stream, once, checkpoint, preset)
+    _check_stream_options(events, stream, once, checkpoint, preset)
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import order_files, order_stream_of_files
     from antecede.trace.bad_rows import BadRows
@@ -151,9 +151,13 @@ def order(
         raise typer.Exit(130)
 
 
-def _check_stream_options(stream: bool, once: bool, checkpoint: Path | None, preset: str | None) -> None:
+def _check_stream_options(
+    events: str, stream: bool, once: bool, checkpoint: Path | None, preset: str | None
+) -> None:
     if not stream and (once or checkpoint is not None):
         raise typer.BadParameter(f"{'--once' if once else '--checkpoint'} is for --stream")
+    if stream and events.lower().startswith(("http://", "https://")):
+        raise typer.BadParameter("a stream reads files as they appear in a folder, and not from the web")
     if stream and preset is not None:
         raise typer.BadParameter("--preset is for files that are complete; a stream reads tables of events")
 

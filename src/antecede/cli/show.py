@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -40,7 +40,7 @@ err = Console(stderr=True, highlight=False)
 def json(value: Any) -> None:
     """Print a result as one JSON document on standard output."""
     # JSON itself escapes only what is below U+0020.
-    document = as_named(msgspec.json.encode(value).decode())
+    document = _renamed_json(value)
     print(msgspec.json.format(printable_json(document), indent=2))
 
 
@@ -54,6 +54,25 @@ def as_named(text: str) -> str:
     for copy, name in _shown_as.items():
         text = text.replace(copy, name)
     return text
+
+
+def _renamed_json(value: Any) -> str:
+    document = msgspec.json.encode(value).decode()
+    for copy, name in _shown_as.items():
+        document = document.replace(_in_json(copy), _in_json(name))
+    return document
+
+
+def _in_json(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
+Renamed = TypeVar("Renamed")
+
+
+def renamed(value: Renamed) -> Renamed:
+    """A struct with the paths of temporary copies in it as what the user calls them."""
+    return msgspec.json.decode(_renamed_json(value), type=type(value))
 
 
 def line(*parts: str | Text) -> None:

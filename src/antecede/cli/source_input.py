@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote, urlsplit
 
 import typer
 from typer.main import get_current_context  # type: ignore[attr-defined]
@@ -45,6 +46,43 @@ class InputOptions:
     max_bytes: MaxBytes = None
 
 
+def local_input(path: str, max_bytes: int | None = None, spark: bool = True) -> str:
+    """What a user names, as a path on this machine where it is not a URL for Spark.
+
+    What is at http or https is downloaded for the time of the command. A URL is shown without its secrets.
+    Without `spark`, the command reads only what is on this machine.
+    """
+    from antecede.sources.download import SCHEMES, download, without_secrets
+
+    scheme, is_url, _ = path.partition("://")
+    if not is_url:
+        return path
+    scheme = scheme.lower()
+    if scheme == "file":
+        return _path_of(path)
+    show.show_as(path, without_secrets(path))
+    if scheme not in SCHEMES:
+        if spark:
+            return path
+        raise InputError(
+            f"{path} is read by Spark only, and this command reads local files; copy it here first"
+        )
+    folder = TemporaryFolder("download")
+    get_current_context().call_on_close(folder.remove)
+    with show.progress() as progress:
+        file = str(download(path, folder.path, max_bytes, progress))
+    show.show_as(file, without_secrets(path))
+    return file
+
+
+def _path_of(url: str) -> str:
+    """The path that a URL of a file names."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise InputError(f"{url} is a file of another machine; write file:///PATH for one of this machine")
+    return unquote(parts.path)
+
+
 def local_copy(path: str, separators: bool = True, max_bytes: int | None = None) -> str:
     """The path itself, or that of a temporary copy, if it is compressed or a table of Delta or Iceberg.
 
@@ -59,7 +97,7 @@ def local_copy(path: str, separators: bool = True, max_bytes: int | None = None)
     folder = TemporaryFolder("unpacked")
     get_current_context().call_on_close(folder.remove)
     copy = copy_for_readers(local, folder.path, separators, max_bytes)
-    show.show_as(str(copy), path)
+    show.show_as(str(copy), show.as_named(path))
     return str(copy)
 
 
@@ -82,6 +120,8 @@ def source_at(
     if table_folder(Path(path)):
         path = local_copy(path)
     source = None if columns else find_source(path, preset)
+    if source is not None:
+        source = source._replace(called=show.as_named(path))
     return (local_copy(path, separators, max_bytes) if source is None else path), source
 
 
@@ -93,6 +133,7 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
     columns = options.columns or []
+    path = local_input(path, options.max_bytes)
     if options.preset is None and not columns and dependency_table(path) is not None:
         yield path
         return
@@ -129,6 +170,7 @@ def orderable_events(
     named = any(request.columns[role] for role in ("id", "deps", "origin", "seq", "clock"))
     if named and preset is not None:
         raise InputError("--preset says which columns there are; leave out --id, --deps, --origin, --clock")
+    path = local_input(path, max_bytes)
     separators = request.separator == "," and request.encoding is None
     path, source = source_at(path, ["named"] if named else None, preset, max_bytes, separators)
     if source is None:

@@ -35,6 +35,16 @@ class Source(NamedTuple):
     path: Path
     files: list[Path]
     preset: Preset
+    called: str = ""
+    """What the user calls it, if `path` is a copy."""
+
+    @property
+    def name(self) -> str:
+        return self.called or str(self.path)
+
+    def name_of(self, file: Path) -> str:
+        """A file of the source as the user knows it."""
+        return self.name if file == self.path else str(file)
 
 
 def find_source(path: str, preset: str | None = None) -> Source | None:
@@ -110,7 +120,8 @@ def read_source(
         progress("reading", number, len(source.files))
         skipped_before = bad.rows_skipped
         try:
-            for table in extractor.batches(_records(file, source.preset, bad, limit), str(file)):
+            records = _records(file, source.preset, bad, limit)
+            for table in extractor.batches(records, source.name_of(file)):
                 bad.count(file, table.num_rows)
                 yield table
         except UnicodeError as error:

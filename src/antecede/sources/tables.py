@@ -24,7 +24,7 @@ def write_dependency_table(
     max_bytes: int | None = None,
 ) -> DependencyTableInfo:
     """Write a dependency table; records without a sequence number are counted in the order of the files."""
-    into = DependencyWriter(str(source.path), source.preset.name, bad=bad)
+    into = DependencyWriter(source.name, source.preset.name, bad=bad)
     counts = Counter[str]()
     columns = ("id", "process", "seq", "causes", "file", "row")
     for table in read_source(source, bad, max_bytes=max_bytes, progress=progress):
@@ -51,4 +51,4 @@ def write_event_table(
             rows += table.num_rows
             writer.write_table(table)
     if not rows:
-        raise InputError(f"{source.path} has no record that could be taken{bad.first_example()}")
+        raise InputError(f"{source.name} has no record that could be taken{bad.first_example()}")

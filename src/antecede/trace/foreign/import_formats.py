@@ -23,11 +23,12 @@ def import_path(
     max_bytes: int | None = None,
     delimiter: str | None = None,
     columns: Sequence[str] = (),
+    name: str | None = None,
 ) -> DependencyTableInfo:
     """Read another program's file at `path`, and write a dependency table to `folder`.
 
     At most `max_bytes` of the file are read, counted after decompression. `columns` (--map) has the table's
-    own names for the columns of `dependencies`.
+    own names for the columns of `dependencies`, and `name` is what the user calls the file, if it is a copy.
     """
     if form not in FORMATS:
         raise InputError(f"no format '{form}'; there are {', '.join(FORMATS)}")
@@ -36,7 +37,7 @@ def import_path(
             raise InputError(f"{option} is for shiviz logs, not for {form}")
     if columns and form != "dependencies":
         raise InputError(f"--map is for tables of dependencies, not for {form}")
-    into = DependencyWriter(str(path), form, strict)
+    into = DependencyWriter(name or str(path), form, strict)
     if form == "shiviz":
         read_shiviz(path, into, regex, max_bytes, delimiter)
     elif form == "editing":
