@@ -18,6 +18,7 @@ from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unrea
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.event_files_on_spark import FileTable, refuse_empty, setting
 from antecede.causal_order.inspect import held, held_by_cause, stream_counts
+from antecede.causal_order.merge_on_spark import as_changes, count_missing_records, merge_frame
 from antecede.causal_order.missing_causes import MAX_LISTED, MissingId, MissingIds
 from antecede.causal_order.on_spark import count_missing_causes, make_rules, order_frame
 from antecede.causal_order.request import (
@@ -91,7 +92,8 @@ def order_stream(
         table = FileTable(spark, events, request)
         _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
         progress("starting", 0, 0)
-        stream = _with_outcome(_order(table.follow(request.strict), request))
+        coming = table.follow(request.strict)
+        stream = _with_outcome(_order(coming if request.merge is None else as_changes(coming), request))
         before = count_stream(spark, checkpoint)
         writer = stream.writeStream.format("parquet").partitionBy(OUTCOME).queryName("antecede order")
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
@@ -163,6 +165,10 @@ def _refuse(
     frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
 ) -> None:
     """Refuse tables that cannot be ordered, and if strict rows that cannot."""
+    if request.merge is not None:
+        as_changes(frame)
+        refuse_empty(frame, events)
+        return
     rows = frame.drop(UNREADABLE)
     prepared = prepare(rows, request.columns, [*added, OUTCOME], request.split)
     refuse_empty(frame, events)
@@ -178,6 +184,8 @@ def _refuse(
 
 
 def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
+    if request.merge is not None:
+        return merge_frame(frame, request.merge, request.horizon, _OBSERVATION)
     rules = make_rules(request.on_missing, request.timeout, request.horizon)
     return order_frame(frame, request.columns, rules, _OBSERVATION, request.split)
 
@@ -214,6 +222,8 @@ def _examples(
 
 def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingIds:
     """What is missing, by a second pass over the groups that have held rows."""
+    if request.merge is not None:
+        return summarise_on_spark(count_missing_records(frame, request.merge))
     group = request.columns["group"]
     if group is not None:
         held_groups = spark.read.parquet(spark_path(out)).where(F.col(OUTCOME) == "held")

@@ -7,16 +7,19 @@ written anything. Cost: memory for the rows and a copy of them; a hundred thousa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.causal_order.batch import DecidedTable, decide_table, order_decided
+from antecede.causal_order.batch import decide_table, order_decided
 from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
+from antecede.causal_order.merge import MergeRules
+from antecede.causal_order.merge_rows import merge_table
 from antecede.causal_order.missing_causes import MissingIds, count_missing, summarise_missing
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
@@ -31,33 +34,24 @@ from antecede.causal_order.row_digest import digest_rows
 from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
 from antecede.causal_order.text_files import UNREADABLE, bad_rows
 from antecede.errors import InputError
+from antecede.sources.changes import EVENTS, ID
 from antecede.trace.parquet_files import parquet_writer
 
 _ROW_GROUP = 65_536
 _MAX_TEXT_BYTES = 1 << 30
 
+MissingTable = Callable[[], pa.Table]
+
 
 def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress: Progress) -> OrderResult:
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
     progress("reading", 0, 0)
-    roles = request.columns
     table = _with_long_offsets(read_local(events, request))
-    types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
-    plan = plan_columns(types, roles, [*ADDED, OUTCOME], request.split)
     if not table.num_rows:
         raise InputError(f"{events.path} holds no events: it has no rows")
-    own = table.column_names
-    digests = digest_rows(table, roles)
-    for name, derived in plan.derived.items():
-        table = table.append_column(name, derive(table, derived))
-    if request.strict:
-        progress("checking", 0, 0)
-        _refuse_bad_rows(table)
-        refuse_unreadable(table, [name for name in own if name != UNREADABLE], plan.columns, roles)
-    progress("ordering", 0, 0)
-    table = _sort(table.append_column(DIGEST, digests), plan)
-    decided = decide_table(table, plan.columns, OnMissing(request.on_missing))
-    ordered, unreadable = _with_reasons(_order(table.select(own), decided))
+    order = _merge if request.merge is not None else _order_by_causes
+    ordered, causes = order(table, request, progress)
+    ordered, unreadable = _with_reasons(ordered)
     counts = RowCounts(
         rows=table.num_rows,
         **{status: pc.sum(pc.equal(ordered.column("status"), status)).as_py() or 0 for status in STATUSES},
@@ -71,8 +65,36 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
         if status in by_outcome
         for example in _examples(by_outcome[status], status, request)
     ]
-    missing = summarise_missing(count_missing(decided)) if counts.held else MissingIds()
+    missing = summarise_missing(causes()) if counts.held else MissingIds()
     return OrderResult(counts, examples, "local", unreadable, missing=missing)
+
+
+def _merge(table: pa.Table, request: OrderRequest, progress: Progress) -> tuple[pa.Table, MissingTable]:
+    """The records of topics merged, and how to count what is missing."""
+    progress("merging", 0, 0)
+    merged = merge_table(table, request.merge or MergeRules())
+    return _take(table.drop_columns([ID, EVENTS]), merged.rows, merged.added), lambda: merged.missing
+
+
+def _order_by_causes(
+    table: pa.Table, request: OrderRequest, progress: Progress
+) -> tuple[pa.Table, MissingTable]:
+    """The rows in causal order, and how to count what is missing."""
+    roles = request.columns
+    types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
+    plan = plan_columns(types, roles, [*ADDED, OUTCOME], request.split)
+    own = table.column_names
+    digests = digest_rows(table, roles)
+    for name, derived in plan.derived.items():
+        table = table.append_column(name, derive(table, derived))
+    if request.strict:
+        progress("checking", 0, 0)
+        _refuse_bad_rows(table)
+        refuse_unreadable(table, [name for name in own if name != UNREADABLE], plan.columns, roles)
+    progress("ordering", 0, 0)
+    table = _sort(table.append_column(DIGEST, digests), plan)
+    decided = decide_table(table, plan.columns, OnMissing(request.on_missing))
+    return _take(table.select(own), *order_decided(decided)), lambda: count_missing(decided)
 
 
 def _with_long_offsets(table: pa.Table, max_bytes: int = _MAX_TEXT_BYTES) -> pa.Table:
@@ -118,8 +140,7 @@ def _sort(table: pa.Table, plan: ColumnPlan) -> pa.Table:
     return table.take(order)
 
 
-def _order(table: pa.Table, decided: DecidedTable) -> pa.Table:
-    rows, added = order_decided(decided)
+def _take(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> pa.Table:
     ordered = table.take(rows)
     for name, values in added.items():
         ordered = ordered.append_column(name, values)

@@ -100,6 +100,7 @@ class ChangeRecord(NamedTuple):
     partition: str
     """The topic and the partition's number."""
     offset: int
+    """Below 0 if the record has none."""
     kind: str | None
     """None if it is no change event."""
     id: str | None
@@ -168,6 +169,9 @@ class _Merging:
         partitions: dict[str, dict[int, ChangeRecord]] = defaultdict(dict)
         next_offsets = self._progress.next_offsets
         for record in records:
+            if record.offset < 0:
+                self.result.unreadable.append(record.row)
+                continue
             is_old = record.row >= held_before and record.offset < next_offsets.get(record.partition, 0)
             if is_old or record.offset in partitions[record.partition]:
                 self.result.duplicates.append(record.row)
@@ -194,12 +198,15 @@ class _Merging:
     def _admit(self, record: ChangeRecord, ids: set[str]) -> None:
         if record.snapshot is not None:
             self._progress.snapshot.see(record.topic, record.snapshot)
+        if record.is_marker:
+            self._refuse_other_markers(record.partition)
         if record.kind is None:
             self.result.unreadable.append(record.row)
         elif record.is_repeated or record.id in ids:
             self.result.duplicates.append(record.row)
         elif record.is_marker:
-            self._admit_marker(record)
+            self._markers.append(record)
+            (self._ends if record.kind == _END else self._begins)[str(record.transaction)] = record
         else:
             self._queues.setdefault(record.partition, deque()).append(record)
             if record.transaction is not None and record.order is not None:
@@ -207,16 +214,14 @@ class _Merging:
         if record.id is not None:
             ids.add(record.id)
 
-    def _admit_marker(self, record: ChangeRecord) -> None:
+    def _refuse_other_markers(self, partition: str) -> None:
         before = self._progress.markers
-        if before not in (None, record.partition):
+        if before not in (None, partition):
             raise InputError(
-                f"transaction markers are in {before} and in {record.partition}: their order is that of one "
+                f"transaction markers are in {before} and in {partition}: their order is that of one "
                 "partition; merge the topics of one connector, whose transaction topic has one partition"
             )
-        self._progress.markers = record.partition
-        self._markers.append(record)
-        (self._ends if record.kind == _END else self._begins)[str(record.transaction)] = record
+        self._progress.markers = partition
 
     def run(self) -> None:
         while (end := self._next_end()) is not None and self._is_ready(end):

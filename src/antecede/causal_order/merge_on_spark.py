@@ -75,6 +75,15 @@ def merge_debezium(
     return merge_frame(parse_records(records), rules, horizon, name)
 
 
+def as_changes(records: DataFrame) -> DataFrame:
+    """Records of files with CHANGE_COLUMNS, if they have not got them; kcat calls a value `payload`."""
+    if ID in records.columns:
+        return records
+    if "payload" in records.columns and "value" not in records.columns:
+        records = records.withColumnRenamed("payload", "value")
+    return parse_records(records)
+
+
 def parse_records(records: DataFrame) -> DataFrame:
     """Records with CHANGE_COLUMNS beside their own."""
     types = {field.name: field.dataType for field in records.schema}

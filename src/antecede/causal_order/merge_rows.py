@@ -60,6 +60,9 @@ def records_of(table: pa.Table, is_repeated: np.ndarray) -> list[ChangeRecord]:
     """The rows of a table as records."""
     names = [*COORDINATES, "kind", ID, "transaction", "transaction_order", EVENTS, "position", "snapshot"]
     columns = [table.column(name).to_pylist() for name in names]
+    if any(table.column(name).null_count for name in COORDINATES):
+        nowhere = [None in place for place in zip(*columns[:3], strict=True)]
+        columns[2] = [-1 if is_lost else at for is_lost, at in zip(nowhere, columns[2], strict=True)]
     return [
         ChangeRecord(row, topic, f"{topic}-{partition}", offset, *rest)
         for row, (topic, partition, offset, *rest) in enumerate(

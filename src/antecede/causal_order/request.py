@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from antecede.causal_order.merge import MergeRules
 from antecede.causal_order.missing_causes import MissingIds
 from antecede.causal_order.rules import OnMissing, RowCounts
 from antecede.causal_order.text_types import parse_schema
@@ -38,6 +39,8 @@ class OrderRequest(msgspec.Struct):
     schema: str | None = None
     encoding: str | None = None
     separator: str = ","
+    merge: MergeRules | None = None
+    """If the events are records of topics, which are to be merged."""
 
     @property
     def types(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
 
 if TYPE_CHECKING:
+    from antecede.causal_order.merge import MergeRules
     from antecede.causal_order.missing_causes import MissingId, MissingIds
     from antecede.causal_order.request import Example, OrderRequest, OrderResult
     from antecede.causal_order.rules import RowCounts
@@ -79,14 +80,38 @@ class CausalOrderOptions:
         typer.Option(help="The encoding of CSV, such as latin-1; by default UTF-8, or as its mark says."),
     ] = None
     separator: Annotated[str, typer.Option(help="The character between two fields of CSV.")] = ","
+    snapshot_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Of a stream of Debezium's topics: one that begins with a snapshot, for whose last row all "
+            "transactions wait; repeatable.",
+        ),
+    ] = None
+    offsets: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="Of a stream of Debezium's topics: consecutive, if records may come in any order; "
+            "increasing, if offsets have gaps and each partition comes in its order.",
+        ),
+    ] = "consecutive"
 
-    def request(self) -> OrderRequest:
+    def request(self, merges: bool) -> OrderRequest:
         from antecede.causal_order.request import OrderRequest
 
         roles = ("group", "id_", "deps", "origin", "seq", "clock", "by")
         columns = {role.rstrip("_"): getattr(self, role) for role in roles}
         rules = (self.on_missing, self.timeout, self.horizon, self.split, self.strict)
-        return OrderRequest(columns, *rules, self.schema, self.encoding, self.separator)
+        merge = self._merge_rules() if merges else None
+        return OrderRequest(columns, *rules, self.schema, self.encoding, self.separator, merge)
+
+    def _merge_rules(self) -> MergeRules:
+        from antecede.causal_order.merge import MergeRules
+
+        if self.offsets not in ("consecutive", "increasing"):
+            raise typer.BadParameter(f"--offsets: {self.offsets!r} is neither consecutive nor increasing")
+        return MergeRules(self.offsets == "consecutive", snapshot_of=self.snapshot_of or [])
 
 
 def order(
@@ -121,20 +146,19 @@ def order(
     """Put rows into causal order: each after every row that it depends on, exactly once.
 
     OUT/outcome=ordered has them by group and causal_index; held and quarantined rows are beside it, each with
-    its reason. Give --id and --deps, or --origin, --seq and --deps, or --origin and --clock.
+    its reason. Give --id and --deps, or --origin, --seq and --deps, or --origin and --clock. Records of
+    Debezium's topics are merged instead: in their connector's order, with transactions whole.
 
     Small files are ordered in this process, large ones and streams on Spark. The exit code is 0 also if rows
     are held or quarantined: they are counted and reported. A stream that is run again continues where it
-    stopped; Ctrl-C ends it with exit code 130.
-
-    See docs/how-to/order-a-stream.md; antecede held OUT shows the rows that a stream holds.
+    stopped; Ctrl-C ends it with exit code 130. antecede held OUT shows the rows that a stream holds.
     """
     _check_stream_options(events, stream, once, checkpoint, preset)
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import order_files, order_stream_of_files
     from antecede.trace.bad_rows import BadRows
 
-    request = options.request()
+    request = options.request(merges=stream and preset is not None)
     bad = BadRows(events, strict=options.strict)
     with show.progress() as progress:
         if stream:
@@ -159,7 +183,13 @@ def _check_stream_options(
     if stream and events.lower().startswith(("http://", "https://")):
         raise typer.BadParameter("a stream reads files as they appear in a folder, and not from the web")
     if stream and preset is not None:
-        raise typer.BadParameter("--preset is for files that are complete; a stream reads tables of events")
+        from antecede.sources import find_preset
+
+        if find_preset(preset).reader != "debezium":
+            raise typer.BadParameter(
+                "--preset is for files that are complete; a stream reads tables of events, or with --preset "
+                "debezium the records of its topics"
+            )
 
 
 def held(

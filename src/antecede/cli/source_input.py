@@ -165,7 +165,8 @@ def orderable_events(
     """The path of a table of events: `path` itself, or a temporary copy of the source.
 
     A source is one if --preset names it, or if no option says which columns there are; then `request` gets
-    the columns of the copy. Of records that no cause orders, the one with the lower time comes first.
+    the columns of the copy. Of records that no cause orders, the one with the lower time comes first. Topics
+    of Debezium are merged.
     """
     named = any(request.columns[role] for role in ("id", "deps", "origin", "seq", "clock"))
     if named and preset is not None:
@@ -176,13 +177,20 @@ def orderable_events(
     if source is None:
         yield path
         return
+    from antecede.causal_order.merge import MergeRules
+    from antecede.sources.changes import write_change_table
     from antecede.sources.tables import write_event_table
     from antecede.temporary_folders import temporary_folder
 
-    request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}
+    write = write_event_table
+    if source.preset.reader == "debezium":
+        request.merge, write = MergeRules(), write_change_table
+        request.columns |= {"origin": "topic", "seq": "offset"}
+    else:
+        request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}
     with temporary_folder("source") as folder:
         file = folder / "events.parquet"
-        write_event_table(source, file, bad, progress, max_bytes)
+        write(source, file, bad, progress, max_bytes)
         try:
             yield str(file)
         except InputError as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +33,6 @@ CHANGE_COLUMNS = pa.schema(
     ]
 )
 """The fields of `Change`; `kind` is null if a record is no change event."""
-_FIELDS = ("kind", "transaction", "order", "position", "snapshot", "id", "events")
 _SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -47,29 +46,33 @@ _SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 16_384
-_NO_CHANGE = Change("", None)
 _MARKERS = "transaction"
 """The topic of markers in files that do not say which topics their records are from."""
+_NO_CHANGE = "records that are no change event, quarantined"
 
-
-def change_columns(changes: Iterable[Change | None]) -> list[pa.Array]:
-    """The columns of CHANGE_COLUMNS."""
-    rows = [_NO_CHANGE if change is None else change for change in changes]
-    return [
-        pa.array([getattr(change, field) or None for change in rows], column.type)
-        if field == "kind"
-        else pa.array([getattr(change, field) for change in rows], column.type)
-        for column, field in zip(CHANGE_COLUMNS, _FIELDS, strict=True)
-    ]
+Progress = Callable[[str, int, int], None]
 
 
 def parse_changes(topics: Sequence[str], keys: Sequence[Any], values: Sequence[Any]) -> list[pa.Array]:
-    """The same of records as they are in Kafka."""
-    return change_columns(map(parse_change, topics, keys, values))
+    """CHANGE_COLUMNS of records as they are in Kafka."""
+    rows = [_fields(parse_change(*record)) for record in zip(topics, keys, values, strict=True)]
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(CHANGE_COLUMNS)
+    return [pa.array(values, field.type) for values, field in zip(columns, CHANGE_COLUMNS, strict=True)]
+
+
+def _fields(change: Change | None) -> tuple[Any, ...]:
+    if change is None:
+        return (None,) * len(CHANGE_COLUMNS)
+    kind, name, transaction, order, events, position, snapshot = change
+    return kind, transaction, order, position, snapshot, name, events
 
 
 def write_change_table(
-    source: Source, file: Path, bad: BadRows, progress: Callable[[str, int, int], None] = lambda *_: None
+    source: Source,
+    file: Path,
+    bad: BadRows,
+    progress: Progress = lambda *_: None,
+    max_bytes: int | None = None,
 ) -> None:
     """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and what they carry."""
     rows, places = 0, count()
@@ -77,87 +80,64 @@ def write_change_table(
     with parquet_writer(file, _SCHEMA) as writer:
         for number, part in enumerate(source.files):
             progress("reading", number, len(source.files))
-            for records in _batches(_read_changes(source, part, bad, places)):
-                columns = list(zip(*records, strict=True))
-                arrays = [
-                    *(
-                        pa.array(values, field.type)
-                        for values, field in zip(columns[:4], _SCHEMA, strict=False)
-                    ),
-                    *change_columns(columns[4]),
-                    pa.array([str(part)] * len(records)),
-                    *(
-                        pa.array(values, kind)
-                        for values, kind in zip(columns[5:], (pa.int64(), pa.string()), strict=True)
-                    ),
-                ]
+            limit = streaming_limit(part) if max_bytes is None else max_bytes
+            records = _read_changes(source, part, bad, places, limit)
+            while batch := list(islice(records, _BATCH_ROWS)):
+                columns = zip(zip(*batch, strict=True), _SCHEMA, strict=True)
+                arrays = [pa.array(values, field.type) for values, field in columns]
                 writer.write_table(pa.table(arrays, schema=_SCHEMA))
-                rows += len(records)
-                bad.count(part, len(records))
+                rows += len(batch)
+                bad.count(part, len(batch))
             bad.finish(part)
     if not rows:
         raise InputError(f"{source.path} has no record that could be taken{bad.first_example()}")
 
 
-class _ReadChange(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-    key: str | None
-    change: Change | None
-    row: int
-    payload: str | None
+def _read_changes(
+    source: Source, file: Path, bad: BadRows, places: Iterator[int], max_bytes: int
+) -> Iterator[tuple[Any, ...]]:
+    """The records of a file as rows of _SCHEMA.
 
-
-def _read_changes(source: Source, file: Path, bad: BadRows, places: Iterator[int]) -> Iterator[_ReadChange]:
-    """The records of a file. Without coordinates, a table is a topic, and offsets are the order of rows."""
-    preset, limit = source.preset, streaming_limit(file)
-    for record in read_kafka(file, bad, preset.encoding, preset.separator, limit):
+    Where they have no coordinates, a table is a topic, and the order of the files and rows that of offsets.
+    """
+    preset = source.preset
+    for record in read_kafka(file, bad, preset.encoding, preset.separator, max_bytes):
         event, coordinates = unwrap(record.value)
-        if coordinates is None:
-            if event is None:
-                bad.add("records that are no change event, left out", f"row {record.row}", str(file))
+        key = record.value.get("key")
+        if coordinates is not None:
+            topic = str(coordinates["topic"])
+            partition, offset = (whole_number(coordinates[name]) for name in COORDINATES[1:])
+            if partition is None or not 0 <= partition < 1 << 31 or offset is None or offset < 0:
+                what = "records whose partition or offset is no such number, left out"
+                bad.add(what, f"row {record.row}", str(file))
                 continue
-            change = change_of(event, _table_name(event), record.value.get("key"))
-            yield _ReadChange(_table_name(event), 0, next(places), None, change, record.row, record.text)
-            continue
-        partition, offset = (whole_number(coordinates[name]) for name in COORDINATES[1:])
-        if partition is None or offset is None:
-            what = "records whose partition or offset is no whole number, left out"
-            bad.add(what, f"row {record.row}", str(file))
-            continue
-        topic, key = str(coordinates["topic"]), record.value.get("key")
-        if event is not None:
-            change = change_of(event, topic, key)
+        elif event is not None:
+            topic, partition, offset = _table_name(event), 0, next(places)
         else:
-            change = parse_change(topic, key, _value(record))
-        yield _ReadChange(topic, partition, offset, _text(key), change, record.row, record.text)
+            bad.add("records that are no change event, left out", f"row {record.row}", str(file))
+            continue
+        change = parse_change(topic, key, _value(record)) if event is None else change_of(event, topic, key)
+        if change is None:
+            bad.add(_NO_CHANGE, f"row {record.row}", str(file), left_out=False)
+        yield topic, partition, offset, _text(key), *_fields(change), str(file), record.row, _payload(record)
 
 
 def _value(record: SourceRecord) -> Any:
     return next((record.value[name] for name in ("payload", "value") if name in record.value), None)
 
 
+def _payload(record: SourceRecord) -> str | None:
+    return _text(_value(record)) if record.text is None else record.text
+
+
 def _table_name(event: dict[str, Any]) -> str:
-    source = event.get("source")
-    if not isinstance(source, dict):
+    if "op" not in event:
         return _MARKERS
-    names = (source.get(part) for part in ("name", "db", "schema", "table", "collection"))
+    names = (event["source"].get(part) for part in ("name", "db", "schema", "table", "collection"))
     return ".".join(str(name) for name in names if name is not None)
 
 
-def _text(key: Any) -> str | None:
-    if isinstance(key, bytes):
-        return key.decode(errors="replace")
-    return None if key is None else str(key)
-
-
-def _batches(records: Iterable[_ReadChange]) -> Iterator[list[_ReadChange]]:
-    batch: list[_ReadChange] = []
-    for record in records:
-        batch.append(record)
-        if len(batch) >= _BATCH_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def _text(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return None if value is None else str(value)

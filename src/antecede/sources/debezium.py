@@ -63,7 +63,7 @@ def parse_change(topic: str, key: Any, value: Any) -> Change | None:
     >>> parse_change("transaction", None, '{"status": "END", "id": "571:2003", "event_count": 3}')
     Change(kind='END', id='571:END', transaction='571', order=None, events=3, position=2003, snapshot=None)
     """
-    if value is None:
+    if not value:
         return Change(TOMBSTONE, None)
     event, _ = unwrap(decode_body(value) or {})
     return None if event is None else change_of(event, topic, key)
