@@ -221,11 +221,13 @@ def check_order(records: list[Written], emitted: list[str], by_position: bool = 
             partitions[record.place] = record.offset
     ends = [record for record in out if record.is_end]
     assert [end.offset for end in ends] == sorted(end.offset for end in ends), "not in the order of commits"
+    of_transaction: dict[str | None, list[Written]] = defaultdict(list)
+    for record in out:
+        if record.order:
+            of_transaction[record.transaction].append(record)
     for end in ends:
-        events = sorted(
-            (one for one in out if one.transaction == end.transaction and one.order),
-            key=lambda one: one.order,
-        )
+        events = sorted(of_transaction[end.transaction], key=lambda one: one.order)
+        assert len(events) == end.events, f"{end.transaction} is not whole"
         places = [place[one.name] for one in (*events, end)]
         begin = place.get(f"{end.transaction}:BEGIN", places[0])
         assert [begin, *places] == sorted([begin, *places])

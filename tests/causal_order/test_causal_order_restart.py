@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from killed_stream import KILLS, PATIENCE, batches, killed_in_mid_batch
 from order_until_killed import started
 from pyspark.sql import SparkSession
 
 from antecede.spark import held, stream_counts
 
-KILLS = int(os.environ.get("ANTECEDE_KILLS", "2"))
 _FILES = 4
 """That come before each start."""
 _FILE_ROWS = 300
-_PATIENCE = 240.0
-"""Seconds for a start on a machine that is busy."""
 
 Event = tuple[str, str, list[str], str]
 
@@ -65,60 +58,6 @@ def put(rows: list[Event], files: Path, numbers: range) -> None:
         (files.parent / "new").rename(files / f"{number:04}.parquet")
 
 
-def batches(place: Path, log: str) -> int:
-    """How many batches are in a log of the checkpoint."""
-    folder = place / "checkpoint" / log
-    return max((int(file.name) + 1 for file in folder.glob("[0-9]*")), default=0)
-
-
-def alive(session: int) -> list[int]:
-    """The processes of a session: Spark's Python workers are in a process group of their own."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(state[3]) == session and state[0] != "Z":
-            found.append(int(folder.name))
-    return found
-
-
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started, with no rng to tidy up."""
-    while pids := alive(process.pid):
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.poll()
-        time.sleep(0.02)
-    process.wait()
-
-
-def killed_in_mid_batch(files: Path, place: Path, rng: random.Random) -> bool:
-    """Start the stream, and kill it some time after its first batch; whether it was doing one."""
-    done = batches(place, "commits")
-    (place / "tmp").mkdir(exist_ok=True, parents=True)
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("order_until_killed.py")), str(files), str(place)],
-            env=os.environ | {"TMPDIR": str(place / "tmp")},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            deadline = time.monotonic() + _PATIENCE
-            while batches(place, "commits") == done:
-                assert process.poll() is None, (place / "log").read_text()
-                assert time.monotonic() < deadline, (place / "log").read_text()
-                time.sleep(0.02)
-            time.sleep(rng.uniform(0, 1))
-        finally:
-            kill_all(process)
-    return batches(place, "offsets") > batches(place, "commits")
-
-
 def outcome(spark: SparkSession, place: Path, *apart: str) -> tuple[list[Any], list[Any], Any]:
     """All that came out apart from some columns, the held rows and what they wait for, and the counts."""
     out = spark.read.parquet(str(place / "out")).drop(*apart)
@@ -143,10 +82,10 @@ def test_a_stream_that_is_killed_gives_the_same_rows_as_an_undisturbed_one(
         in_mid_batch = 0
         for number in range(KILLS):
             put(rows, files, range(number * _FILES, (number + 1) * _FILES))
-            in_mid_batch += killed_in_mid_batch(files, killed, rng)
+            in_mid_batch += killed_in_mid_batch("order_until_killed.py", files, killed, rng)
         put(rows, files, range(KILLS * _FILES, (KILLS + 1) * _FILES))
         for place in (killed, whole):
-            assert started(spark, files, place, availableNow=True).awaitTermination(int(_PATIENCE))
+            assert started(spark, files, place, availableNow=True).awaitTermination(int(PATIENCE))
         # A source that is killed may put the files of two batches into one; then rows that do not depend on
         # each other may change places.
         same_batches = batches(killed, "commits") == batches(whole, "commits")
