@@ -66,7 +66,7 @@ def wants_spark(
     rows = count_rows()
     needed = rows * costs.row_bytes if count_bytes is None else count_bytes()
     most = min(MAX_LOCAL_ROWS, costs.crossover(_cores()))
-    return rows > most or needed > _MAX_SHARE * free_memory()
+    return rows > most or needed > usable_memory()
 
 
 def _cores() -> int:
@@ -78,6 +78,11 @@ def _cores() -> int:
 
 def has_cluster(master: str | None) -> bool:
     return bool(master or os.environ.get("SPARK_REMOTE"))
+
+
+def usable_memory() -> int:
+    """Bytes that an analysis may take in this process."""
+    return int(_MAX_SHARE * free_memory())
 
 
 def free_memory() -> int:

@@ -131,7 +131,6 @@ def test_a_file_without_spans_is_refused(tmp_path: Path) -> None:
     assert "has no record that could be taken as otlp" in refusal("audit", file)
     file.write_text(spans())
     assert "has 1 record as otlp, and none of them names a cause" in refusal("audit", file)
-    assert "leave out --engine spark" in refusal("audit", OTLP, "--engine", "spark")
     assert "no engine 'flink'" in refusal("audit", OTLP, "--engine", "flink")
     assert "--html draws deliveries" in refusal("audit", OTLP, "--html", tmp_path / "page.html")
 

@@ -18,99 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antecede.audit.process_order import NO_SEQ, Neighbours, early_records
-from antecede.causality.components import components
-from antecede.trace.bad_rows import brief
-from antecede.units import format_duration
+from antecede.audit.cyclic_faults import cyclic_faults
+from antecede.audit.dependency_findings import (
+    ClockSkew,
+    DependencyVerdict,
+    DuplicateId,
+    LogRecord,
+    MissingCause,
+    causal_cycle,
+    clock_skew,
+    duplicate_id,
+    effect_before_cause,
+    missing_cause,
+)
+from antecede.audit.process_order import NO_SEQ
 
 COLUMNS = ("id", "process", "seq", "causes", "time", "file", "row")
-_MAX_SHOWN_PATH = 8
-
-
-class MissingCause(msgspec.Struct):
-    """An id that records name as a cause, and that no record has."""
-
-    id: str
-    effects: int
-    """How many records name it."""
-    text: str
-
-
-class DuplicateId(msgspec.Struct):
-    """An id that several records have."""
-
-    id: str
-    records: int
-    text: str
-
-
-class CausalCycle(msgspec.Struct):
-    """Records that are causes of each other."""
-
-    records: int
-    path: list[str]
-    """A shortest cycle among them, each the cause of the next, the last one of the first."""
-    text: str
-
-
-class EffectBeforeCause(msgspec.Struct):
-    """A record that its process has before a cause of it."""
-
-    process: str
-    effect: str
-    cause: str
-    path: list[str]
-    """From the cause to the effect, each the cause of the next."""
-    text: str
-
-
-class ClockSkew(msgspec.Struct):
-    """Effects of one process that have earlier times than their causes of another."""
-
-    cause_process: str
-    effect_process: str
-    effects: int
-    """How many pairs of a direct cause and its effect."""
-    of: int
-    """How many such pairs have times at all."""
-    largest: int
-    """Nanoseconds."""
-    cause: str
-    effect: str
-    text: str
-
-
-class DependencyVerdict(msgspec.Struct):
-    """What was found; counts are complete, lists are the worst of each kind, as many as were asked for."""
-
-    records: int
-    processes: int
-    causes: int
-    missing_ids: int
-    """Different ids."""
-    missing_causes: int
-    """How often they are named."""
-    duplicate_records: int
-    """Records beyond the first of each id."""
-    cycles: int
-    records_on_cycles: int
-    effects_before_causes: int
-    skewed_pairs: int
-    missing: list[MissingCause]
-    duplicates: list[DuplicateId]
-    cycle_list: list[CausalCycle]
-    before_causes: list[EffectBeforeCause]
-    skew: list[ClockSkew]
-
-    @property
-    def clean(self) -> bool:
-        wrong = (self.missing_ids, self.duplicate_records, self.cycles, self.effects_before_causes)
-        return not any(wrong)
 
 
 def judge_dependency_log(batches: Iterable[pa.Table], limit: int = 10) -> DependencyVerdict:
@@ -147,9 +74,8 @@ class _Judgement:
 
     def verdict(self) -> DependencyVerdict:
         missing_ids, missing = self._missing()
-        duplicates = self._duplicates()
-        cycles, on_cycle = self._cycles()
-        early, before = self._before_causes(on_cycle)
+        seq = np.where(self.has_seq, self.seq, NO_SEQ)
+        cyclic = cyclic_faults(self.cause, self.effect, self.process, seq, self.limit)
         skewed, skew = self._skew()
         return DependencyVerdict(
             records=len(self.ids),
@@ -158,27 +84,19 @@ class _Judgement:
             missing_ids=missing_ids,
             missing_causes=len(self.missing_effect),
             duplicate_records=len(self.codes) - len(self.firsts),
-            cycles=len(cycles),
-            records_on_cycles=sum(map(len, cycles)),
-            effects_before_causes=early,
+            cycles=cyclic.cycles,
+            records_on_cycles=cyclic.on_cycles,
+            effects_before_causes=cyclic.early,
             skewed_pairs=skewed,
             missing=missing,
-            duplicates=duplicates,
-            cycle_list=[self._cycle(each) for each in cycles[: self.limit]],
-            before_causes=before,
+            duplicates=self._duplicates(),
+            cycle_list=[causal_cycle(size, self._records(path)) for size, path in cyclic.cycle_paths],
+            before_causes=[effect_before_cause(self._records(path)) for path in cyclic.early_paths],
             skew=skew,
         )
 
-    # Words.
-
-    def _name(self, record: int) -> str:
-        return brief(str(self.ids[record]))
-
-    def _place(self, record: int) -> str:
-        return _place(self.table, record)
-
-    def _described(self, record: int) -> str:
-        return f"{self._name(record)} of {brief(str(self.names[int(self.process[record])]))}"
+    def _records(self, path: list[int]) -> list[LogRecord]:
+        return [_record(self.table, record) for record in path]
 
     def _missing(self) -> tuple[int, list[MissingCause]]:
         if not len(self.missing_name):
@@ -188,15 +106,13 @@ class _Judgement:
         first = np.full(len(counts), -1, np.int64)
         indices = encoded.indices.to_numpy()
         first[indices[::-1]] = self.missing_effect[::-1]
-        listed = []
-        for code in np.argsort(-counts, kind="stable")[: self.limit].tolist():
-            name, effects, record = str(encoded.dictionary[code]), int(counts[code]), int(first[code])
-            others = "" if effects == 1 else f" and {effects - 1:,} more"
-            text = (
-                f"{brief(name)} is missing: it is a cause of {self._described(record)}"
-                f" ({self._place(record)}){others}"
+        worst = np.argsort(-counts, kind="stable")[: self.limit].tolist()
+        listed = [
+            missing_cause(
+                str(encoded.dictionary[code]), int(counts[code]), _record(self.table, int(first[code]))
             )
-            listed.append(MissingCause(name, effects, text))
+            for code in worst
+        ]
         return len(counts), listed
 
     def _duplicates(self) -> list[DuplicateId]:
@@ -208,70 +124,10 @@ class _Judgement:
             if counts[code] == 1:
                 break
             first, second = np.flatnonzero(self.codes == code)[:2].tolist()
-            places = f"{_place(self.all_rows, first)} and {_place(self.all_rows, second)}"
-            more = "" if counts[code] == 2 else f", and {int(counts[code]) - 2:,} more"
-            text = f"{self._described(code)} is there {int(counts[code]):,} times: {places}{more}"
-            listed.append(DuplicateId(str(self.ids[code]), int(counts[code]), text))
+            listed.append(
+                duplicate_id(int(counts[code]), _record(self.all_rows, first), _record(self.all_rows, second))
+            )
         return listed
-
-    # Cycles of causes.
-
-    def _cycles(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """The components that are cycles, the largest first, and the number of each record's component."""
-        size = len(self.ids)
-        on_cycle = np.full(size, -1, np.int64)
-        if (self.cause < self.effect).all():
-            return [], on_cycle
-        cycles = components(size, self.cause, self.effect)
-        cycles.sort(key=lambda each: (-len(each), int(each[0])))
-        for number, each in enumerate(cycles):
-            on_cycle[each] = number
-        return cycles, on_cycle
-
-    def _cycle(self, records: np.ndarray) -> CausalCycle:
-        inside = np.zeros(len(self.ids), np.bool_)
-        inside[records] = True
-        start = int(records[0])
-        within = inside[self.cause] & inside[self.effect]
-        effects = Neighbours(self.cause[within], self.effect[within])
-        path = effects.shortest_path(start, lambda record: record == start)
-        names = [self._name(record) for record in path]
-        shown = _shortened(names)
-        if len(path) == 1:
-            text = f"{self._described(start)} is its own cause ({self._place(start)})"
-        else:
-            text = f"{len(records):,} records are causes of each other: {' → '.join([*shown, names[0]])}"
-        return CausalCycle(len(records), [str(self.ids[record]) for record in path], text)
-
-    # Effects before their causes.
-
-    def _before_causes(self, on_cycle: np.ndarray) -> tuple[int, list[EffectBeforeCause]]:
-        """Records that are before a cause in their process. What is around a cycle of causes is left out."""
-        around = (on_cycle[self.cause] >= 0) & (on_cycle[self.cause] == on_cycle[self.effect])
-        cause, effect = self.cause[~around], self.effect[~around]
-        early = early_records(cause, effect, self.process, np.where(self.has_seq, self.seq, NO_SEQ))
-        causes = Neighbours(effect, cause)
-        return len(early), [self._early(record, causes) for record in early[: self.limit].tolist()]
-
-    def _early(self, record: int, causes: Neighbours) -> EffectBeforeCause:
-        process, seq = int(self.process[record]), int(self.seq[record])
-
-        def is_later(other: int) -> bool:
-            return bool(self.process[other] == process and self.has_seq[other] and self.seq[other] > seq)
-
-        path = causes.shortest_path(record, is_later)[::-1]
-        cause = path[0]
-        names = [self._name(each) for each in path]
-        through = "" if len(path) == 2 else f", through {' → '.join(_shortened(names))}"
-        process_name = str(self.names[process])
-        text = (
-            f"{brief(process_name)} has {self._name(record)} at {seq:,} ({self._place(record)}) before its "
-            f"cause {self._name(cause)} at {int(self.seq[cause]):,} ({self._place(cause)}){through}"
-        )
-        ids = [str(self.ids[each]) for each in path]
-        return EffectBeforeCause(process_name, ids[-1], ids[0], ids, text)
-
-    # Clocks.
 
     def _skew(self) -> tuple[int, list[ClockSkew]]:
         timed = self.has_time[self.cause] & self.has_time[self.effect]
@@ -292,19 +148,9 @@ class _Judgement:
             worst = order[starts[at]]
             edge = skewed[worst]
             largest = int(behind[worst])
-            found.append(
-                self._skew_of(int(cause[edge]), int(effect[edge]), largest, int(counts[at]), int(of[at]))
-            )
+            one, other = self._records([int(cause[edge]), int(effect[edge])])
+            found.append(clock_skew(one, other, largest, int(counts[at]), int(of[at])))
         return len(skewed), found
-
-    def _skew_of(self, cause: int, effect: int, largest: int, count: int, of: int) -> ClockSkew:
-        one, other = (str(self.names[int(self.process[record])]) for record in (cause, effect))
-        pair = f"{self._name(effect)} before {self._name(cause)}"
-        text = (
-            f"{count:,} of {of:,} effects at {brief(other)} have a time before their cause's at "
-            f"{brief(one)}, by up to {format_duration(largest)}: {pair}"
-        )
-        return ClockSkew(one, other, count, of, largest, str(self.ids[cause]), str(self.ids[effect]), text)
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
@@ -313,9 +159,5 @@ def _numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     return pc.fill_null(column, 0).to_numpy(), present
 
 
-def _place(table: pa.Table, record: int) -> str:
-    return f"{table.column('file')[record]}, row {table.column('row')[record].as_py():,}"
-
-
-def _shortened(names: list[str]) -> list[str]:
-    return names if len(names) <= _MAX_SHOWN_PATH else [*names[: _MAX_SHOWN_PATH - 2], "…", names[-1]]
+def _record(table: pa.Table, at: int) -> LogRecord:
+    return LogRecord(*(table.column(name)[at].as_py() for name in LogRecord._fields))

@@ -91,7 +91,7 @@ def audit(
         return
     trace, source = source_at(trace, columns, reading.preset, reading.max_bytes)
     if source is not None:
-        audit_source(source, trace, reading, engine, html, limit, as_json)
+        audit_source(source, trace, reading, engine, master, html, limit, as_json)
         return
     bad = BadRows(trace, reading.strict)
     outcome = _audit_trace(trace, reading, html, violation, engine, limit, master, bad)

@@ -8,13 +8,12 @@ import msgspec
 import typer
 
 from antecede.cli import show
-from antecede.engine_choice import check_engine
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antecede.audit.dependency_log import DependencyVerdict
+    from antecede.audit.dependency_findings import DependencyVerdict
     from antecede.cli.source_input import InputOptions
     from antecede.sources import Source
     from antecede.trace.bad_rows import BadRows
@@ -42,17 +41,15 @@ def audit_source(
     path: str,
     reading: InputOptions,
     engine: str,
+    master: str | None,
     html: Path | None,
     limit: int,
     as_json: bool,
 ) -> None:
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
-    check_engine(engine)
-    if engine == "spark":
-        raise InputError(f"{path} is read as {source.preset.name} in this process; leave out --engine spark")
     if html is not None:
         raise InputError("--html draws deliveries, which this source does not have")
-    from antecede.audit.dependency_log import judge_dependency_log
+    from antecede.audit.dependency_run import judge_where_it_fits
     from antecede.sources import read_source
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.lineage import lineage
@@ -60,7 +57,7 @@ def audit_source(
     bad = BadRows(path, reading.strict)
     with show.progress() as progress:
         batches = read_source(source, bad, max_bytes=reading.max_bytes, progress=progress)
-        verdict = judge_dependency_log(batches, limit)
+        verdict, engine = judge_where_it_fits(batches, engine, limit, master, progress)
     if not verdict.records:
         raise InputError(
             f"{path} has no record that could be taken as {source.preset.name}{bad.first_example()}; "
@@ -77,14 +74,14 @@ def audit_source(
         head = {
             "trace": path,
             "clean": verdict.clean,
-            "engine": "local",
+            "engine": engine,
             "preset": source.preset.name,
         }
-        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, "local")}
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, engine)}
         show.json(head | msgspec.to_builtins(verdict) | read)
     else:
         _print(source, verdict, bad)
-        show.lineage(bad, 1, "local")
+        show.lineage(bad, 1, engine)
     if not verdict.clean:
         raise typer.Exit(1)
 

@@ -1,0 +1,52 @@
+"""Judges a dependency log where it fits: in this process if its memory suffices, on Spark otherwise.
+
+How large a log is shows only when it is read. So it is read into this process's memory until that would not
+suffice for judging it; then Spark gets what has been read and the rest. Reading takes most of the time on
+either engine, so Spark is sooner done only on a cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from antecede import engine_choice
+from antecede.audit.dependency_findings import DependencyVerdict
+from antecede.audit.dependency_log import COLUMNS, judge_dependency_log
+from antecede.errors import require
+
+Progress = Callable[[str, int, int], None]
+_MEMORY_PER_BYTE = 6
+"""Bytes of memory that judging takes for each byte of the log in Arrow, the log included: as measured."""
+
+
+def judge_where_it_fits(
+    batches: Iterable[pa.Table],
+    engine: str,
+    limit: int,
+    master: str | None = None,
+    progress: Progress = lambda *_: None,
+) -> tuple[DependencyVerdict, str]:
+    """The verdict on a log of `sources.dependency_log.SCHEMA`, and the engine that found it."""
+    engine_choice.check_engine(engine)
+    held: list[pa.Table] = []
+    on_spark = engine == "spark" or (engine == "auto" and engine_choice.has_cluster(master))
+    if not on_spark:
+        room = engine_choice.usable_memory()
+        batches = iter(batches)
+        for batch in batches:
+            held.append(batch.select(COLUMNS))
+            room -= _MEMORY_PER_BYTE * held[-1].nbytes
+            if room < 0 and engine == "auto":
+                on_spark = True
+                break
+    if not on_spark:
+        progress("judging", 0, 0)
+        return judge_dependency_log(held, limit), "local"
+    require("antecede.spark", "spark")
+    from antecede.audit.dependency_log_on_spark import judge_dependency_log_on_spark
+
+    whole = itertools.chain(held, batches)
+    return judge_dependency_log_on_spark(whole, limit, master, progress), "spark"
