@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from antecede.advise.on_spark import advise
     from antecede.audit.on_spark import Audit, audit
     from antecede.causal_order.inspect import held, stream_counts
+    from antecede.causal_order.kafka_on_spark import kafka_events, read_kafka
     from antecede.causal_order.merge_on_spark import merge_debezium
     from antecede.causal_order.on_spark import causal_order
     from antecede.graph.on_spark import DependencyGraphs, graph
@@ -39,8 +40,10 @@ __all__ = [
     "connect",
     "graph",
     "held",
+    "kafka_events",
     "merge_debezium",
     "read_events",
+    "read_kafka",
     "read_members",
     "register",
     "stream_counts",
@@ -55,8 +58,10 @@ _MODULES = {
     "connect": "antecede.spark.session",
     "graph": "antecede.graph.on_spark",
     "held": "antecede.causal_order.inspect",
+    "kafka_events": "antecede.causal_order.kafka_on_spark",
     "merge_debezium": "antecede.causal_order.merge_on_spark",
     "read_events": "antecede.spark.read",
+    "read_kafka": "antecede.causal_order.kafka_on_spark",
     "read_members": "antecede.spark.read",
     "register": "antecede.spark.source",
     "stream_counts": "antecede.causal_order.inspect",
