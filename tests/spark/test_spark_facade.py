@@ -36,7 +36,7 @@ def test_importing_the_module_imports_no_kernels() -> None:
         "print(*(m for m in sys.modules if m.startswith('antecede.') or m == 'numba'))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert sorted(shown.split()) == ["antecede.errors", "antecede.spark"]
+    assert sorted(shown.split()) == ["antecede.errors", "antecede.lazy_names", "antecede.spark"]
 
 
 def test_a_type_checker_refuses_names_that_do_not_exist(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def read_kafka(
     settings |= {"kafka.bootstrap.servers": servers, "subscribe": ",".join(topics)}
     reader = spark.readStream if stream else spark.read
     try:
-        return reader.format("kafka").options(**settings).load()
+        records = reader.format("kafka").options(**settings).load()
+        _ = records.schema  # Spark Connect looks for the source only now
+        return records
     except AnalysisException as error:
         if "Failed to find" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
             raise InputError(

@@ -52,7 +52,8 @@ class Change(NamedTuple):
     events: int | None = None
     """Of an END: how many events the transaction has."""
     position: int | None = None
-    """In the log of the database; of an END, that of the commit, where the connector states it."""
+    """In the log of the database; that of the commit, where the connector states it, as PostgreSQL's does in
+    the END and Oracle's in each event."""
     snapshot: str | None = None
     """`source.snapshot`, if the row is from one: first, true, last_in_data_collection, incremental …"""
 
@@ -77,7 +78,8 @@ def change_of(event: dict[str, Any], topic: str, key: Any) -> Change | None:
     flag = str(source.get("snapshot", "false")).lower()
     snapshot = flag if flag not in _STREAMING else "true" if event["op"] == "r" else None
     kind = "snapshot" if snapshot else _OPERATIONS.get(event["op"], event["op"])
-    position = _position(source)
+    commit = whole_number(source.get("commit_scn"))
+    position = _position(source) if commit is None else commit
     if transaction is None:
         return Change(kind, _digest(event, topic, key), position=position, snapshot=snapshot)
     if not isinstance(transaction, dict) or transaction.get("id") is None:
