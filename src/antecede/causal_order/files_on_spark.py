@@ -93,7 +93,9 @@ def order_stream(
         _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
         progress("starting", 0, 0)
         coming = table.follow(request.strict)
-        stream = _with_outcome(_order(coming if request.merge is None else as_changes(coming), request))
+        if request.merge is not None:
+            coming = as_changes(coming, request.without)
+        stream = _with_outcome(_order(coming, request))
         before = count_stream(spark, checkpoint)
         writer = stream.writeStream.format("parquet").partitionBy(OUTCOME).queryName("antecede order")
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))

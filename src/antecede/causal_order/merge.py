@@ -241,8 +241,10 @@ class _Merging:
 
     def _missing_events(self, end: ChangeRecord) -> list[str]:
         there, count = self._events.get(str(end.transaction), {}), end.events or 0
-        if len(there) >= count and all(order in there for order in range(1, count + 1)):
+        if len(there) >= count:
             return []
+        if any(order > count for order in there):  # the END counts not all tables
+            return [f"{count - len(there)} more of {end.transaction}"]
         places = (order for order in range(1, count + 1) if order not in there)
         return [f"{end.transaction}:{order}" for order, _ in zip(places, range(_MAX_MISSING), strict=False)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -35,6 +35,7 @@ _TEXT = (T.BinaryType, T.StringType)
 def merge_debezium(
     records: DataFrame,
     *,
+    without: Collection[str] = (),
     snapshot_of: Sequence[str] = (),
     offsets: str = "increasing",
     first_offsets: Mapping[str, int] | None = None,
@@ -50,6 +51,8 @@ def merge_debezium(
     All events of a transaction come one after another, between its BEGIN and its END, in the order of the
     commits. Rows of a snapshot come before every transaction that is not contained in it. A transaction that
     is not complete is held, with all that follows it. `antecede.causal_order.merge` has the rules.
+    `without` are tables of the connector whose topics are not among the records, by the names that they have
+    in `data_collections` of an END, such as "public.audit": transactions are complete without their events.
 
     Added columns: `kind` (create, update, delete, truncate, message, snapshot, tombstone, BEGIN, END),
     `transaction`, `transaction_order`, `position` in the database's log, `snapshot` (the row's
@@ -72,19 +75,19 @@ def merge_debezium(
     if offsets not in OFFSETS:
         raise InputError(f"offsets: {offsets!r} is none of {', '.join(OFFSETS)}")
     rules = MergeRules(offsets == "consecutive", dict(first_offsets or {}), list(snapshot_of))
-    return merge_frame(parse_records(records), rules, horizon, name)
+    return merge_frame(parse_records(records, without), rules, horizon, name)
 
 
-def as_changes(records: DataFrame) -> DataFrame:
+def as_changes(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
     """Records of files with CHANGE_COLUMNS, if they have not got them; kcat calls a value `payload`."""
     if ID in records.columns:
         return records
     if "payload" in records.columns and "value" not in records.columns:
         records = records.withColumnRenamed("payload", "value")
-    return parse_records(records)
+    return parse_records(records, without)
 
 
-def parse_records(records: DataFrame) -> DataFrame:
+def parse_records(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
     """Records with CHANGE_COLUMNS beside their own."""
     types = {field.name: field.dataType for field in records.schema}
     missing = [name for name in _RECORD if name not in types]
@@ -104,7 +107,8 @@ def parse_records(records: DataFrame) -> DataFrame:
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc_heap()
         for batch in batches:
-            parsed = parse_changes(*(batch.column(name).to_pylist() for name in ("topic", "key", "value")))
+            topics, keys, values = (batch.column(name).to_pylist() for name in ("topic", "key", "value"))
+            parsed = parse_changes(topics, keys, values, frozenset(without))
             yield pa.record_batch([*batch.columns, *parsed], [*batch.schema.names, *CHANGE_COLUMNS.names])
 
     escaped = records.toDF(*map(escape_name, records.columns))

@@ -41,6 +41,8 @@ class OrderRequest(msgspec.Struct):
     separator: str = ","
     merge: MergeRules | None = None
     """If the events are records of topics, which are to be merged."""
+    without: list[str] = []
+    """Tables of which there are no such records."""
 
     @property
     def types(self) -> dict[str, str]:

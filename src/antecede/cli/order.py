@@ -80,6 +80,14 @@ class CausalOrderOptions:
         typer.Option(help="The encoding of CSV, such as latin-1; by default UTF-8, or as its mark says."),
     ] = None
     separator: Annotated[str, typer.Option(help="The character between two fields of CSV.")] = ","
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Of Debezium's topics: a table whose topic is not there, as the transaction topic names it; "
+            "transactions are complete without its events; repeatable.",
+        ),
+    ] = None
     snapshot_of: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,7 +112,8 @@ class CausalOrderOptions:
         columns = {role.rstrip("_"): getattr(self, role) for role in roles}
         rules = (self.on_missing, self.timeout, self.horizon, self.split, self.strict)
         merge = self._merge_rules() if merges else None
-        return OrderRequest(columns, *rules, self.schema, self.encoding, self.separator, merge)
+        reading = (self.schema, self.encoding, self.separator)
+        return OrderRequest(columns, *rules, *reading, merge, self.without or [])
 
     def _merge_rules(self) -> MergeRules:
         from antecede.causal_order.merge import MergeRules

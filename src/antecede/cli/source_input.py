@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote, urlsplit
@@ -182,9 +183,9 @@ def orderable_events(
     from antecede.sources.tables import write_event_table
     from antecede.temporary_folders import temporary_folder
 
-    write = write_event_table
+    write: Callable[..., None] = write_event_table
     if source.preset.reader == "debezium":
-        request.merge, write = MergeRules(), write_change_table
+        request.merge, write = MergeRules(), partial(write_change_table, without=request.without)
         request.columns |= {"origin": "topic", "seq": "offset"}
     else:
         request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,11 @@ _NO_CHANGE = "records that are no change event, quarantined"
 Progress = Callable[[str, int, int], None]
 
 
-def parse_changes(topics: Sequence[str], keys: Sequence[Any], values: Sequence[Any]) -> list[pa.Array]:
-    """CHANGE_COLUMNS of records as they are in Kafka."""
-    rows = [_fields(parse_change(*record)) for record in zip(topics, keys, values, strict=True)]
+def parse_changes(
+    topics: Sequence[str], keys: Sequence[Any], values: Sequence[Any], without: Collection[str] = ()
+) -> list[pa.Array]:
+    """CHANGE_COLUMNS of records as they are in Kafka; `without` as for `parse_change`."""
+    rows = [_fields(parse_change(*record, without)) for record in zip(topics, keys, values, strict=True)]
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(CHANGE_COLUMNS)
     return [pa.array(values, field.type) for values, field in zip(columns, CHANGE_COLUMNS, strict=True)]
 
@@ -73,6 +75,7 @@ def write_change_table(
     bad: BadRows,
     progress: Progress = lambda *_: None,
     max_bytes: int | None = None,
+    without: Collection[str] = (),
 ) -> None:
     """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and what they carry."""
     rows, places = 0, count()
@@ -81,7 +84,7 @@ def write_change_table(
         for number, part in enumerate(source.files):
             progress("reading", number, len(source.files))
             limit = streaming_limit(part) if max_bytes is None else max_bytes
-            records = _read_changes(source, part, bad, places, limit)
+            records = _read_changes(source, part, bad, places, limit, without)
             while batch := list(islice(records, _BATCH_ROWS)):
                 columns = zip(zip(*batch, strict=True), _SCHEMA, strict=True)
                 arrays = [pa.array(values, field.type) for values, field in columns]
@@ -94,7 +97,7 @@ def write_change_table(
 
 
 def _read_changes(
-    source: Source, file: Path, bad: BadRows, places: Iterator[int], max_bytes: int
+    source: Source, file: Path, bad: BadRows, places: Iterator[int], max_bytes: int, without: Collection[str]
 ) -> Iterator[tuple[Any, ...]]:
     """The records of a file as rows of _SCHEMA.
 
@@ -116,7 +119,10 @@ def _read_changes(
         else:
             bad.add("records that are no change event, left out", f"row {record.row}", str(file))
             continue
-        change = parse_change(topic, key, _value(record)) if event is None else change_of(event, topic, key)
+        if event is None:
+            change = parse_change(topic, key, _value(record))
+        else:
+            change = change_of(event, topic, key, without)
         if change is None:
             bad.add(_NO_CHANGE, f"row {record.row}", str(file), left_out=False)
         yield topic, partition, offset, _text(key), *_fields(change), str(file), record.row, _payload(record)

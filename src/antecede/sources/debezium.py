@@ -17,7 +17,7 @@ Tombstones, which follow deletions, have no value, and are no records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +58,10 @@ class Change(NamedTuple):
     """`source.snapshot`, if the row is from one: first, true, last_in_data_collection, incremental …"""
 
 
-def parse_change(topic: str, key: Any, value: Any) -> Change | None:
+def parse_change(topic: str, key: Any, value: Any, without: Collection[str] = ()) -> Change | None:
     """What a record of a topic is, by its key and value as they are in Kafka; None if it is no change event.
+
+    An END does not count the events of the tables `without`, by their names in `data_collections`.
 
     >>> parse_change("transaction", None, '{"status": "END", "id": "571:2003", "event_count": 3}')
     Change(kind='END', id='571:END', transaction='571', order=None, events=3, position=2003, snapshot=None)
@@ -67,13 +69,13 @@ def parse_change(topic: str, key: Any, value: Any) -> Change | None:
     if not value:
         return Change(TOMBSTONE, None)
     event, _ = unwrap(decode_body(value) or {})
-    return None if event is None else change_of(event, topic, key)
+    return None if event is None else change_of(event, topic, key, without)
 
 
-def change_of(event: dict[str, Any], topic: str, key: Any) -> Change | None:
+def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[str] = ()) -> Change | None:
     """The same of an envelope or marker that `unwrap` has found."""
     if "op" not in event:
-        return _change_of_marker(event)
+        return _change_of_marker(event, without)
     source, transaction = event["source"], event.get("transaction")
     flag = str(source.get("snapshot", "false")).lower()
     snapshot = flag if flag not in _STREAMING else "true" if event["op"] == "r" else None
@@ -90,11 +92,17 @@ def change_of(event: dict[str, Any], topic: str, key: Any) -> Change | None:
     return Change(kind, f"{name}:{order}", name, order, None, position, snapshot)
 
 
-def _change_of_marker(event: dict[str, Any]) -> Change | None:
+def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> Change | None:
     name, status = transaction_id(event["id"]), event["status"]
-    count = whole_number(event.get("event_count")) if status == END else None
-    if status == END and (count is None or not 0 <= count <= _MAX_EVENTS):
-        return None
+    count = None
+    if status == END:
+        count = whole_number(event.get("event_count"))
+        if count is None or not 0 <= count <= _MAX_EVENTS:
+            return None
+        tables = event.get("data_collections")
+        for table in tables if without and isinstance(tables, list) else ():
+            if isinstance(table, dict) and table.get("data_collection") in without:
+                count -= whole_number(table.get("event_count")) or 0
     found = _POSTGRES_ID.fullmatch(str(event["id"]))
     commit = int(found[2]) if found and status == END else None
     return Change(status, f"{name}:{status}", name, None, count, commit)
