@@ -93,7 +93,7 @@ def order_stream(
         _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
         progress("starting", 0, 0)
         coming = table.follow(request.strict)
-        if request.merge is not None:
+        if request.merges:
             coming = as_changes(coming, request.without)
         stream = _with_outcome(_order(coming, request))
         before = count_stream(spark, checkpoint)
@@ -167,7 +167,7 @@ def _refuse(
     frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
 ) -> None:
     """Refuse tables that cannot be ordered, and if strict rows that cannot."""
-    if request.merge is not None:
+    if request.merges:
         as_changes(frame)
         refuse_empty(frame, events)
         return
@@ -186,7 +186,7 @@ def _refuse(
 
 
 def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
-    if request.merge is not None:
+    if request.merges:
         return merge_frame(frame, request.merge, request.horizon, _OBSERVATION)
     rules = make_rules(request.on_missing, request.timeout, request.horizon)
     return order_frame(frame, request.columns, rules, _OBSERVATION, request.split)
@@ -224,7 +224,7 @@ def _examples(
 
 def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingIds:
     """What is missing, by a second pass over the groups that have held rows."""
-    if request.merge is not None:
+    if request.merges:
         return summarise_on_spark(count_missing_records(frame, request.merge))
     group = request.columns["group"]
     if group is not None:

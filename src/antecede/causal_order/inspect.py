@@ -24,7 +24,8 @@ from antecede.causal_order.rules import ARRIVED, RowCounts
 from antecede.causal_order.segments import join
 from antecede.causal_order.stream_on_spark import BUCKET, GROUPS, decode_bucket, group_name
 from antecede.errors import InputError
-from antecede.sources.changes import COORDINATES, ID
+from antecede.sources.changes import ID
+from antecede.sources.debezium import COORDINATES
 from antecede.spark.session import spark_error_message
 
 _COUNTS = RowCounts.__struct_fields__

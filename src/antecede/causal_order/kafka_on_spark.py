@@ -14,7 +14,7 @@ from antecede.causal_order.columns_on_spark import escape_name
 from antecede.causal_order.stream_on_spark import freeze_gc_heap
 from antecede.errors import InputError
 from antecede.sources import Preset, find_preset
-from antecede.sources.changes import COORDINATES
+from antecede.sources.debezium import COORDINATES
 from antecede.sources.fields import Template
 from antecede.sources.kafka import decode_body
 

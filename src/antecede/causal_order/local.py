@@ -18,7 +18,6 @@ from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
-from antecede.causal_order.merge import MergeRules
 from antecede.causal_order.merge_rows import merge_table
 from antecede.causal_order.missing_causes import MissingIds, count_missing, summarise_missing
 from antecede.causal_order.request import (
@@ -49,7 +48,7 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
     table = _with_long_offsets(read_local(events, request))
     if not table.num_rows:
         raise InputError(f"{events.path} holds no events: it has no rows")
-    order = _merge if request.merge is not None else _order_by_causes
+    order = _merge if request.merges else _order_by_causes
     ordered, causes = order(table, request, progress)
     ordered, unreadable = _with_reasons(ordered)
     counts = RowCounts(
@@ -72,7 +71,7 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
 def _merge(table: pa.Table, request: OrderRequest, progress: Progress) -> tuple[pa.Table, MissingTable]:
     """The records of topics merged, and how to count what is missing."""
     progress("merging", 0, 0)
-    merged = merge_table(table, request.merge or MergeRules())
+    merged = merge_table(table, request.merge)
     return _take(table.drop_columns([ID, EVENTS]), merged.rows, merged.added), lambda: merged.missing
 
 

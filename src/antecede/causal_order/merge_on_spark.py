@@ -24,7 +24,8 @@ from antecede.causal_order.stream_on_spark import (
     without_watermark,
 )
 from antecede.errors import InputError
-from antecede.sources.changes import CHANGE_COLUMNS, COORDINATES, EVENTS, ID, parse_changes
+from antecede.sources.changes import CHANGE_COLUMNS, EVENTS, ID, parse_changes
+from antecede.sources.debezium import COORDINATES
 
 OFFSETS = ("increasing", "consecutive")
 _INTERNAL = [ID, EVENTS]

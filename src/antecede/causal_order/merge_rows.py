@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from antecede.causal_order.merge import ChangeRecord, HeldRecord, MergeProgress, MergeRules, merge
 from antecede.causal_order.missing_causes import SCHEMA as MISSING_SCHEMA
-from antecede.sources.changes import COORDINATES, EVENTS, ID
+from antecede.sources.changes import EVENTS, ID
+from antecede.sources.debezium import COORDINATES
 
 NO_CHANGE = "it is no change event of Debezium"
 

@@ -39,8 +39,9 @@ class OrderRequest(msgspec.Struct):
     schema: str | None = None
     encoding: str | None = None
     separator: str = ","
-    merge: MergeRules | None = None
-    """If the events are records of topics, which are to be merged."""
+    merges: bool = False
+    """Whether the events are records of topics, which are to be merged."""
+    merge: MergeRules = msgspec.field(default_factory=MergeRules)
     without: list[str] = []
     """Tables of which there are no such records."""
 
@@ -68,6 +69,19 @@ class OrderRequest(msgspec.Struct):
             raise InputError("--split: give the text between two ids, as in --split ' '")
         self.csv.validate()
         _ = self.types
+        self._refuse_other_rules()
+
+    def _refuse_other_rules(self) -> None:
+        """Refuse options for rows that name their causes if topics are merged, and the other way round."""
+        if not self.merges:
+            for option, names in (("without", self.without), ("snapshot-of", self.merge.snapshot_of)):
+                if names:
+                    raise InputError(f"--{option} is for topics of Debezium, and these events are none")
+        elif self.columns["group"] or self.columns["by"] or self.on_missing != OnMissing.HOLD:
+            raise InputError(
+                "--group, --by and --on-missing are for rows that name their causes; topics of Debezium have "
+                "the order of their connector, and an incomplete transaction is held"
+            )
 
     def refuse_unused(self, format_name: str) -> None:
         """Refuse options that do not apply to the files."""

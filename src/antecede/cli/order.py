@@ -92,8 +92,8 @@ class CausalOrderOptions:
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="Of a stream of Debezium's topics: one that begins with a snapshot, for whose last row all "
-            "transactions wait; repeatable.",
+            help="Of Debezium's topics: one that begins with a snapshot, for whose last row all transactions "
+            "wait; repeatable.",
         ),
     ] = None
     offsets: Annotated[
@@ -111,9 +111,8 @@ class CausalOrderOptions:
         roles = ("group", "id_", "deps", "origin", "seq", "clock", "by")
         columns = {role.rstrip("_"): getattr(self, role) for role in roles}
         rules = (self.on_missing, self.timeout, self.horizon, self.split, self.strict)
-        merge = self._merge_rules() if merges else None
         reading = (self.schema, self.encoding, self.separator)
-        return OrderRequest(columns, *rules, *reading, merge, self.without or [])
+        return OrderRequest(columns, *rules, *reading, merges, self._merge_rules(), self.without or [])
 
     def _merge_rules(self) -> MergeRules:
         from antecede.causal_order.merge import MergeRules

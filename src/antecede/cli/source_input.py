@@ -178,14 +178,13 @@ def orderable_events(
     if source is None:
         yield path
         return
-    from antecede.causal_order.merge import MergeRules
     from antecede.sources.changes import write_change_table
     from antecede.sources.tables import write_event_table
     from antecede.temporary_folders import temporary_folder
 
     write: Callable[..., None] = write_event_table
     if source.preset.reader == "debezium":
-        request.merge, write = MergeRules(), partial(write_change_table, without=request.without)
+        request.merges, write = True, partial(write_change_table, without=request.without)
         request.columns |= {"origin": "topic", "seq": "offset"}
     else:
         request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from antecede.errors import InputError
-from antecede.sources.debezium import Change, change_of, parse_change, unwrap, whole_number
+from antecede.sources.debezium import COORDINATES, Change, change_of, parse_change, unwrap, whole_number
 from antecede.sources.kafka import read_kafka
 from antecede.sources.read import Source
 from antecede.sources.records import SourceRecord
@@ -18,7 +18,6 @@ from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import streaming_limit
 from antecede.trace.parquet_files import parquet_writer
 
-COORDINATES = ("topic", "partition", "offset")
 ID, EVENTS = "_antecede_id", "_antecede_events"
 """Columns that results do not have."""
 CHANGE_COLUMNS = pa.schema(

@@ -33,7 +33,7 @@ _POSTGRES_ID = re.compile(r"(\d+):(\d{1,18})")
 _BINLOG = re.compile(r".*\.(\d{1,9})")
 _MAX_EVENTS = 1 << 20
 """Of a transaction whose END marker is taken at its word."""
-_COORDINATES = ("topic", "partition", "offset")
+COORDINATES = ("topic", "partition", "offset")
 TOMBSTONE, BEGIN, END = "tombstone", "BEGIN", "END"
 _STREAMING = ("false", "none", "")
 """Values of `source.snapshot` of rows that are from no snapshot."""
@@ -143,8 +143,8 @@ def read_debezium(
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The envelope or marker in a record, and its coordinates in Kafka; None where there is none."""
     coordinates = None
-    if all(name in value for name in _COORDINATES):
-        coordinates = {name: value[name] for name in _COORDINATES}
+    if all(name in value for name in COORDINATES):
+        coordinates = {name: value[name] for name in COORDINATES}
         value = value.get("body") or {}
     inner = value.get("payload")
     if "op" not in value and "status" not in value and inner is not None:
