@@ -7,7 +7,7 @@ convergent, only causal memory remains to be decided. Evidence is a few demands 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,13 +20,14 @@ from antecede.transactions import memory
 from antecede.transactions.causal import causal_demands, cyclic_demands, writers_by_key
 from antecede.transactions.isolation import read_atomic_demands, read_committed_demands
 from antecede.transactions.levels import LEVELS
+from antecede.transactions.memory_by_clocks import SessionsByClocks, Transactions
 from antecede.transactions.order_graph import causal_graph, topological_order, with_demands
 from antecede.transactions.reads_from import INITIAL, Codes, ReadsFrom
 
 _CLOCK_BYTES_AT_ONCE = 1 << 30
 """Memory for clocks while CC is decided; readers are judged in several passes if it is not enough."""
 _MOST_STEPS = 10**11
-"""Operations × sessions that are tried: some twenty minutes for CM."""
+"""Reads × sessions that are tried: the clocks alone take minutes, and CM needs them several times."""
 
 
 class Demands(NamedTuple):
@@ -161,7 +162,7 @@ class Decision:
         demands = self._causal_demands(of_each_reader=True)
         demands = demands.take(component[demands.before] == component[demands.after])
         demands = demands.take(np.argsort(demands.reader, kind="stable"))
-        rows_at_once = max(1, _CLOCK_BYTES_AT_ONCE // (4 * max(1, len(self.resolved.session_start) - 1)))
+        rows_at_once = self._clocks_at_once
         readers, starts = np.unique(demands.reader, return_index=True)
         starts = np.append(starts, len(demands.reader))
         first = 0
@@ -185,15 +186,24 @@ class Decision:
     def _cyclic(self, demands: Demands, starts: Any) -> Any:
         """Which demands are part of a cycle of demands of their own reader."""
         rows, row = np.unique(demands.before, return_inverse=True)
-        keep = np.full(self.resolved.transactions, -1, np.int32)
-        keep[rows] = np.arange(len(rows))
-        kept = np.zeros((len(rows), len(self.resolved.session_start) - 1), np.int32)
-        self._causal_demands(False, keep, kept)
+        kept = self._clocks(rows)
         session = self.session_of[demands.after]
         count = demands.after - self.resolved.session_start[session] + 1
         cyclic = np.zeros(len(row), np.bool_)
         cyclic_demands(starts.astype(np.int64), row.astype(np.int64), session, count, kept, cyclic)
         return cyclic
+
+    @property
+    def _clocks_at_once(self) -> int:
+        return max(1, _CLOCK_BYTES_AT_ONCE // (4 * max(1, len(self.resolved.session_start) - 1)))
+
+    def _clocks(self, transactions: Any) -> Any:
+        """The vector clocks of some transactions, each itself included."""
+        keep = np.full(self.resolved.transactions, -1, np.int32)
+        keep[transactions] = np.arange(len(transactions))
+        kept = np.zeros((len(transactions), len(self.resolved.session_start) - 1), np.int32)
+        self._causal_demands(False, keep, kept)
+        return kept
 
     def against_causal_memory(self) -> LevelEvidence | None:
         """Evidence against CM: a session whose reads no single order explains."""
@@ -204,8 +214,44 @@ class Decision:
             # In an order that meets the demands of CCv nearly all those of a session go forward, too.
             demands = self.demands.before, self.demands.after
             self.order = topological_order(*with_demands(self.resolved, *demands))
-        sessions = range(len(self.resolved.session_start) - 1)
+        sessions = self.sessions_to_sweep()
         return next((found for session in sessions if (found := self.against_session(session))), None)
+
+    def sessions_to_sweep(self) -> Iterator[int]:
+        """The sessions of which only sweeps can tell whether they satisfy causal memory."""
+        sessions = range(len(self.resolved.session_start) - 1)
+        if self.convergence is not None:
+            yield from sessions
+            return
+        whole, writers = self.resolved, writers_by_key(self.resolved)
+        judge = SessionsByClocks(
+            Transactions(
+                self.session_of,
+                whole.session_start,
+                whole.read_start,
+                whole.read_key,
+                whole.read_writer,
+                whole.write_start,
+                whole.write_key,
+                writers.key_start,
+                writers.session,
+                writers.start,
+                writers.writer,
+                self.rank,
+            )
+        )
+        start = whole.session_start
+        first = 0
+        while first < len(sessions):
+            # As many sessions as have room for the clocks of all their transactions.
+            room = int(start[first]) + self._clocks_at_once
+            last = max(first + 1, int(np.searchsorted(start, room, side="right")) - 1)
+            clocks = self._clocks(np.arange(start[first], start[last]))
+            for session in range(first, last):
+                own = clocks[start[session] - start[first] : start[session + 1] - start[first]]
+                if not judge.certainly_satisfied(session, own):
+                    yield session
+            first = last
 
     @cached_property
     def order(self) -> Any:

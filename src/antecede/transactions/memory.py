@@ -12,7 +12,7 @@ unless there is a cycle anyway.
 
 So one sweep over the history, from its end to its beginning, is linear (times a binary search), and sweeps
 are repeated until no deadline changes. That takes two or three for real histories, and at worst as many as
-there are transactions: O(n·k·sweeps) for k sessions.
+there are transactions: O(n·k·sweeps) for k sessions. `memory_by_clocks` spares most sessions the sweeps.
 """
 
 from __future__ import annotations
