@@ -22,7 +22,6 @@ from antecede.live.envelope import decode_body, immediate_causes, unwrap
 from antecede.live.events import (
     AckReceived,
     DeliveryAcked,
-    DeliveryRequested,
     PacketReceived,
     Parked,
     ProgressReceived,
@@ -186,23 +185,19 @@ class Peer:
     def take(self, now: int) -> bool:
         """The application asks for the next message; False if there is none that is durable."""
         core = self.core
-        core.step(DeliveryRequested(now, acks=self.is_holding))
+        delivery = core.next_delivery(now, acks=self.is_holding)
         self.is_holding = False
         self.record_deliveries()
-        ready = core.ready(deliveries_only=True)
-        assert (ready.records, ready.checkpoint, ready.packets) == ((), None, {})
-        self.journal.cursor = ready.cursor
-        core.advance(ready)
-        if not ready.deliveries:
+        self.journal.cursor = core.cursor
+        if delivery is None:
             return False
-        (delivery,) = ready.deliveries
-        acked = ready.cursor.acked
+        acked = core.acked
         if len(self.seen) == acked:
             self.seen.append(delivery.message)
             self.attempts.append(0)
         self.attempts[acked] += 1
         assert core.deliveries > 1 or acked >= self.seen_before
-        assert ready.cursor.attempts == core.attempts == self.attempts[acked]
+        assert core.attempts == self.attempts[acked]
         assert self.seen[acked:] == [delivery.message]
         self.is_holding = True
         return True

@@ -24,7 +24,7 @@ from typing import Any
 from fuzz_decoders import LIVE, mutated, seeds
 
 from antecede.live.core import Core
-from antecede.live.events import DeliveryRequested, Opened
+from antecede.live.events import Opened
 from antecede.live.ready import send_and_advance
 from antecede.live.settings import Settings
 from antecede.live.transport.frames import Greeting, Packets, decode, encode
@@ -95,10 +95,7 @@ class Target:
             for frame in link.take_frames(now):
                 encode(frame)
         for _ in range(50):
-            self.core.step(DeliveryRequested(1, acks=True))
-            ready = self.core.ready(deliveries_only=True)
-            self.core.advance(ready)
-            if not ready.deliveries:
+            if self.core.next_delivery(1, acks=True) is None:
                 break
 
 

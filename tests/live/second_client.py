@@ -17,7 +17,7 @@ import json
 import secrets
 import ssl
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -109,7 +109,7 @@ def _take(data: bytes, at: int, length: int) -> tuple[bytes, int]:
 
 
 def chained(before: bytes, packet: bytes) -> bytes:
-    return blake2b(before + packet, digest_size=16).digest()
+    return sha256(before + sha256(packet).digest()).digest()[:16]
 
 
 def bits(numbers: Iterable[int]) -> list[Any]:
@@ -218,7 +218,7 @@ class Phone:
 
     def _count_message(self, origin: int, seq: int, payload: bytes) -> None:
         before = self._chains.get(origin, bytes(32))
-        self._chains[origin] = blake2b(before + payload, digest_size=32).digest()
+        self._chains[origin] = sha256(before + payload).digest()
         self._row[origin] = seq
 
     def __aiter__(self) -> Self:
@@ -329,13 +329,13 @@ class Phone:
             self._sign is not None,
             self._token,
         ]
-        await socket.send(pack([GREETING, 4, *mine, self._me, self._relay, *rest]))
+        await socket.send(pack([GREETING, 5, *mine, self._me, self._relay, *rest]))
         answer = await self._next(socket)
         if answer[0] == REFUSAL:
             raise Refused(answer[1])
         version, *theirs, me, you, lives, known, _, got, chain = answer[1:12]
         reason = None
-        if answer[0] != GREETING or version != 4 or theirs != mine or (me, you) != (self._relay, self._me):
+        if answer[0] != GREETING or version != 5 or theirs != mine or (me, you) != (self._relay, self._me):
             reason = f"{answer} is not what {self._me} expects of {self._relay}"
         elif known not in ([], self._lives) or (self._known and self._known[-1] not in lives):
             reason = "one of us has forgotten the other"

@@ -12,7 +12,7 @@ from core_group import Group, roster
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
-from antecede.live.events import Cursor, DeliveryRequested, PacketReceived, RepairReceived
+from antecede.live.events import Cursor, PacketReceived, RepairReceived
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.links import Links
 from antecede.live.transport.outbox import Outbox
@@ -65,21 +65,21 @@ def test_what_a_crash_can_undo_is_neither_reported_nor_used_for_repair(group_of:
     assert len(ana.core.repair.reply([(0, 1, 1)])) == 1
 
 
-def test_only_a_ready_for_deliveries_delivers(group_of: Groups) -> None:
-    """What the loop persists and sends is for nobody who asked, so a message in it would be lost."""
+def test_a_message_is_delivered_when_it_is_asked_for(group_of: Groups) -> None:
+    """And not by the loop that persists and sends; asking leaves that loop nothing to do."""
     group = group_of(roster("mbcp", 2))
     ana, bo = group.peers
     message = group.broadcast(0)
     ana.flush()
     group.carry(0, 1)
     bo.flush()
-    bo.core.step(DeliveryRequested(group.now, acks=False))
-    bo.flush()
     assert bo.core.attempts == 0
-    ready = bo.core.ready(deliveries_only=True)
-    assert [delivery.message for delivery in ready.deliveries] == [message]
-    assert (ready.number, ready.records, ready.packets) == (0, (), {})
-    assert bo.core.ready(deliveries_only=True).deliveries == ()  # one for each request
+    delivery = bo.core.next_delivery(group.now, acks=False)
+    assert delivery is not None
+    assert delivery.message == message
+    assert bo.core.attempts == 1
+    assert not bo.core.has_ready
+    assert bo.core.next_delivery(group.now, acks=True) is None
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
@@ -252,7 +252,7 @@ def test_what_arrives_while_a_ready_is_persisted_is_neither_acked_nor_delivered_
 def test_acked_packets_cannot_be_sent_again() -> None:
     box = Outbox()
     for number in (1, 2, 3):
-        box.put(number, b"packet")
+        box.extend(number, [b"packet"])
     box.ack(2, box.chain[2])
     assert box.after(2, 100, 9) == [b"packet"]
     assert box.after(3, 100, 9) == []
@@ -266,7 +266,7 @@ def test_acked_packets_cannot_be_sent_again() -> None:
 def test_packets_go_until_the_bytes_are_used_up_and_one_at_least() -> None:
     box = Outbox()
     for number in (1, 2, 3):
-        box.put(number, bytes(10))
+        box.extend(number, [bytes(10)])
     assert [len(box.after(0, most, 9)) for most in (1, 10, 19, 20, 30)] == [1, 1, 1, 2, 3]
     assert len(box.after(0, 100, 2)) == 2
 

@@ -162,7 +162,7 @@ def test_acks_that_overtake_a_greeting_of_the_same_life_are_no_fork() -> None:
     at_ana.accept(1, at_bo.compose(0), 1)
     behind = at_bo.compose(0)
     box = core.outboxes[1]
-    box.put(1, b"packet")
+    box.extend(1, [b"packet"])
     box.ack(1, box.chain[1])
     at_ana.check_resumable(1, behind)
     _, restored = greeter("bo", "2")

@@ -122,7 +122,7 @@ def test_a_member_without_its_former_store_is_refused() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 4"),
+        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 5"),
         (greeting(me="eve"), "eve is not a partner of this member"),
         (greeting(me="ana"), "ana is not a partner of this member"),
         (greeting(received=7), "ana has an older store than before"),
@@ -166,7 +166,7 @@ def test_another_version_in_the_answer_is_refused() -> None:
             ear = Ear(bo)
             await until(lambda: ear.texts("refused") and len(heard) > 1)
             assert isinstance(heard[0], Greeting)
-            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 4")
+            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 5")
         server.close()
 
     run(test())

@@ -15,7 +15,7 @@ from live_groups import Ear, run, together, until
 import antecede
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap, wrap
-from antecede.live.events import DeliveryRequested, Opened, PacketReceived
+from antecede.live.events import Opened, PacketReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.security.keys import new_secret
 from antecede.live.settings import Roster, Settings
@@ -61,13 +61,8 @@ class Node:
         send_and_advance(self.core, self.core.ready())
 
     def listen(self) -> None:
-        while True:
-            self.core.step(DeliveryRequested(0, acks=True))
-            ready = self.core.ready(deliveries_only=True)
-            self.core.advance(ready)
-            if not ready.deliveries:
-                return
-            self.heard.append(decode_body(unwrap(ready.deliveries[0].payload)))
+        while (delivery := self.core.next_delivery(0, acks=True)) is not None:
+            self.heard.append(decode_body(unwrap(delivery.payload)))
 
 
 class Mesh:

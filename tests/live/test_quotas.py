@@ -258,7 +258,7 @@ def test_metrics_cost_the_same_however_many_messages_are_held() -> None:
                     batch = MessageBatch(
                         [b""] * 1_024, EVE, 1_024 * number + 1, {CLEO: 1} if not number else {}
                     )
-                    eve._core.outboxes[ANA].put(number + 1, Mbcp.encode(batch))
+                    eve._core.outboxes[ANA].extend(number + 1, [Mbcp.encode(batch)])
                 eve._connections.wake()
                 await until(lambda: ana.held == 1_024 * batches)  # noqa: B023
                 assert ana.held_seconds() < 60

@@ -170,8 +170,8 @@ def test_a_packet_that_names_what_this_peer_has_not_sent_is_held_until_it_has(
     member.receive(2, packet, 0)
     assert member.deliver(0) is None
     assert [wait.cause for wait in member.waiting()] == [(0, 2)]
-    assert not member.is_awaited(MessageId(0, 1))
-    assert member.is_awaited(MessageId(0, 2))
+    assert not member.awaits_own(1, 1)
+    assert member.awaits_own(1, 2)
     if in_a_batch:
         member.broadcast_all([b"", b""], 0)
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from antecede.errors import InputError
 from antecede.live.clock import MemberClock
 from antecede.live.core import Core
-from antecede.live.events import DeliveryAcked, DeliveryRequested, Opened, Parked, TimerFired, Unparked
+from antecede.live.events import DeliveryAcked, Opened, Parked, TimerFired, Unparked
 from antecede.live.ready import Ready, send_and_advance
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
@@ -254,13 +254,11 @@ class Process:
     def next_delivery(self, acks: bool) -> Delivery | None:
         """As `Driver.next_delivery`."""
         core = self.core
-        core.step(DeliveryRequested(self.now(), acks))
-        ready = core.ready(deliveries_only=True)
-        self.journal.cursor = ready.cursor
-        send_and_advance(core, ready)
+        delivery = core.next_delivery(self.now(), acks)
+        self.journal.cursor = core.cursor
         self.witness.see_deliveries(core)
         self.stepped()
-        return ready.deliveries[0] if ready.deliveries else None
+        return delivery
 
     def ack(self) -> None:
         self.core.step(DeliveryAcked())

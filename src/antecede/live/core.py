@@ -9,12 +9,10 @@ It has the shape of etcd's raft. A driver feeds it events (`step`), takes what f
     send(ready.packets)
     core.advance(ready)
 
-Deliveries are pulled, so they do not wait for that loop:
+Deliveries are pulled one by one, so they do not wait for that loop:
 
-    core.step(DeliveryRequested(now, acks))    # whether the message in flight was processed
-    ready = core.ready(deliveries_only=True)   # at most one message, which is durable already
-    persist(ready.cursor)
-    core.advance(ready)
+    delivery = core.next_delivery(now, acks)   # a message that is durable already, or None
+    persist(core.cursor)                       # before the application sees it
 
 The same events in the same order give the same packets under the same numbers, so the log of events brings
 a member back after a crash (`recovery.py`). Time: what the protocol does for an event. Memory: what the
@@ -39,7 +37,6 @@ from antecede.live.events import (
     Cursor,
     Delivered,
     DeliveryAcked,
-    DeliveryRequested,
     Equivocated,
     Event,
     ForkNoticed,
@@ -138,7 +135,6 @@ class Core:
         """Messages that the application has put aside, by position."""
         self.parking = 0
         """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
-        self._is_requested = False
 
         self._create_outputs(durable)
         self._handlers = self._create_handlers()
@@ -164,7 +160,6 @@ class Core:
             TimerFired: self._on_timer,
             AckReceived: self._on_ack,
             ProgressReceived: self._on_progress,
-            DeliveryRequested: self._on_request,
             DeliveryAcked: self._on_delivery_acked,
             Parked: self._on_parked,
             Unparked: self._on_unparked,
@@ -226,15 +221,8 @@ class Core:
         has_records = self._records or (self.is_durable and unlogged)
         return bool(has_records or self.packets or self._repaired)
 
-    def ready(self, checkpoint: bool = False, deliveries_only: bool = False) -> Ready:
-        """What there is to persist and to send since the last call.
-
-        With `deliveries_only` the message that was requested instead, if it is durable; records and packets
-        stay for the next call. So an application is served while a group commit is under way.
-        """
-        if deliveries_only:
-            deliveries = self._take_deliverable() if self._is_requested else ()
-            return Ready(0, deliveries, Cursor(self.acked, self.attempts + bool(deliveries)))
+    def ready(self, checkpoint: bool = False) -> Ready:
+        """What there is to persist and to send since the last call."""
         self._flush()
         self._log_noticed()
         ready = Ready(
@@ -260,14 +248,6 @@ class Core:
 
     def advance(self, ready: Ready) -> None:
         """A `Ready` has been carried out."""
-        for delivery in ready.deliveries:
-            self.attempts += 1
-            if self.attempts == 1:
-                origin, seq = delivery.message
-                if origin == self.me:
-                    self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
-                else:
-                    self.stability.deliver(origin, seq, delivery.payload)
         if ready.trace_length > self.trace.durable:
             self.trace.durable = ready.trace_length
         if ready.number:
@@ -293,13 +273,19 @@ class Core:
     @property
     def deliveries(self) -> int:
         """How many times the message in flight was delivered, as far as that is known."""
-        is_uncertain = self.uncertain_until and self.acked < self.uncertain_until
-        return max(self.attempts, 2) if is_uncertain else self.attempts
+        if self.uncertain_until and self.acked < self.uncertain_until:
+            return max(self.attempts, 2)
+        return self.attempts
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of messages that this member's application is done with, and others may lack."""
         return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged_bytes
+
+    @property
+    def undelivered_bytes(self) -> int:
+        """Bytes of messages that this member's application has not been given yet."""
+        return self.stability.undelivered_bytes + self.untaken_own_bytes
 
     # Broadcasting
 
@@ -358,9 +344,10 @@ class Core:
     def _defer_awaiting(self, count: int) -> None:
         """Somebody's message may name one that this member broadcasts only now."""
         first, order = self.stability.received[self.me].base + 1, self.signed_order
-        for message in (MessageId(self.me, seq) for seq in range(first, first + count)):
-            if self.protocol.is_awaited(message) or (order is not None and order.is_awaited(*message)):
-                self._unblocking_number = self._next_number
+        last = first + count - 1
+        is_awaited = self.protocol.awaits_own(first, last)
+        if is_awaited or (order is not None and order.awaits(self.me, first, last)):
+            self._unblocking_number = self._next_number
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
         """Deliver messages to their author, after everything that was delivered to it before.
@@ -505,15 +492,32 @@ class Core:
 
     # Delivering
 
-    def _on_request(self, event: DeliveryRequested) -> None:
-        if event.acks and self.attempts:
-            self._ack()
-        if not self.unacked:
+    def next_delivery(self, now: int, acks: bool) -> Delivery | None:
+        """The application asks for a message: the one in flight again, unless this `acks` it.
+
+        None if there is none that would be delivered again after a crash. Before the application is given
+        it, the driver persists the `cursor`.
+        """
+        unacked = self.unacked
+        if acks and self.attempts and not self.parking:
+            unacked.popleft()
+            self.attempts = 0
+        if not unacked:
             if self._staged:
                 self._flush()  # which may deliver messages of this member itself
-            if not self.unacked:
-                self.deliver_next(event.time)
-        self._is_requested = True
+            if not unacked and not self.deliver_next(now):
+                return None
+        delivery = unacked[0]
+        origin, seq = message = delivery.message
+        if self.is_durable and (self.parking or not self.is_persisted(message)):
+            return None
+        self.attempts += 1
+        if self.attempts == 1:
+            if origin == self.me:
+                self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
+            else:
+                self.stability.deliver(origin, seq, delivery.payload)
+        return delivery
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
         self._ack()
@@ -538,20 +542,21 @@ class Core:
 
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
-        self._flush()
-        delivery = (
-            self.protocol.deliver(now)
-            if self.signed_order is None
-            else self._next_signed(self.signed_order, now)
-        )
+        if self._staged:
+            self._flush()
+        if self.signed_order is None:
+            delivery = self.protocol.deliver(now)
+        else:
+            delivery = self._next_signed(self.signed_order, now)
         if delivery is None:
             return False
         self.delivered += 1
         origin, seq = delivery.message
-        entry = self.stability.unstable[origin].get(seq)
-        if entry is not None and entry.ready_number < self._unblocking_number:
+        if self._unblocking_number > self._persisted:
             # It is durable only when what may have unblocked it is, so that replay after a crash matches.
-            entry.ready_number = self._unblocking_number
+            entry = self.stability.unstable[origin].get(seq)
+            if entry is not None and entry.ready_number < self._unblocking_number:
+                entry.ready_number = self._unblocking_number
         causes, named = self.causes, delivery.causes
         if named is None:
             named = named_causes(delivery, self.size)
@@ -576,13 +581,6 @@ class Core:
         if found is not None:
             order.record(*found.message)
         return found
-
-    def _take_deliverable(self) -> tuple[Delivery, ...]:
-        """The message that was asked for, if it is here and would be delivered again after a crash."""
-        self._is_requested = False
-        if self.unacked and not self.parking and self.is_persisted(self.unacked[0].message):
-            return (self.unacked[0],)
-        return ()
 
     def is_persisted(self, message: MessageId) -> bool:
         """Whether a message that was received is durable."""

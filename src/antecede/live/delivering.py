@@ -8,8 +8,8 @@ the end of the process. The next iteration, in this process or a later one, is g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
 from antecede.live.core import Core
 from antecede.live.driver import Driver
@@ -32,8 +32,11 @@ class MessageIterator:
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, Message]:
-        return self._deliveries.next(self)
+    async def __anext__(self) -> Message:
+        deliveries = self._deliveries
+        if deliveries.holder is self and (message := deliveries.take_next()) is not None:
+            return message
+        return await deliveries.next(self)
 
 
 class Deliveries:
@@ -50,6 +53,7 @@ class Deliveries:
         own_taken: Callable[[], None],
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
+        self._take = driver.next_delivery if core.is_durable else core.next_delivery
         self._now, self._check_open = now, check_open
         self._is_closed = False
         self._own_taken = own_taken
@@ -58,7 +62,7 @@ class Deliveries:
         self._polls = 0
         self._iterator: MessageIterator | None = None
         """The iteration that asked last."""
-        self._holder: MessageIterator | None = None
+        self.holder: MessageIterator | None = None
         """The iteration that was given the message in flight, and acks it by asking for the next."""
         self._delay: asyncio.TimerHandle | None = None
         """Until it fires, the message in flight is not delivered again."""
@@ -74,24 +78,35 @@ class Deliveries:
 
     # Iterating
 
+    def take_next(self) -> Message | None:
+        """The next message for the iteration that has one, which this acks; None if it must wait."""
+        self._polls += 1
+        if self._polls % _PAUSE_EVERY and not self._is_closed:
+            delivery = self._take(self._now(), True)
+            if delivery is not None:
+                return self._give(delivery)
+        return None
+
     async def next(self, iterator: MessageIterator) -> Message:
-        """The next message for an iteration."""
+        """The next message for an iteration, when there is one."""
         if self._is_awaited or (iterator.has_begun and iterator is not self._iterator):
             raise LocalError(
                 "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
             )
         self._iterator, iterator.has_begun = iterator, True
-        delivery = None if self._must_pause(iterator) else self._poll(iterator)
-        if delivery is None:
-            self._is_awaited = True
-            try:
-                delivery = await self._wait(iterator)
-            finally:
-                self._is_awaited = False
-        own = delivery.message.origin == self._core.me
+        self._is_awaited = True
+        try:
+            delivery = await self._wait(iterator)
+        finally:
+            self._is_awaited = False
+        return self._give(delivery)
+
+    def _give(self, delivery: Delivery) -> Message:
+        core = self._core
+        own = delivery.message[0] == core.me
         if own:
             self._own_taken()
-        return Message(delivery, self._names, own, self._core.deliveries)
+        return Message(delivery, self._names, own, core.deliveries)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
@@ -101,20 +116,15 @@ class Deliveries:
     def _poll(self, iterator: MessageIterator) -> Delivery | None:
         if self._is_closed or self._delay is not None:
             return None
-        acks, self._holder = self._holder is iterator, None
-        delivery = self._driver.next_delivery(self._now(), acks)
+        acks, self.holder = self.holder is iterator, None
+        delivery = self._take(self._now(), acks)
         if delivery is not None:
-            self._holder = iterator
+            self.holder = iterator
         return delivery
 
-    def _must_pause(self, iterator: MessageIterator) -> bool:
-        """Whether other tasks, such as connections, need their turn: an application that never awaits
-        anything, or fails at the same message again and again, would stop them."""
-        self._polls += 1
-        is_redelivery = self._core.attempts > 0 and self._holder is not iterator
-        return is_redelivery or self._polls % _PAUSE_EVERY == 0
-
     async def _wait(self, iterator: MessageIterator) -> Delivery:
+        # Other tasks, such as connections, need their turn: an application that never awaits anything, or
+        # fails at the same message again and again, would stop them.
         await asyncio.sleep(0)
         while (delivery := self._poll(iterator)) is None:
             if self._is_closed:
@@ -174,7 +184,7 @@ class Deliveries:
         ]
 
     def _release(self) -> None:
-        self._holder = None
+        self.holder = None
         if self._delay is not None:
             self._delay.cancel()
             self._delay = None

@@ -5,8 +5,8 @@
 3. advance   tell the core
 
 Deliveries are not part of the loop. They are pulled by the application (`next_delivery`) and only of what is
-durable already, so they do not wait for a write under way: the cursor is persisted, the core advances, and
-the message is returned. Steps 2 and 3 are `send_and_advance`, with which a restart ends too (`recovery.py`).
+durable already, so they do not wait for a write under way: the cursor is persisted, and the message is
+returned. Steps 2 and 3 are `send_and_advance`, with which a restart ends too (`recovery.py`).
 
 A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace (`mbcp`):
 
@@ -37,7 +37,7 @@ from collections.abc import Callable
 
 from antecede.errors import StoreError
 from antecede.live.core import Core
-from antecede.live.events import DeliveryAcked, DeliveryRequested
+from antecede.live.events import DeliveryAcked
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.ready import Ready, send_and_advance
 from antecede.live.store.group_commit import GroupCommit
@@ -127,13 +127,10 @@ class Driver:
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
         """A message for the application, if there is one that is durable: the one in flight again, unless
         this `acks` it."""
-        core = self._core
-        core.step(DeliveryRequested(now, acks))
-        ready = core.ready(deliveries_only=True)
+        delivery = self._core.next_delivery(now, acks)
         if self._journal is not None:
-            self._journal.cursor = ready.cursor
-        send_and_advance(core, ready)
-        return ready.deliveries[0] if ready.deliveries else None
+            self._journal.cursor = self._core.cursor
+        return delivery
 
     def ack(self) -> None:
         """The application has processed the message in flight."""

@@ -166,23 +166,11 @@ class ProgressReceived(msgspec.Struct, frozen=True, gc=False):
     rows: list[Row]
 
 
-class DeliveryRequested(msgspec.Struct, frozen=True, gc=False):
-    """The application asks for a message: the one in flight again, unless it has processed that one.
-
-    This is a poll: if none can be delivered now, `ready(deliveries_only=True)` has none, and the driver asks
-    again later.
-    """
-
-    time: int
-    acks: bool
-    """Whether it has processed the message in flight."""
-
-
 class DeliveryAcked(msgspec.Struct, frozen=True, gc=False):
     """The application has processed the message in flight."""
 
 
-Event = LogRecord | AckReceived | ProgressReceived | DeliveryRequested | DeliveryAcked
+Event = LogRecord | AckReceived | ProgressReceived | DeliveryAcked
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False):

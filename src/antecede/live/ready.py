@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.live.events import Cursor, LogRecord
+from antecede.live.events import LogRecord
 from antecede.live.store.records import Checkpoint
 from antecede.live.transport.frames import Packets
-from antecede.protocols.base import Delivery
 
 if TYPE_CHECKING:
     from antecede.live.core import Core
@@ -21,15 +20,10 @@ _EMPTY: Mapping[int, Any] = MappingProxyType({})
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
-    """All that follows from the events so far, to persist and to send; or, of `ready(deliveries_only=True)`,
-    a delivery and nothing else. Read-only."""
+    """All that follows from the events so far, to persist and to send. Read-only."""
 
     number: int = 0
     """Of this `Ready` among those that persist something; 0 if there is nothing to persist."""
-    deliveries: Sequence[Delivery] = ()
-    """For the application, one at most: what it asked for, if that is durable already."""
-    cursor: Cursor = Cursor(0, 0)
-    """To persist before the delivery."""
     records: Sequence[LogRecord] = ()
     """To append to the log."""
     checkpoint: Checkpoint | None = None
@@ -52,6 +46,7 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
 
 def send_and_advance(core: Core, ready: Ready) -> None:
     """Carry out a `Ready` that is durable: its packets go into the outboxes, and the core learns of it."""
+    digests: dict[int, bytes] = {}
     for peer, packets in ready.packets.items():
-        core.outboxes[peer].extend(packets.first, packets.bodies)
+        core.outboxes[peer].extend(packets.first, packets.bodies, digests)
     core.advance(ready)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -108,9 +108,7 @@ def contradict(one: Statement, other: Statement) -> bool:
 
 def chain_value(previous: bytes, content: bytes) -> bytes:
     """The chain value of a message: a hash of the origin's messages up to it."""
-    hashed = blake2b(previous, digest_size=CHAIN_BYTES)
-    hashed.update(content)
-    return hashed.digest()
+    return sha256(previous + content).digest()
 
 
 def content_of(payload: bytes) -> bytes:

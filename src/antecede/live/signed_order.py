@@ -51,9 +51,10 @@ class SignedOrder:
         for delivered in range(before + 1, seq + 1):
             self._queue.release((origin, delivered), self._is_met)
 
-    def is_awaited(self, origin: int, seq: int) -> bool:
-        """Whether a held message waits for this one."""
-        return (origin, seq) in self._queue.held
+    def awaits(self, origin: int, first: int, last: int) -> bool:
+        """Whether a held message waits for one of these."""
+        held = self._queue.held
+        return bool(held) and any((origin, seq) in held for seq in range(first, last + 1))
 
     def waiting(self) -> list[Waiting]:
         """The held messages, and what each waits for."""

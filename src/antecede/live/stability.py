@@ -168,15 +168,26 @@ class Stability:
 
     def deliver(self, origin: int, seq: int, payload: bytes) -> None:
         """The application has been given a message; not for the first time, perhaps, or its own."""
-        if origin != self.me and seq > self.matrix_clock[self.me][origin]:
-            self._extend_chain(origin, seq, payload)
+        mine = self.matrix_clock[self.me]
+        before = mine[origin]
+        if origin == self.me or seq <= before:
+            return
+        self.chain[origin] = value = chain_value(self.chain[origin], payload)
+        self.history[origin][seq] = value[:_REPORTED_BYTES]
+        if seq in self._pending[origin]:
             self._compare_pending(origin, seq)
-            self.record_delivered(self.me, origin, seq)
+        mine[origin] = seq
+        if (entry := self.unstable[origin].get(seq)) is not None:
+            self.undelivered_bytes -= entry.size
+            self.undelivered_by_origin[origin] -= entry.size
+        if before <= self.stable[origin]:
+            self._update_stable(origin)
 
     def broadcast(self, first: int, payloads: Sequence[bytes]) -> None:
         """This member has broadcast messages; they count as delivered once they are durable."""
         for seq, payload in enumerate(payloads, first):
-            self._extend_chain(self.me, seq, payload)
+            self.chain[self.me] = value = chain_value(self.chain[self.me], payload)
+            self.history[self.me][seq] = value[:_REPORTED_BYTES]
 
     def resume(self, counts: list[int], chain: list[bytes], history: list[dict[int, bytes]]) -> None:
         """This member had delivered so much before a restart."""
@@ -192,10 +203,6 @@ class Stability:
         if not all(0 <= rank < self.size for rank in key):
             raise ValueError(f"a fork of member {divergence.origin} at member {divergence.member}")
         self.divergences[key] = self.lasting[key] = divergence
-
-    def _extend_chain(self, origin: int, seq: int, payload: bytes) -> None:
-        self.chain[origin] = value = chain_value(self.chain[origin], payload)
-        self.history[origin][seq] = value[:_REPORTED_BYTES]
 
     def record_delivered(self, member: int, origin: int, count: int) -> None:
         """A member has delivered `count` messages of an origin."""
@@ -309,10 +316,9 @@ class Stability:
         pending.setdefault(count, {})[member] = value, is_certain
 
     def _compare_pending(self, origin: int, count: int) -> None:
-        if count in (pending := self._pending[origin]):
-            for member, (value, is_certain) in pending.pop(count).items():
-                self._pending_counts[member, origin].remove(count)
-                self._compare(member, origin, count, value, is_certain)
+        for member, (value, is_certain) in self._pending[origin].pop(count).items():
+            self._pending_counts[member, origin].remove(count)
+            self._compare(member, origin, count, value, is_certain)
 
     def _compare(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
         key = member, origin

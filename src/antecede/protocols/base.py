@@ -251,9 +251,9 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def waiting(self) -> list[Waiting]:
         """The held messages, and what each waits for."""
 
-    def is_awaited(self, message: MessageId) -> bool:
-        """Whether held messages wait for this one, which this member will broadcast next. They are a liar's:
-        nobody can know a message that was not sent."""
+    def awaits_own(self, first: int, last: int) -> bool:
+        """Whether held messages wait for one of these, which this member will broadcast next. They are a
+        liar's: nobody can know a message that was not sent."""
         return False
 
     def count_held(self) -> int:

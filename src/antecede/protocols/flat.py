@@ -250,8 +250,9 @@ class Flat(Protocol):
             for seq in range(first, last + 1):
                 self.holdback.release(MessageId(self.me, seq), self._is_delivered)
 
-    def is_awaited(self, message: MessageId) -> bool:
-        return message in self.holdback.held
+    def awaits_own(self, first: int, last: int) -> bool:
+        held = self.holdback.held
+        return bool(held) and any(MessageId(self.me, seq) in held for seq in range(first, last + 1))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         valid, unmet = self._validate(packet)

@@ -23,7 +23,7 @@ from antecede.live.seals import Statement
 from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
 
-VERSION = 4
+VERSION = 5
 MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")

@@ -8,7 +8,7 @@ was restored from an older copy of its store.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import sha256
 
 from antecede.protocols.base import RemoteError
 
@@ -22,13 +22,20 @@ class ForkError(RemoteError):
     """The two ends of a link remember different packets under the same number."""
 
 
-def chain(previous: bytes, packet: bytes) -> bytes:
-    """The chain value of a packet that follows a packet with chain value `previous`."""
+def chain(previous: bytes, packet: bytes, digests: dict[int, bytes] | None = None) -> bytes:
+    """The chain value of a packet that follows a packet with chain value `previous`.
+
+    `digests`, by identity, are those of packets for several partners, so that each is hashed once.
+    """
     if packet[:1] == _SKIPPED:
         return skipped_value(packet)
-    hashed = blake2b(previous, digest_size=CHAIN_BYTES)
-    hashed.update(packet)
-    return hashed.digest()
+    if digests is None:
+        digest = sha256(packet).digest()
+    elif (known := digests.get(id(packet))) is not None:
+        digest = known
+    else:
+        digests[id(packet)] = digest = sha256(packet).digest()
+    return sha256(previous + digest).digest()[:CHAIN_BYTES]
 
 
 def skip(value: bytes) -> bytes:
@@ -63,17 +70,13 @@ class Outbox:
         self.acked = self.last = number
         self.chain = {number: value}
 
-    def put(self, number: int, data: bytes) -> None:
-        """The next packet."""
-        self.packets[number] = data
-        self.chain[number] = chain(self.chain[number - 1], data)
-        self.last = number
-
-    def extend(self, first: int, bodies: Sequence[bytes]) -> None:
+    def extend(self, first: int, bodies: Sequence[bytes], digests: dict[int, bytes] | None = None) -> None:
         """Packets under consecutive numbers; those that are here already are left out."""
         for number, data in enumerate(bodies, first):
             if number > self.last:
-                self.put(number, data)
+                self.packets[number] = data
+                self.chain[number] = chain(self.chain[number - 1], data, digests)
+                self.last = number
 
     def skip(self, number: int) -> None:
         """The partner has the messages of this packet; only its number and chain value are still needed."""
