@@ -11,6 +11,7 @@ import pytest
 from live_groups import Ear, lines, process, run, together, until
 
 import antecede
+from antecede.live.group import Group
 from antecede.live.messages import MessageId
 
 STORED = pytest.mark.parametrize("stored", [False, True])
@@ -169,5 +170,43 @@ def test_without_own_messages_a_member_may_send_as_much_as_others_take(tmp_path:
         async with antecede.join(**alone(tmp_path, limit=1_000, own=False)) as ana:
             for _ in range(30):
                 await ana.broadcast("x" * 1000, timeout=5)
+
+    run(test())
+
+
+@STORED
+def test_whoever_broadcasts_at_full_speed_still_hears_the_others(tmp_path: Path, stored: bool) -> None:
+    """Each of its messages comes to its author after a write; those of others must not wait for the last."""
+    count, tasks = 6_000, 256
+
+    async def talk(group: Group) -> None:
+        numbers = iter(range(count))
+
+        async def one_after_another() -> None:
+            for number in numbers:
+                await group.broadcast(number.to_bytes(8) + bytes(1_000))
+
+        await asyncio.gather(*(one_after_another() for _ in range(tasks)))
+
+    async def heard(group: Group) -> list[bool]:
+        """Whether each message is one of its own."""
+        found: list[bool] = []
+        async for message in group:
+            found.append(message.own)
+            if len(found) == 2 * count:
+                break
+        return found
+
+    async def test() -> None:
+        stores = [tmp_path / name if stored else None for name in ("ana", "bo")]
+        async with (
+            antecede.join("room", me="bo", listen=":0", peers=["ana"], store=stores[1]) as bo,
+            antecede.join("room", me="ana", peers=[f"bo@{bo.address}"], store=stores[0]) as ana,
+        ):
+            await until(lambda: ana.connected and bo.connected)
+            at_ana, at_bo, *_ = await asyncio.gather(heard(ana), heard(bo), talk(ana), talk(bo))
+            for own in (at_ana, at_bo):
+                last = len(own) - 1 - own[::-1].index(True)
+                assert own[:last].count(False) > count // 4
 
     run(test())

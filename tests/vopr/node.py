@@ -111,6 +111,7 @@ class Process:
         self._dialling: set[int] = set()
         self._pauses: dict[int, int] = {}
         self._pending: Ready | None = None
+        self._is_written = False
         self._is_committing = False
         self._saves_cursor = False
         world = self.world
@@ -193,7 +194,7 @@ class Process:
     def _take_ready(self, checkpoint: bool) -> Ready:
         ready = self.core.ready(checkpoint)
         self.witness.see_deliveries(self.core)
-        self._pending = ready
+        self._pending, self._is_written = ready, False
         return ready
 
     def _commit(self, _: object) -> None:
@@ -219,11 +220,14 @@ class Process:
             self.world.push(self._soon(), self, self._finish_cycle, ready)
 
     def _persist(self, ready: Ready) -> None:
-        if ready is self._pending and (ready.records or ready.checkpoint is not None):
+        if ready is not self._pending or self._is_written:
+            return  # a clean stop has done so, or comes between the write and its completion
+        if ready.records or ready.checkpoint is not None:
             self.journal.write(ready.records, ready.checkpoint)
             if self.world.is_told:
                 what = "a checkpoint" if ready.checkpoint else f"{len(ready.records)} records"
                 self.world.tell(self.name, f"has written {what}")
+        self._is_written = True
 
     def _advance(self, ready: Ready) -> None:
         if ready is not self._pending:

@@ -45,6 +45,10 @@ from antecede.live.store.journal import Journal
 from antecede.live.trace_rows import MAX_ROWS
 from antecede.protocols.base import Delivery
 
+_BACKLOG_BYTES = 1 << 16
+"""An application lags if more than this waits for it."""
+_MAX_TURNS = 32
+"""How many turns of the event loop it is waited for."""
 _CLOSE_PATIENCE = 10.0
 """How long, in seconds, a member that leaves waits for its trace."""
 _TRACE_PATIENCE = 1.0
@@ -72,9 +76,15 @@ class Driver:
         self._waiters: list[asyncio.Future[None]] = []
         self._has_work = asyncio.Event()
         self._is_flushing = self._is_closing = False
+        self.unflushed = 0
+        """How many messages were broadcast in this round of the event loop, without a journal."""
         self.failure: StoreError | None = None
         self._task = asyncio.create_task(self._run())
         self._trace_task: asyncio.Task[None] | None = None
+        self._is_written, self._has_read = asyncio.Event(), asyncio.Event()
+        self._is_written.set()
+        self._has_read.set()
+        self._reading: asyncio.Task[None] | None = None
         self._trace_problem = ""
 
     # The loop
@@ -86,6 +96,27 @@ class Driver:
             self._has_work.clear()
             await self._cycle(self._commit is not None and self._commit.checkpoint_is_due)
 
+    async def let_application_read(self) -> None:
+        """Wait a little if this member's application lags behind what it could read, and does read. What it
+        broadcasts meanwhile would only wait in queues, here and at others."""
+        if self._core.undelivered_bytes > _BACKLOG_BYTES:
+            if self._has_read.is_set():
+                self._has_read.clear()
+                self._reading = asyncio.create_task(self._watch_reading())
+            await self._has_read.wait()
+
+    async def _watch_reading(self) -> None:
+        core = self._core
+        try:
+            for _ in range(_MAX_TURNS):
+                acked = core.acked
+                await self._is_written.wait()  # the next message for it may be part of that
+                await asyncio.sleep(0)
+                if core.acked == acked or core.undelivered_bytes <= _BACKLOG_BYTES:
+                    break
+        finally:
+            self._has_read.set()
+
     async def _cycle(self, checkpoint: bool) -> None:
         """Carry out one `Ready`, and release those who wait for it to be durable."""
         waiters, self._waiters = self._waiters, []
@@ -96,6 +127,7 @@ class Driver:
         try:
             ready = self._core.ready(checkpoint)
             if self._commit is not None:
+                self._is_written.clear()
                 await self._commit.persist(ready)
             self._carry_out(ready)
         except Exception as error:
@@ -103,6 +135,8 @@ class Driver:
             where = self._journal.path if self._journal else "in memory"
             _fail(waiters, self.fail(f"{where}: {error}"))
             return
+        finally:
+            self._is_written.set()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -116,7 +150,7 @@ class Driver:
 
     def flush(self) -> None:
         """Without a journal: carry out what there is, now."""
-        self._is_flushing = False
+        self._is_flushing, self.unflushed = False, 0
         try:
             self._carry_out(self._core.ready())
         except Exception as error:
@@ -154,6 +188,7 @@ class Driver:
 
     def flush_soon(self) -> None:
         """Without a journal: what is broadcast in one round of the event loop goes together."""
+        self.unflushed += 1
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self.flush)

@@ -52,7 +52,7 @@ _TICK_SECONDS = 0.2
 _REPAIR_PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
 _PAUSE_EVERY = 256
-_BACKLOG_BYTES = 1 << 16
+"""Broadcasts between two turns of the event loop, if there is no store to wait for."""
 _MANY_HELD = 1_000
 """Above this many held messages, metrics do not look at each."""
 _FULL_SECONDS = 3 * _TICK_SECONDS
@@ -274,28 +274,22 @@ class Group:
         written, the message may have been accepted; then it is delivered here too, as any other.
         """
         self._check_open()
-        core = self._core
+        if self._journal is not None:
+            await self._driver.let_application_read()
+            self._check_open()
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
-        message = core.broadcast(body, self._clock.now())
+        message = self._core.broadcast(body, self._clock.now())
         if self._journal is not None:
             await self._driver.durable()
         else:
             self._driver.flush_soon()
-            if message.seq % _PAUSE_EVERY == 0:
-                await self._give_way()
+            if self._driver.unflushed >= _PAUSE_EVERY:
+                # There is nothing to wait for, but connections and other tasks need their turn.
+                await asyncio.sleep(0)
+                await self._driver.let_application_read()
         return self._id(message)
-
-    async def _give_way(self) -> None:
-        """There is nothing to wait for, but connections and other tasks need their turn. If this member's
-        application lags behind what has arrived for it, what it broadcasts now would only queue at others
-        too: it reads first, as long as it does read."""
-        core, seen = self._core, -1
-        await asyncio.sleep(0)
-        while core.undelivered_bytes > _BACKLOG_BYTES and core.delivered > seen:
-            seen = core.delivered
-            await asyncio.sleep(0)
 
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False
