@@ -329,7 +329,7 @@ def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
         where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace", "store": tmp_path / "ana.db"}
         async with antecede.join("room", **where) as first:
             await first.broadcast("recorded")
-            await until(lambda: list(folder.glob("*.parquet")))
+            await until(lambda: list(folder.glob("*.parquet")) and not first._core.trace.rows)
             folder.rename(aside)
             for _ in range(100):
                 await first.broadcast("word")
