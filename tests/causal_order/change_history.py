@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from itertools import takewhile
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -99,19 +100,18 @@ class History:
 
     def _marker(self, name: str, status: str, count: int) -> None:
         self._lsn += 1
-        tables = [
-            one["topic"].removeprefix("shop.") for one in self._serial if one.get("transaction") == name
-        ]
-        counted = Counter(table for table in tables if table != "transaction")
+        of_it = takewhile(lambda one: not one["name"].endswith(":BEGIN"), reversed(self._serial))
+        counted = Counter(one["topic"].removeprefix("shop.") for one in of_it if "transaction" in one)
         value: dict[str, Any] = {
             "status": status,
             "id": f"{name}:{self._lsn}",
             "event_count": count or None,
             "ts_ms": 5,
         }
-        value["data_collections"] = [
-            {"data_collection": table, "event_count": number} for table, number in counted.items()
-        ]
+        if status == "END":
+            value["data_collections"] = [
+                {"data_collection": table, "event_count": number} for table, number in counted.items()
+            ]
         self._serial.append(
             {"name": f"{name}:{status}", "topic": MARKERS, "key": f'{{"id":"{name}"}}', "value": value}
             | {"transaction": name, "events": count, "position": self._lsn}

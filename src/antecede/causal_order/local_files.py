@@ -14,6 +14,7 @@ from antecede.errors import InputError
 from antecede.trace.parquet_files import parquet_file
 
 _TEXT_ROW_BYTES = 60
+_RECORD_BYTES = 800
 _COPIES = 4
 _ROW_BYTES = 200
 
@@ -35,18 +36,18 @@ def estimate_rows(events: EventFiles) -> int:
     return sum(file.stat().st_size for file in events.files) // _TEXT_ROW_BYTES
 
 
-def local_bytes(events: EventFiles) -> int:
+def local_bytes(events: EventFiles, merges: bool = False) -> int:
     """How much memory it takes to order the files in this process, at most.
 
     The rows are there three times: as they were read, sorted, and in causal order; and what decides about a
-    row takes some 200 bytes.
+    row takes some 200 bytes, or 800 if topics are merged.
     """
     size = sum(file.stat().st_size for file in events.files)
     if events.format == "parquet":
         footers = [_open_parquet(file).metadata for file in events.files]
         groups = [footer.row_group(at) for footer in footers for at in range(footer.num_row_groups)]
         size = max(size, sum(group.total_byte_size for group in groups))
-    return _COPIES * size + _ROW_BYTES * estimate_rows(events)
+    return _COPIES * size + (_RECORD_BYTES if merges else _ROW_BYTES) * estimate_rows(events)
 
 
 def _read_parquet(events: EventFiles) -> pa.Table:

@@ -50,7 +50,7 @@ def order_files(
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
     with _command_words():
-        bytes_here = partial(local_bytes, events)
+        bytes_here = partial(local_bytes, events, request.merges)
         if not wants_spark(engine, master, lambda: estimate_rows(events), ORDER, bytes_here):
             try:
                 return order_locally(events, out, request, progress)
