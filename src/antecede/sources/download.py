@@ -67,9 +67,14 @@ def without_secrets(url: str) -> str:
 
     >>> without_secrets("https://ana:secret@example.org/a%20b.csv?sig=1#x")
     'https://example.org/a%20b.csv'
+    >>> without_secrets("abfss://container@account.example.org/log")
+    'abfss://container@account.example.org/log'
     """
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, _server(parts), quote(parts.path, safe=_PATH_CHARACTERS), "", ""))
+    # Before the @ of other kinds of URLs is the name of a container, unless a password follows it.
+    has_secret = parts.scheme.lower() in SCHEMES or parts.password is not None
+    server = _server(parts) if has_secret else parts.netloc
+    return urlunsplit((parts.scheme, server, quote(parts.path, safe=_PATH_CHARACTERS), "", ""))
 
 
 def _server(parts: SplitResult) -> str:
