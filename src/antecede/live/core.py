@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from antecede.causality import MessageId
-from antecede.live.envelope import Body, named_causes, wrap
+from antecede.live.envelope import Body, causes_in, named_causes, wrap
 from antecede.live.equivocation import StatementArchive
 from antecede.live.events import (
     AckReceived,
@@ -77,7 +77,7 @@ from antecede.protocols.base import (
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 _MAX_BATCH = MAX_BATCH_MESSAGES
-_MAX_BATCH_BYTES = 1 << 15
+_MAX_BATCH_BYTES = 1 << 17
 """Messages broadcast in a row share a packet up to this size; a longer message goes alone."""
 
 
@@ -574,8 +574,9 @@ class Core:
         order.record(self.me, self.stability.received[self.me].base)
         found = order.next()
         while found is None and (delivery := self.protocol.deliver(now)) is not None:
-            # Without the causes that its packet names: those in its payload are signed.
-            delivery = Delivery(delivery.message, content_of(delivery.payload))
+            content = content_of(delivery.payload)
+            # Not the causes that its packet names: those in its payload are signed.
+            delivery = Delivery(delivery.message, content, causes_in(content, self.size))
             if order.admit(delivery):
                 found = delivery
         if found is not None:

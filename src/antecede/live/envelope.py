@@ -156,11 +156,14 @@ def decode_body(envelope: Envelope) -> Body:
 
 def named_causes(delivery: Delivery, size: int) -> dict[int, int]:
     """A message's immediate dependencies by origin, its sender's previous message aside."""
-    if delivery.causes is not None:
-        return delivery.causes
+    return delivery.causes if delivery.causes is not None else causes_in(delivery.payload, size)
+
+
+def causes_in(payload: bytes, size: int) -> dict[int, int]:
+    """The same, as the sender has written them into the payload."""
     # Named by the sender's application, not by the protocol: nobody has validated them.
-    named = unwrap(delivery.payload).causes or {}
-    return {peer: seq for peer, seq in named.items() if 0 <= peer < size}
+    named = unwrap(payload).causes
+    return {peer: seq for peer, seq in named.items() if 0 <= peer < size} if named else {}
 
 
 def immediate_causes(delivery: Delivery, size: int) -> dict[int, int]:

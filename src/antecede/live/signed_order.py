@@ -48,8 +48,9 @@ class SignedOrder:
     def record(self, origin: int, seq: int) -> None:
         """An origin's messages up to this one are delivered."""
         before, self.counts[origin] = self.counts[origin], seq
-        for delivered in range(before + 1, seq + 1):
-            self._queue.release((origin, delivered), self._is_met)
+        if self._queue.held:
+            for delivered in range(before + 1, seq + 1):
+                self._queue.release((origin, delivered), self._is_met)
 
     def awaits(self, origin: int, first: int, last: int) -> bool:
         """Whether a held message waits for one of these."""
@@ -79,9 +80,12 @@ class SignedOrder:
         self.length += 1
 
     def _unmet(self, delivery: Delivery) -> list[_Dependency]:
-        origin, seq = delivery.message
-        causes = [*named_causes(delivery, len(self.counts)).items(), (origin, seq - 1)]
-        return [cause for cause in causes if not self._is_met(cause)]
+        (origin, seq), counts = delivery.message, self.counts
+        causes = named_causes(delivery, len(counts))
+        unmet = [cause for cause in causes.items() if counts[cause[0]] < cause[1]]
+        if counts[origin] < seq - 1:
+            unmet.append((origin, seq - 1))
+        return unmet
 
     def _is_met(self, dependency: _Dependency) -> bool:
         origin, seq = dependency
