@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antecede.jit import njit_hot, njit_inline, njit_plain
-from antecede.transactions.isolation import first_not_below, holds
+from antecede.jit import njit_hot, njit_plain
+from antecede.transactions.isolation import first_not_below
 
-_MOST_LOWERED = 4096
-"""Deadlines of a session that are lowered at most."""
+_MOST_LOWERED = 1 << 18
+"""Deadlines of a session that are lowered at most, and writes of these transactions."""
 
 
 class Transactions(NamedTuple):
@@ -60,8 +60,14 @@ class Deadlines(NamedTuple):
     """Transactions whose deadlines were lowered, and whose demands are to be met."""
     changed: Any
     """All of them, each once."""
+    key_stamp: Any
+    """The session for which the key's list in the next three is valid."""
+    key_head: Any
+    writer: Any
+    """The changed transactions that write a key, as a linked list."""
+    following: Any
     sizes: Any
-    """How many there are in `work` and in `changed`."""
+    """How many there are in `work`, in `changed` and in `writer`."""
 
 
 class SessionReads(NamedTuple):
@@ -91,15 +97,23 @@ def _deadline(own: Any, history: Any, u: Any) -> Any:
     return low
 
 
-@njit_inline
-def _lower(own: Any, u: Any, deadline: Any) -> Any:
+@njit_hot
+def _lower(own: Any, history: Any, u: Any, deadline: Any) -> Any:
     """Lower the deadline of u; False if that is impossible, or if there are too many."""
-    if own.begin <= u < own.end or own.sizes[0] == _MOST_LOWERED or own.sizes[1] == _MOST_LOWERED:
+    first, last = history.write_start[u], history.write_start[u + 1]
+    most = max(own.sizes[0], own.sizes[1], own.sizes[2] + last - first)
+    if own.begin <= u < own.end or most >= _MOST_LOWERED:
         return False
     if own.stamp[u] != own.session:
         own.stamp[u] = own.session
         own.changed[own.sizes[1]] = u
         own.sizes[1] += 1
+        for row in range(first, last):
+            key, entry = history.write_key[row], own.sizes[2]
+            own.writer[entry] = u
+            own.following[entry] = own.key_head[key] if own.key_stamp[key] == own.session else -1
+            own.key_stamp[key], own.key_head[key] = own.session, entry
+            own.sizes[2] += 1
     own.lowered[u] = deadline
     own.work[own.sizes[0]] = u
     own.sizes[0] += 1
@@ -125,7 +139,7 @@ def _meet_read(own: Any, history: Any, m: Any, key: Any, w: Any, deadline: Any) 
                 break
             if u == w:
                 continue
-            if is_own or (_deadline(own, history, u) > deadline and not _lower(own, u, deadline)):
+            if is_own or (_deadline(own, history, u) > deadline and not _lower(own, history, u, deadline)):
                 return False
     return True
 
@@ -143,7 +157,7 @@ def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
         if own.begin <= p < own.end:
             if p - own.begin >= deadline:
                 return False
-        elif _deadline(own, history, p) > deadline and not _lower(own, p, deadline):
+        elif _deadline(own, history, p) > deadline and not _lower(own, history, p, deadline):
             return False
     best = deadline
     for row in range(history.write_start[u], history.write_start[u + 1]):
@@ -157,7 +171,7 @@ def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
             if w < 0:
                 return False
             best = min(best, _deadline(own, history, w))
-    return best == deadline or _lower(own, u, best)
+    return best == deadline or _lower(own, history, u, best)
 
 
 @njit_hot
@@ -170,12 +184,12 @@ def _meet_readers(own: Any, history: Any, by_writer: Any, u: Any) -> Any:
         m, key = by_writer.at[place], by_writer.other[place]
         if not _meet_read(own, history, m, key, u, deadline):
             return False
-        for number in range(own.sizes[1]):
-            v = own.changed[number]
-            begin, end = history.write_start[v], history.write_start[v + 1]
-            is_later = v != u and deadline < own.lowered[v] <= m
-            if is_later and holds(history.write_key, begin, end, key) and not _lower(own, v, deadline):
+        entry = own.key_head[key] if own.key_stamp[key] == own.session else -1
+        while entry >= 0:
+            v = own.writer[entry]
+            if v != u and deadline < own.lowered[v] <= m and not _lower(own, history, v, deadline):
                 return False
+            entry = own.following[entry]
     return True
 
 
@@ -233,12 +247,14 @@ class SessionsByClocks:
         self._history = history
         self._stamp = np.full(len(history.session_of), -1, np.int32)
         self._lowered = np.zeros(len(history.session_of), np.int64)
-        self._work, self._changed = np.empty((2, _MOST_LOWERED), np.int64)
-        self._sizes = np.zeros(2, np.int64)
+        self._work, self._changed, self._writer, self._following = np.empty((4, _MOST_LOWERED), np.int64)
+        self._key_stamp, self._key_head = np.full((2, len(history.key_start)), -1, np.int64)
+        self._sizes = np.zeros(3, np.int64)
 
     def certainly_satisfied(self, session: int, clocks: Any) -> bool:
         """`clocks` are those of the session's transactions, each itself included."""
         begin, end = self._history.session_start[session : session + 2]
-        arrays = self._stamp, self._lowered, self._work, self._changed, self._sizes
-        own = Deadlines(np.int64(session), np.int64(begin), np.int64(end), clocks, *arrays)
+        place = np.int64(session), np.int64(begin), np.int64(end), clocks
+        arrays = self._stamp, self._lowered, self._work, self._changed, self._key_stamp, self._key_head
+        own = Deadlines(*place, *arrays, self._writer, self._following, self._sizes)
         return bool(certainly_satisfied(own, self._history))
