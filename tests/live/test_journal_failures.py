@@ -179,7 +179,7 @@ def test_a_write_of_the_cursor_that_is_torn_anywhere_leaves_the_one_before() -> 
     for number in range(1, 20):
         before = bytes(buffer)
         old, _ = file.read_cursor()
-        file.write_cursor(Cursor(number, number % 3))
+        file.write_cursor(number, number % 3)
         for place in range(len(buffer) + 1):
             torn = CursorFile.open(bytearray(buffer[:place] + before[place:]))
             assert torn is not None

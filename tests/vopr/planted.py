@@ -15,7 +15,7 @@ import msgspec
 from antecede.live import core as core_module
 from antecede.live.clock import MemberClock
 from antecede.live.core import Core
-from antecede.live.events import Broadcast, Cursor, RepairReceived
+from antecede.live.events import Broadcast, RepairReceived
 from antecede.live.ready import Ready
 from antecede.live.recovery import take_checkpoint
 from antecede.live.seals import Seals
@@ -190,7 +190,7 @@ def cursor_counts_from_zero() -> None:
 
     def open_cursor(journal: Journal, contents: Any) -> None:
         original(journal, contents)
-        journal._cursor = Cursor(journal._cursor.acked, 0)
+        journal._cursor = journal._cursor[0], 0
 
     _replace(Journal, "_open_cursor", open_cursor)
 

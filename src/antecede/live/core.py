@@ -508,8 +508,8 @@ class Core:
             if not unacked and not self.deliver_next(now):
                 return None
         delivery = unacked[0]
-        origin, seq = message = delivery.message
-        if self.is_durable and (self.parking or not self.is_persisted(message)):
+        origin, seq = delivery.message
+        if self.is_durable and (self.parking or not self.is_persisted(delivery.message)):
             return None
         self.attempts += 1
         if self.attempts == 1:

@@ -46,7 +46,8 @@ from antecede.live.trace_rows import MAX_ROWS
 from antecede.protocols.base import Delivery
 
 _BACKLOG_BYTES = 1 << 16
-"""An application lags if more than this waits for it."""
+"""An application lags if more than this waits for it; with a store four times that, since a group commit
+brings messages in larger portions."""
 _MAX_TURNS = 32
 """How many turns of the event loop it is waited for."""
 _CLOSE_PATIENCE = 10.0
@@ -84,6 +85,7 @@ class Driver:
         self._is_written, self._has_read = asyncio.Event(), asyncio.Event()
         self._is_written.set()
         self._has_read.set()
+        self._backlog = _BACKLOG_BYTES if journal is None else 4 * _BACKLOG_BYTES
         self._reading: asyncio.Task[None] | None = None
         self._trace_problem = ""
 
@@ -99,7 +101,7 @@ class Driver:
     async def let_application_read(self) -> None:
         """Wait a little if this member's application lags behind what it could read, and does read. What it
         broadcasts meanwhile would only wait in queues, here and at others."""
-        if self._core.undelivered_bytes > _BACKLOG_BYTES:
+        if self._core.undelivered_bytes > self._backlog:
             if self._has_read.is_set():
                 self._has_read.clear()
                 self._reading = asyncio.create_task(self._watch_reading())
@@ -112,7 +114,7 @@ class Driver:
                 acked = core.acked
                 await self._is_written.wait()  # the next message for it may be part of that
                 await asyncio.sleep(0)
-                if core.acked == acked or core.undelivered_bytes <= _BACKLOG_BYTES:
+                if core.acked == acked or core.undelivered_bytes <= self._backlog:
                     break
         finally:
             self._has_read.set()
@@ -161,9 +163,10 @@ class Driver:
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
         """A message for the application, if there is one that is durable: the one in flight again, unless
         this `acks` it."""
-        delivery = self._core.next_delivery(now, acks)
+        core = self._core
+        delivery = core.next_delivery(now, acks)
         if self._journal is not None:
-            self._journal.cursor = self._core.cursor
+            self._journal.move_cursor(core.delivered - len(core.unacked), core.attempts)
         return delivery
 
     def ack(self) -> None:

@@ -33,6 +33,7 @@ class _Slots:
     def __init__(self, buffer: bytearray | mmap.mmap, start: int, values: str) -> None:
         self._buffer = buffer
         self._values = struct.Struct("<Q" + values)
+        self._length = self._values.size + _CHECKSUM.size
         self._starts = (start, start + _SLOT_BYTES)
         self._turn = 0
         """A number for each write; its parity says which slot is next."""
@@ -53,10 +54,11 @@ class _Slots:
         return self._values.unpack(data) if crc32(data) == checksum else None
 
     def write(self, *values: Any) -> None:
-        data = self._values.pack(self._turn, *values)
-        start = self._starts[self._turn & 1]
-        self._buffer[start : start + len(data) + _CHECKSUM.size] = data + _CHECKSUM.pack(crc32(data))
-        self._turn += 1
+        turn = self._turn
+        data = self._values.pack(turn, *values)
+        start = self._starts[turn & 1]
+        self._buffer[start : start + self._length] = data + _CHECKSUM.pack(crc32(data))
+        self._turn = turn + 1
 
     def write_both(self, *values: Any) -> None:
         """So that damage to one slot does not bring an older value back."""
@@ -86,7 +88,7 @@ class CursorFile:
         """The content of a new file."""
         buffer = bytearray(CURSOR_BYTES)
         file = cls(buffer)
-        file.write_cursor(Cursor(0, 0), both=True)
+        file.write_cursor(0, 0, both=True)
         file.write_durable(Link(), both=True)
         file.session = Session(True, b"", 0)
         return bytes(buffer)
@@ -105,9 +107,9 @@ class CursorFile:
         values, intact = self._cursor.read()
         return Cursor(*values or (0, 0)), intact
 
-    def write_cursor(self, cursor: Cursor, both: bool = False) -> None:
+    def write_cursor(self, acked: int, attempts: int, both: bool = False) -> None:
         write = self._cursor.write_both if both else self._cursor.write
-        write(cursor.acked, cursor.attempts)
+        write(acked, attempts)
 
     @property
     def durable(self) -> Link:

@@ -151,10 +151,10 @@ class Journal:
         session, boot_id = file.session, self._disk.boot_id().ljust(16, b"\0")
         same_boot = any(boot_id) and session.boot_id == boot_id
         self._cursor_is_exact = session.closed or (same_boot and is_latest)
-        self._cursor = max(cursor, contents.cursor, key=lambda one: (one.acked, one.attempts))
+        self._cursor = max((one.acked, one.attempts) for one in (cursor, contents.cursor))
         self._cursor_file = file
         self._session = Session(False, boot_id, session.uncertain_until)
-        file.write_cursor(self._cursor, both=True)
+        file.write_cursor(*self._cursor, both=True)
         file.write_durable(self._link)
         # Durable before anything is yielded: until here a store that was closed says so.
         file.session = self._session
@@ -170,7 +170,7 @@ class Journal:
             if checkpoint is not None:
                 self._write_checkpoint(checkpoint, cursor)
             elif records:
-                self._append(Commit(list(records), cursor.acked, cursor.attempts))
+                self._append(Commit(list(records), *cursor))
 
     def _append(self, commit: Commit) -> None:
         data, link = encode_record(self._link, self._key, commit)
@@ -187,10 +187,8 @@ class Journal:
         self._log_bytes += len(data)
         self._cursor_file.write_durable(link)
 
-    def _write_checkpoint(self, checkpoint: Checkpoint, cursor: Cursor) -> None:
-        body = StoredCheckpoint(
-            self._identity, self.store, self._key, cursor.acked, cursor.attempts, checkpoint
-        )
+    def _write_checkpoint(self, checkpoint: Checkpoint, cursor: tuple[int, int]) -> None:
+        body = StoredCheckpoint(self._identity, self.store, self._key, *cursor, checkpoint)
         data, link = encode_record(self._link, b"", body, MAGIC % VERSION)
         self._write_generation(self._generation + 1, data)
         old = (f"checkpoint-{self._generation}", self._log)
@@ -238,12 +236,16 @@ class Journal:
     @property
     def cursor(self) -> Cursor:
         """How far the application is."""
-        return self._cursor
+        return Cursor(*self._cursor)
 
     @cursor.setter
     def cursor(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-        self._cursor_file.write_cursor(cursor)
+        self.move_cursor(cursor.acked, cursor.attempts)
+
+    def move_cursor(self, acked: int, attempts: int) -> None:
+        """The same without a `Cursor`: it moves with every message."""
+        self._cursor = acked, attempts
+        self._cursor_file.write_cursor(acked, attempts)
 
     @property
     def cursor_is_exact(self) -> bool:
@@ -269,7 +271,7 @@ class Journal:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._cursor_file.write_cursor(self._cursor, both=True)
+            self._cursor_file.write_cursor(*self._cursor, both=True)
             self._cursor_file.write_durable(self._link, both=True)
             self._disk.sync(CURSOR)
             self._cursor_file.session = self._session._replace(closed=True)
