@@ -154,6 +154,8 @@ def test_a_delta_table_is_not_read_as_plain_parquet(tmp_path: Path, monkeypatch:
         assert "pip install 'antecede[delta]'" in refused, words
     # Within a folder of other files, and where only files are read, it is refused too.
     assert "is a table of Delta Lake" in refusal("audit", tmp_path, "--map", "process=topic,message=offset")
+    assert "is a table of Delta Lake" in refusal("audit", tmp_path)
+    assert "is a table of Delta Lake" in refusal("audit", tmp_path, "--preset", "kafka")
     columns = ["--out", str(tmp_path.parent / "out"), "--id", "offset", "--deps", "topic"]
     assert "is a table of Delta Lake" in refusal("order", tmp_path, *columns)
 

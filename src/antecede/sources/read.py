@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file
 from antecede.trace.foreign.open_files import streaming_limit
 from antecede.trace.schema import META
+from antecede.trace.table_folders import refuse_table_folder
 
 _MAX_COMPARED = 100
 """Files of a folder whose formats are compared before they are read."""
@@ -95,12 +97,12 @@ def dependency_table(path: str) -> Path | None:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path] if path.is_file() else []
-    visible = (
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-    )
-    return sorted(file for file in visible if file.stat().st_size)
+    files: list[Path] = []
+    for parent, folders, names in os.walk(path):
+        refuse_table_folder(Path(parent), folders)
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
+    return sorted(file for file in files if file.is_file() and file.stat().st_size)
 
 
 def read_source(
