@@ -130,6 +130,19 @@ def test_debezium_with_transactions_and_snapshots(tmp_path: Path) -> None:
     assert all(row["payload"] in file.read_text() for row in (*ordered, *held))
 
 
+def test_rows_of_a_snapshot_share_a_position_and_are_not_copies(tmp_path: Path) -> None:
+    """PostgreSQL's connector gives all of them the position at which the snapshot was taken."""
+    events = [json.loads(line) for line in (SAMPLES / "debezium.jsonl").read_text().splitlines()]
+    snapshot = [events[0], events[1] | {"source": events[0]["source"] | {"snapshot": "last"}}]
+    file = tmp_path / "changes.jsonl"
+    file.write_text("\n".join(map(json.dumps, [*snapshot, events[3], events[4]])))
+    code, found = run_json("audit", file)
+    assert (code, found["records"], len(found["duplicates"])) == (0, 4, 0)
+    file.write_text("\n".join(map(json.dumps, [*snapshot, snapshot[0], events[3], events[4]])))
+    code, found = run_json("audit", file)
+    assert (code, found["records"], len(found["duplicates"])) == (1, 4, 1)
+
+
 def test_debezium_within_a_dump_of_kafka(tmp_path: Path) -> None:
     """With their schema, in two topics, the second event of a transaction before the first."""
     events = [json.loads(line) for line in (SAMPLES / "debezium.jsonl").read_text().splitlines()]

@@ -124,6 +124,8 @@ _DEBEZIUM = Preset(
     id=[
         "{transaction.id}:{transaction.total_order}",
         "{kafka.topic}-{kafka.partition}@{kafka.offset}",
+        "{source.db}.{source.table}@{snapshot_row}",
+        "{source.db}.{source.collection}@{snapshot_row}",
         "{source.db}.{source.table}@{source.file}:{source.pos}:{source.row}",
         "{source.schema}.{source.table}@{source.lsn}",
         "{source.schema}.{source.table}@{source.change_lsn}:{source.event_serial_no}",

@@ -9,6 +9,8 @@ A record is an envelope (`before`, `after`, `source`, `op`) or a marker (`status
   that one that is not there is a missing cause;
 - `position` in the log of the database (PostgreSQL, MySQL, MariaDB, Oracle), and `kind`, which says whether a
   row is from a snapshot;
+- `snapshot_row`, of a row from a snapshot: its content in short, since all rows of a snapshot have one
+  position;
 - `kafka`: topic, partition and offset, if they are there.
 
 Tombstones, which follow deletions, have no value, and are no records.
@@ -163,6 +165,9 @@ def _complete(event: dict[str, Any]) -> str | None:
     kind = _OPERATIONS.get(event["op"], event["op"])
     event["kind"] = "snapshot" if snapshot or event["op"] == "r" else kind
     event["position"] = _position(source)
+    if event["kind"] == "snapshot":
+        content = msgspec.json.encode([source.get("schema"), _position(source), event.get("after")])
+        event["snapshot_row"] = blake2b(content, digest_size=12).hexdigest()
     transaction = event.get("transaction")
     event["causes"] = []
     if transaction is None:
