@@ -29,6 +29,8 @@ def test_events_one_by_one_and_without_ids(tmp_path: Path) -> None:
     assert (code, found["records"]) == (0, 3)
     assert [kind["what"] for kind in found["bad"]] == ["records without {event_id}, left out"]
     assert "row 4" in refusal("audit", file, "--strict")
+    file.write_text(json.dumps({"sender": "@ana:example.com", "prev_events": [], "origin_server_ts": 1}))
+    assert "the first bad row: row 1 has sender, prev_events, origin_server_ts;" in refusal("audit", file)
 
 
 def test_a_table_of_dependencies_is_audited(tmp_path: Path) -> None:

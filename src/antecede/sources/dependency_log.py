@@ -17,7 +17,7 @@ import pyarrow as pa
 from antecede.sources.fields import Template
 from antecede.sources.preset import TIME_UNITS, Preset
 from antecede.sources.records import SourceRecord
-from antecede.trace.bad_rows import BadRows
+from antecede.trace.bad_rows import BadRows, brief
 
 SCHEMA = pa.schema(
     [
@@ -74,7 +74,8 @@ class Extractor:
         if name is None or process is None:
             field = "id" if name is None else "process"
             wanted = " or ".join(getattr(self._preset, field))
-            self._bad.add(f"records without {wanted}, left out", f"row {record.row}", file)
+            names = brief(", ".join(value) or "no field")
+            self._bad.add(f"records without {wanted}, left out", f"row {record.row} has {names}", file)
             return None
         causes = dict.fromkeys(
             cause for template in self._templates["causes"] for cause in template.values(value)
