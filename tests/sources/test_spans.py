@@ -91,6 +91,47 @@ def test_ids_may_be_base64_or_in_upper_case(tmp_path: Path) -> None:
     assert (code, found["causes"], found["clean"]) == (0, 1, True)
 
 
+def test_the_answer_of_tempos_second_api(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_text(f'{{"trace": {spans()}}}\n{{"trace": {spans(spanId="C" * 16, parentSpanId="b" * 16)}}}\n')
+    code, found = run_json("audit", file)
+    assert (code, found["preset"], found["records"], found["causes"]) == (0, "otlp", 2, 1)
+
+
+@pytest.mark.parametrize("shape", ["elasticdump", "search"])
+def test_spans_in_what_elasticsearch_puts_around_them(shape: str, tmp_path: Path) -> None:
+    process = {"serviceName": "shop", "tags": [], "tag": {"hostname": "web-1"}}
+    span = {"traceID": "a", "spanID": "b", "startTime": 5, "process": process}
+    parent = [{"refType": "CHILD_OF", "traceID": "a", "spanID": "b"}]
+    hits = [
+        {"_index": "jaeger-span-2026-11-17", "_id": "x", "_source": each}
+        for each in (span, span | {"spanID": "c", "references": parent})
+    ]
+    file = tmp_path / "spans.json"
+    text = json.dumps({"took": 3, "hits": {"total": {"value": 2}, "hits": hits}})
+    file.write_text("\n".join(map(json.dumps, hits)) if shape == "elasticdump" else text)
+    code, found = run_json("audit", file)
+    assert (code, found["preset"], found["records"], found["causes"]) == (0, "jaeger-spans", 2, 1)
+    run("order", file, "--out", tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out" / "outcome=ordered").sort_by("causal_index").to_pylist()
+    assert [(row["id"], row["process"], row["row"]) for row in rows] == [
+        ("a:b", "shop@web-1", 1),
+        ("a:c", "shop@web-1", 2),
+    ]
+
+
+@pytest.mark.parametrize("links", ["['{trace}']\t['{span}']", '["{trace}"]\t["{span}"]', "{trace}\t{span}"])
+def test_lists_in_fields_of_a_table_in_text(links: str, tmp_path: Path) -> None:
+    """As ClickHouse and Python write them, as JSON, and as words."""
+    file = tmp_path / "spans.tsv"
+    linked = links.format(trace="a" * 32, span="b" * 16)
+    names = "TraceId\tSpanId\tParentSpanId\tServiceName\tLinks.TraceId\tLinks.SpanId"
+    rows = [f"{'a' * 32}\t{'b' * 16}\t\tshop\t[]\t[]", f"{'c' * 32}\t{'d' * 16}\t\tmail\t{linked}"]
+    file.write_text("\n".join([names, *rows]) + "\n")
+    code, found = run_json("audit", file)
+    assert (code, found["preset"], found["causes"], found["clean"]) == (0, "otel-table", 1, True)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

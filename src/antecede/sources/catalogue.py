@@ -28,7 +28,12 @@ _OTLP = Preset(
     time=["{startTimeUnixNano}"],
     kind=["{name}"],
     no_cause=[_NO_SPAN],
-    recognised_by=[["resourceSpans"], ["batches[].scopeSpans"], ["batches[].instrumentationLibrarySpans"]],
+    recognised_by=[
+        ["resourceSpans"],
+        ["trace.resourceSpans"],
+        ["batches[].scopeSpans"],
+        ["batches[].instrumentationLibrarySpans"],
+    ],
 )
 _JAEGER = Preset(
     name="jaeger",
@@ -48,8 +53,18 @@ _JAEGER_SPANS = msgspec.structs.replace(
     name="jaeger-spans",
     title="Jaeger's spans one by one, as in its Elasticsearch index",
     reader="records",
+    process=[
+        "{process.serviceName}@{process.tags.hostname}",
+        "{process.serviceName}@{process.tag.hostname}",
+        "{process.serviceName}",
+    ],
     causes=[*_JAEGER.causes, "{traceID}:{parentSpanID}"],
-    recognised_by=[["traceID", "spanID", "process.serviceName"]],
+    records=["_source", "hits.hits[]._source"],
+    recognised_by=[
+        ["traceID", "spanID", "process.serviceName"],
+        ["_source.traceID", "_source.spanID", "_source.process.serviceName"],
+        ["hits.hits[]._source.traceID", "hits.hits[]._source.spanID"],
+    ],
 )
 _OTEL_TABLE = Preset(
     name="otel-table",

@@ -1,9 +1,9 @@
 r"""Where a record has a value: templates such as `{topic}-{partition}`, with paths between braces.
 
 A path has names with a dot between two; one with a dot or a bracket in it is quoted: `resource."host.name"`.
-`[]` after a name means every element of a list, or every word of a text; `[0]` is the first element. A name
-that meets a list is looked up among its pairs: lists of `{key, value}`, of `[key, value]`, or of keys and
-values in turn, as programs write headers and attributes.
+`[]` after a name means every element of a list, or of a text that is a list or words; `[0]` is the first
+element. A name that meets a list is looked up among its pairs: lists of `{key, value}`, of `[key, value]`, or
+of keys and values in turn, as programs write headers and attributes.
 
 >>> Template("{topic}-{partition}").values({"topic": "orders", "partition": 3})
 ['orders-3']
@@ -19,6 +19,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import msgspec
+
 from antecede.errors import InputError
 
 MISSING: Any = object()
@@ -28,6 +30,8 @@ _PART = re.compile(r"\{\{|\}\}|\{((?:[^{}\"]|\"[^\"]*\")*)\}|([^{}]+)|(.)", re.D
 _STEP = re.compile(r"\"([^\"]+)\"|([^.\"\[\]]+)")
 _BRACKETS = re.compile(r"\[(\d*)\]")
 _MAX_INDEX_DIGITS = 9
+_QUOTED = re.compile(r"'([^']*)'")
+_QUOTED_LIST = re.compile(r"\[\s*'[^']*'(?:\s*,\s*'[^']*')*\s*\]")
 _ANY_VALUE = frozenset({"stringValue", "intValue", "boolValue", "doubleValue", "bytesValue"})
 """The one field of a value in OTLP's JSON."""
 
@@ -70,7 +74,7 @@ def find(value: Any, steps: Sequence[Step]) -> Any:
             value = value.get(step, MISSING) if isinstance(value, dict) else _among_pairs(value, step)
         elif step is None:
             if isinstance(value, str):
-                value = value.split()
+                value = _elements(value)
             if not isinstance(value, list):
                 return MISSING
             rest = steps[place + 1 :]
@@ -80,6 +84,18 @@ def find(value: Any, steps: Sequence[Step]) -> Any:
         if value is MISSING:
             return MISSING
     return value
+
+
+def _elements(text: str) -> list[Any]:
+    """The elements of a list in a field of CSV: JSON, quoted as ClickHouse and Python do it, or words."""
+    inner = text.strip()
+    if inner.startswith("[") and inner.endswith("]"):
+        try:
+            return msgspec.json.decode(inner, type=list[str | int])
+        except (msgspec.DecodeError, UnicodeError):
+            if _QUOTED_LIST.fullmatch(inner):
+                return _QUOTED.findall(inner)
+    return text.split()
 
 
 def _among_pairs(value: Any, name: str) -> Any:

@@ -54,6 +54,8 @@ class _ExportRequest(msgspec.Struct):
     resource_spans: list[_ResourceSpans] | None = msgspec.field(default=None, name="resourceSpans")
     batches: list[_ResourceSpans] | None = None
     """What Tempo calls them."""
+    trace: _ExportRequest | None = None
+    """Within it, the second version of Tempo's API has them."""
 
 
 _request = msgspec.json.Decoder(_ExportRequest)
@@ -70,7 +72,9 @@ def read_otlp(
 
 
 def _spans(request: _ExportRequest) -> Iterator[RawSpan]:
-    for group in [*(request.resource_spans or []), *(request.batches or [])]:
+    requests = (request,) if request.trace is None else (request, request.trace)
+    groups = (group for each in requests for group in (*(each.resource_spans or []), *(each.batches or [])))
+    for group in groups:
         resource = attributes_by_name(group.resource.attributes if group.resource else None)
         for scope in [*(group.scope_spans or []), *(group.older_scope_spans or [])]:
             complete = partial(_complete, resource, scope.scope.name if scope.scope else None)

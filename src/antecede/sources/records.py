@@ -185,11 +185,16 @@ def _several_documents(
 
 
 def inner_records(records: Iterable[SourceRecord], paths: Sequence[str]) -> Iterator[SourceRecord]:
-    """The records in the lists at some paths of documents; documents without such lists are records."""
+    """The records at some paths of documents, in lists or alone; documents without them are records."""
     steps = [parse_path(path) for path in paths]
     number = 0
     for record in records:
-        lists = [found for each in steps if isinstance(found := find(record.value, each), list)]
+        places = [find(record.value, each) for each in steps]
+        lists = [found for found in places if isinstance(found, list)]
+        if not lists and (alone := next((found for found in places if isinstance(found, dict)), None)):
+            number = record.row
+            yield SourceRecord(number, alone, None)
+            continue
         if not lists:
             number = record.row
             yield record
