@@ -91,9 +91,11 @@ def test_ids_may_be_base64_or_in_upper_case(tmp_path: Path) -> None:
     assert (code, found["causes"], found["clean"]) == (0, 1, True)
 
 
-def test_the_answer_of_tempos_second_api(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["trace", "result"])
+def test_the_answers_of_tempos_second_api_and_jaegers_third(name: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    file.write_text(f'{{"trace": {spans()}}}\n{{"trace": {spans(spanId="C" * 16, parentSpanId="b" * 16)}}}\n')
+    child = spans(spanId="C" * 16, parentSpanId="b" * 16)
+    file.write_text(f'{{"{name}": {spans()}}}\n{{"{name}": {child}}}\n')
     code, found = run_json("audit", file)
     assert (code, found["preset"], found["records"], found["causes"]) == (0, "otlp", 2, 1)
 

@@ -31,6 +31,7 @@ _OTLP = Preset(
     recognised_by=[
         ["resourceSpans"],
         ["trace.resourceSpans"],
+        ["result.resourceSpans"],
         ["batches[].scopeSpans"],
         ["batches[].instrumentationLibrarySpans"],
     ],

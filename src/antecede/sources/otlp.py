@@ -56,6 +56,8 @@ class _ExportRequest(msgspec.Struct):
     """What Tempo calls them."""
     trace: _ExportRequest | None = None
     """Within it, the second version of Tempo's API has them."""
+    result: _ExportRequest | None = None
+    """And within this, the third version of Jaeger's."""
 
 
 _request = msgspec.json.Decoder(_ExportRequest)
@@ -72,7 +74,7 @@ def read_otlp(
 
 
 def _spans(request: _ExportRequest) -> Iterator[RawSpan]:
-    requests = (request,) if request.trace is None else (request, request.trace)
+    requests = [each for each in (request, request.trace, request.result) if each is not None]
     groups = (group for each in requests for group in (*(each.resource_spans or []), *(each.batches or [])))
     for group in groups:
         resource = attributes_by_name(group.resource.attributes if group.resource else None)
