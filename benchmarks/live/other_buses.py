@@ -85,7 +85,7 @@ async def nats(me: int, members: int, messages: int, size: int, port: int) -> No
     began = await begin()
     for number in range(messages):
         await connection.publish("room", body(me, size))
-        if number % 64 == 63:
+        if number % 256 == 255:
             await asyncio.sleep(0)
     await received.done.wait()
     received.report(began)
@@ -119,7 +119,7 @@ async def zeromq(me: int, members: int, messages: int, size: int, port: int) -> 
     async def send() -> None:
         for number in range(messages):
             await publisher.send(body(me, size))
-            if number % 64 == 63:
+            if number % 256 == 255:
                 await asyncio.sleep(0)
 
     await asyncio.gather(listen(), send())
