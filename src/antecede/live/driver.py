@@ -82,9 +82,10 @@ class Driver:
         self.failure: StoreError | None = None
         self._task = asyncio.create_task(self._run())
         self._trace_task: asyncio.Task[None] | None = None
-        self._is_written, self._has_read = asyncio.Event(), asyncio.Event()
+        self._is_written = asyncio.Event()
         self._is_written.set()
-        self._has_read.set()
+        self._accepted: list[asyncio.Future[None]] = []
+        """Those whose messages are durable, and who go on when the application has read."""
         self._backlog = _BACKLOG_BYTES if journal is None else 4 * _BACKLOG_BYTES
         self._reading: asyncio.Task[None] | None = None
         self._trace_problem = ""
@@ -101,23 +102,37 @@ class Driver:
     async def let_application_read(self) -> None:
         """Wait a little if this member's application lags behind what it could read, and does read. What it
         broadcasts meanwhile would only wait in queues, here and at others."""
-        if self._core.undelivered_bytes > self._backlog:
-            if self._has_read.is_set():
-                self._has_read.clear()
-                self._reading = asyncio.create_task(self._watch_reading())
-            await self._has_read.wait()
-
-    async def _watch_reading(self) -> None:
         core = self._core
+        for _ in range(_MAX_TURNS):
+            if core.undelivered_bytes <= self._backlog:
+                break
+            acked = core.acked
+            await self._is_written.wait()  # the next message for it may be part of that
+            await asyncio.sleep(0)
+            if core.acked == acked:
+                break
+
+    def _release(self, waiters: list[asyncio.Future[None]]) -> None:
+        """Let those go on whose messages are durable, all of them together when the application has read."""
+        self._accepted += waiters
+        if self._reading is None:
+            if self._core.undelivered_bytes > self._backlog:
+                self._reading = asyncio.create_task(self._release_later())
+            else:
+                self._release_accepted()
+
+    async def _release_later(self) -> None:
         try:
-            for _ in range(_MAX_TURNS):
-                acked = core.acked
-                await self._is_written.wait()  # the next message for it may be part of that
-                await asyncio.sleep(0)
-                if core.acked == acked or core.undelivered_bytes <= self._backlog:
-                    break
+            await self.let_application_read()
         finally:
-            self._has_read.set()
+            self._reading = None
+            self._release_accepted()
+
+    def _release_accepted(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        for waiter in accepted:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _cycle(self, checkpoint: bool) -> None:
         """Carry out one `Ready`, and release those who wait for it to be durable."""
@@ -139,9 +154,7 @@ class Driver:
             return
         finally:
             self._is_written.set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._release(waiters)
         if self._trace_task is not None and len(self._core.trace.rows) > MAX_ROWS // 2:
             await self._wait_for_trace(self._trace_task)
 
@@ -197,7 +210,7 @@ class Driver:
             asyncio.get_running_loop().call_soon(self.flush)
 
     async def durable(self) -> None:
-        """Wait until everything that has happened so far is durable."""
+        """Wait until everything that has happened so far is durable, and let the application read if it lags."""
         self.check_failed()
         # A future for each caller: one may be cancelled, and the write goes on.
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -274,9 +274,6 @@ class Group:
         written, the message may have been accepted; then it is delivered here too, as any other.
         """
         self._check_open()
-        if self._journal is not None:
-            await self._driver.let_application_read()
-            self._check_open()
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()

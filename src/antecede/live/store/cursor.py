@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from antecede.live.events import Cursor
 from antecede.live.store.records import Link
 
-_CHECKSUM = struct.Struct("<I")
 _SLOT_BYTES = 64
 """Every slot is longer than its values and aligned, so that no sector of a disk ends within one."""
 CURSOR_BYTES = 6 * _SLOT_BYTES
@@ -33,7 +33,7 @@ class _Slots:
     def __init__(self, buffer: bytearray | mmap.mmap, start: int, values: str) -> None:
         self._buffer = buffer
         self._values = struct.Struct("<Q" + values)
-        self._length = self._values.size + _CHECKSUM.size
+        self._slot = struct.Struct(f"<{self._values.size}sI")
         self._starts = (start, start + _SLOT_BYTES)
         self._turn = 0
         """A number for each write; its parity says which slot is next."""
@@ -49,15 +49,13 @@ class _Slots:
         return latest[1:], len(intact) == 2
 
     def _read(self, start: int) -> tuple[Any, ...] | None:
-        data = self._buffer[start : start + self._values.size]
-        (checksum,) = _CHECKSUM.unpack_from(self._buffer, start + self._values.size)
+        data, checksum = self._slot.unpack_from(self._buffer, start)
         return self._values.unpack(data) if crc32(data) == checksum else None
 
     def write(self, *values: Any) -> None:
         turn = self._turn
         data = self._values.pack(turn, *values)
-        start = self._starts[turn & 1]
-        self._buffer[start : start + self._length] = data + _CHECKSUM.pack(crc32(data))
+        self._slot.pack_into(self._buffer, self._starts[turn & 1], data, crc32(data))
         self._turn = turn + 1
 
     def write_both(self, *values: Any) -> None:
@@ -110,6 +108,11 @@ class CursorFile:
     def write_cursor(self, acked: int, attempts: int, both: bool = False) -> None:
         write = self._cursor.write_both if both else self._cursor.write
         write(acked, attempts)
+
+    @property
+    def move_cursor(self) -> Callable[[int, int], None]:
+        """`write_cursor` for whoever calls it with every message."""
+        return self._cursor.write
 
     @property
     def durable(self) -> Link:

@@ -152,7 +152,7 @@ class Journal:
         same_boot = any(boot_id) and session.boot_id == boot_id
         self._cursor_is_exact = session.closed or (same_boot and is_latest)
         self._cursor = max((one.acked, one.attempts) for one in (cursor, contents.cursor))
-        self._cursor_file = file
+        self._cursor_file, self._write_cursor = file, file.move_cursor
         self._session = Session(False, boot_id, session.uncertain_until)
         file.write_cursor(*self._cursor, both=True)
         file.write_durable(self._link)
@@ -245,7 +245,7 @@ class Journal:
     def move_cursor(self, acked: int, attempts: int) -> None:
         """The same without a `Cursor`: it moves with every message."""
         self._cursor = acked, attempts
-        self._cursor_file.write_cursor(acked, attempts)
+        self._write_cursor(acked, attempts)
 
     @property
     def cursor_is_exact(self) -> bool:
