@@ -161,7 +161,7 @@ class Peer:
         """The application has processed the message in flight."""
         if self.is_holding:
             self.core.step(DeliveryAcked())
-            self.journal.cursor = self.core.cursor
+            self.journal.cursor = self.core.application.cursor
             self.is_holding = False
 
     def nack(self) -> None:
@@ -171,13 +171,15 @@ class Peer:
     def park(self, now: int) -> None:
         """It never will: the message is put aside."""
         if self.is_holding:
-            self.parks.append(Parked(self.core.acked + 1, self.core.attempts, "too hard", now))
+            self.parks.append(
+                Parked(self.core.application.acked + 1, self.core.application.attempts, "too hard", now)
+            )
             self.core.step(self.parks[-1])
             self.is_holding = False
 
     def unpark(self, now: int) -> None:
         """It has processed the message that was put aside first."""
-        for position in self.core.parked:
+        for position in self.core.application.parked:
             self.parks.append(Unparked(position, now))
             self.core.step(self.parks[-1])
             break
@@ -188,16 +190,16 @@ class Peer:
         delivery = core.next_delivery(now, acks=self.is_holding)
         self.is_holding = False
         self.record_deliveries()
-        self.journal.cursor = core.cursor
+        self.journal.cursor = core.application.cursor
         if delivery is None:
             return False
-        acked = core.acked
+        acked = core.application.acked
         if len(self.seen) == acked:
             self.seen.append(delivery.message)
             self.attempts.append(0)
         self.attempts[acked] += 1
-        assert core.deliveries > 1 or acked >= self.seen_before
-        assert core.attempts == self.attempts[acked]
+        assert core.application.deliveries > 1 or acked >= self.seen_before
+        assert core.application.attempts == self.attempts[acked]
         assert self.seen[acked:] == [delivery.message]
         self.is_holding = True
         return True
@@ -206,8 +208,8 @@ class Peer:
         """Those that the core has made since the last time."""
         core = self.core
         known = max((action.position for action in self.actions), default=0)
-        for position in range(known + 1, core.delivered + 1):
-            delivery = core.unacked[position - core.acked - 1]
+        for position in range(known + 1, core.application.delivered + 1):
+            delivery = core.application.unacked[position - core.application.acked - 1]
             self.actions.append(delivery_action(delivery, position, core.size))
             self.actions[-1].own = delivery.message.origin == self.rank
 
@@ -260,13 +262,13 @@ class Peer:
         del self.parks[self.durable_parks :]
         positions = {each.position for each in self.parks if isinstance(each, Parked)}
         removed = {each.position for each in self.parks if isinstance(each, Unparked)}
-        assert core.parked.keys() == positions - removed
-        acked, in_flight = core.acked, core.attempts > 0
+        assert core.application.parked.keys() == positions - removed
+        acked, in_flight = core.application.acked, core.application.attempts > 0
         if len(self.seen) <= self.seen_before:
             del self.seen[acked + in_flight :], self.attempts[acked + in_flight :]
-            self.attempts[acked:] = [core.attempts] * in_flight
+            self.attempts[acked:] = [core.application.attempts] * in_flight
         assert acked == max(self.journal.cursor.acked, 0, *positions)
-        assert core.delivered >= acked + in_flight
+        assert core.application.delivered >= acked + in_flight
         same = self._same_deliveries()
         self.actions = [
             action
@@ -279,12 +281,12 @@ class Peer:
         assert core.stability.matrix_clock[self.rank][self.rank] == len(sends)
         if sends:  # what a durable message depends on is as lasting as itself
             until = before.index(sends[-1])
-            assert all(action.position <= core.delivered for action in before[:until])
+            assert all(action.position <= core.application.delivered for action in before[:until])
         deliveries = [action for action in self.actions if action.kind is Kind.DELIVER]
-        assert [action.position for action in deliveries] == list(range(1, core.delivered + 1))
+        assert [action.position for action in deliveries] == list(range(1, core.application.delivered + 1))
         unacked = [
             delivery_action(delivery, position, core.size)
-            for position, delivery in enumerate(core.unacked, core.acked + 1)
+            for position, delivery in enumerate(core.application.unacked, core.application.acked + 1)
         ]
         for action in unacked:
             action.own = action.message.origin == self.rank
@@ -297,10 +299,10 @@ class Peer:
         durable depends on may come in another order."""
         core = self.core
         known = {action.position: action.message for action in self.actions}
-        for position, delivery in enumerate(core.unacked, core.acked + 1):
+        for position, delivery in enumerate(core.application.unacked, core.application.acked + 1):
             if self.journal.uncertain_until and known.get(position) != delivery.message:
                 return position - 1
-        return core.delivered
+        return core.application.delivered
 
     def history(self) -> list[Action]:
         """Its broadcasts, and deliveries of others' messages: for the sender, sending is the delivery."""

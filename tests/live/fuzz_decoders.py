@@ -101,7 +101,7 @@ def fuzz(seconds: float, seed: int, inputs: int = sys.maxsize) -> Counter[str]:
                     core.step(PacketReceived(link, core.received[link] + 1, data, tried["inputs"]))
                 tried["good packets"] += 1
                 while core.deliver_next(tried["inputs"]):
-                    core.unacked.clear()
+                    core.application.unacked.clear()
                 core.advance(core.ready())
             except RemoteError:
                 tried["refused packets"] += 1

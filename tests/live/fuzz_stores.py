@@ -107,7 +107,7 @@ def opened(members: Roster, name: str, identity: dict[str, object], disk: Memory
         restore(core, journal)
         while core.deliver_next(1):
             pass
-        return core.broadcasts, core.delivered, core.acked
+        return core.broadcasts, core.application.delivered, core.application.acked
 
 
 def inspect(disk: MemoryDisk) -> None:

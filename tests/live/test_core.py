@@ -135,7 +135,7 @@ def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_w
         for peer in group.peers:
             assert peer.core.protocol.waiting() == []
             assert peer.seen == [action.message for action in peer.actions if action.kind is Kind.DELIVER]
-            assert not peer.core.unacked
+            assert not peer.core.application.unacked
             came_back = [message for message in peer.seen if message.origin == peer.rank]
             assert came_back == [a.message for a in peer.actions if a.kind is Kind.SEND and a.own]
         nothing_is_retained(group)

@@ -104,8 +104,8 @@ def state(core: Core) -> list[object]:
         core.sent,
         core.received,
         windows,
-        core.delivered,
-        list(core.unacked),
+        core.application.delivered,
+        list(core.application.unacked),
     ]
 
 
@@ -126,7 +126,7 @@ def logged(core: Core) -> int:
 def restarted(peer: Peer) -> None:
     """It comes back as it was; what is delivered and not yielded may be delivered again, so it is yielded."""
     peer.flush()
-    if peer.core.attempts == 0 and peer.core.unacked:
+    if peer.core.application.attempts == 0 and peer.core.application.unacked:
         peer.take(0)
     before = state(peer.core)
     peer.kill()

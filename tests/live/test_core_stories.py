@@ -73,11 +73,11 @@ def test_a_message_is_delivered_when_it_is_asked_for(group_of: Groups) -> None:
     ana.flush()
     group.carry(0, 1)
     bo.flush()
-    assert bo.core.attempts == 0
+    assert bo.core.application.attempts == 0
     delivery = bo.core.next_delivery(group.now, acks=False)
     assert delivery is not None
     assert delivery.message == message
-    assert bo.core.attempts == 1
+    assert bo.core.application.attempts == 1
     assert not bo.core.has_ready
     assert bo.core.next_delivery(group.now, acks=True) is None
 
@@ -137,13 +137,13 @@ def test_what_is_in_flight_is_redelivered_after_a_crash_and_what_is_acked_is_not
     assert bo.take(2)
     bo.kill()
     bo.revive()
-    assert (bo.core.acked, len(bo.core.unacked)) == (1, 1)
+    assert (bo.core.application.acked, len(bo.core.application.unacked)) == (1, 1)
     assert bo.core.stability.matrix_clock[1] == [2, 0]
     bo.take(3)
     bo.ack()
     bo.kill()
     bo.revive()
-    assert not bo.core.unacked
+    assert not bo.core.application.unacked
     assert bo.take(4)
     assert bo.seen == [(0, 1), (0, 2), (0, 3)]
 
@@ -161,18 +161,26 @@ def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: P
         assert bo.take(now)
     bo.kill(power=0)
     bo.revive()
-    assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (False, 0, 4)
+    assert (bo.journal.cursor_is_exact, bo.core.application.acked, bo.core.application.uncertain_until) == (
+        False,
+        0,
+        4,
+    )
     # Which is still so if the process is killed before it has delivered them.
     bo.kill()
     bo.revive()
-    assert (bo.journal.cursor_is_exact, bo.core.acked, bo.core.uncertain_until) == (True, 0, 4)
+    assert (bo.journal.cursor_is_exact, bo.core.application.acked, bo.core.application.uncertain_until) == (
+        True,
+        0,
+        4,
+    )
     group.sent.clear()
     group.connect_all()
     group.carry(0, 1)
     bo.flush()
     marks = []
     while bo.take(9):
-        marks.append(bo.core.deliveries > 1)
+        marks.append(bo.core.application.deliveries > 1)
     assert marks == [True, True, True, True, False]
     group.close()
 
@@ -196,7 +204,7 @@ def test_what_is_broadcast_after_a_power_failure_depends_on_all_that_may_have_be
     bo.flush()
     marks = []
     while bo.take(9):
-        marks.append((bo.seen[-1], bo.core.deliveries > 1))
+        marks.append((bo.seen[-1], bo.core.application.deliveries > 1))
     assert marks[:2] == [((0, 1), True), ((0, 2), True)]
     assert bo.core.protocol.name == "mbcp"
     group.cut(0, 1)

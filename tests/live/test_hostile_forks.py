@@ -88,7 +88,7 @@ def test_a_message_that_came_before_its_cause_is_as_durable_as_that(
     assert ana.take(0)
     ana.kill()
     ana.revive()
-    assert [delivery.message.origin for delivery in ana.core.unacked] == [EVE]
+    assert [delivery.message.origin for delivery in ana.core.application.unacked] == [EVE]
 
 
 # Equivocation

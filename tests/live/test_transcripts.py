@@ -149,8 +149,8 @@ class Transcript:
             self._print("nothing that is durable")
             return
         core = peer.core
-        again = ", redelivered" if core.attempts > 1 else ""
-        self._print(f"delivers {self._delivery(core.unacked[0])}{again}")
+        again = ", redelivered" if core.application.attempts > 1 else ""
+        self._print(f"delivers {self._delivery(core.application.unacked[0])}{again}")
 
     def _done(self, name: str) -> None:
         peer = self._peer(name)
@@ -186,7 +186,8 @@ class Transcript:
         state = "a checkpoint" if peer.journal.state() else "no checkpoint"
         self._print(f"restores {state}, log records: {len(list(peer.journal.records()))}")
         self._print(f"has broadcast {core.broadcasts}, received {self._by_name(core.received)} packets")
-        self._print(f"has acked {core.acked}, unacked {self._ids(each.message for each in core.unacked)}")
+        queue = core.application
+        self._print(f"has acked {queue.acked}, unacked {self._ids(each.message for each in queue.unacked)}")
 
     def _show(self, name: str) -> None:
         core = self._peer(name).core
@@ -199,7 +200,7 @@ class Transcript:
         )
         self._print(f"holds {', '.join(held) or 'nothing'}")
         self._print(f"unstable {self._ids(unstable)}")
-        self._print(f"unacked {self._ids(delivery.message for delivery in core.unacked)}")
+        self._print(f"unacked {self._ids(delivery.message for delivery in core.application.unacked)}")
 
     # Descriptions
 

@@ -49,7 +49,7 @@ class Application:
             self._holds = True
             record = self.witness.see_yield(delivery, process.core)
             if world.is_told:
-                again = " again" if process.core.deliveries > 1 else ""
+                again = " again" if process.core.application.deliveries > 1 else ""
                 world.tell(process.name, f"is given {record.message.origin}:{record.message.seq}{again}")
             chance = world.random()
             if chance < world.calm:
@@ -100,10 +100,10 @@ class Application:
     def tick(self) -> None:
         """Now and then: messages that were put aside are processed and removed from there."""
         core, world = self.process.core, self.world
-        if core.parked and (world.is_healing or world.random() < 0.3):
-            position = next(iter(core.parked))
-            if position <= core.acked:
+        if core.application.parked and (world.is_healing or world.random() < 0.3):
+            position = next(iter(core.application.parked))
+            if position <= core.application.acked:
                 self.witness.apply(self.witness.positions[position - 1])
                 self.process.unpark(position)
-        if core.unacked and not self._is_scheduled:
+        if core.application.unacked and not self._is_scheduled:
             self._schedule(0)

@@ -128,10 +128,10 @@ class Witness:
     def see_deliveries(self, core: Core) -> None:
         """Those that the core has made since the last time."""
         positions = self.positions
-        if len(positions) == core.delivered:
+        if len(positions) == core.application.delivered:
             return
-        for position in range(len(positions), core.delivered):
-            delivery = core.unacked[position - core.acked]
+        for position in range(len(positions), core.application.delivered):
+            delivery = core.application.unacked[position - core.application.acked]
             record = self.identify(delivery)
             if record is None:
                 record = forged(delivery)
@@ -145,7 +145,7 @@ class Witness:
 
     def see_yield(self, delivery: Delivery, core: Core) -> BroadcastRecord:
         """The application was given a message."""
-        acked = core.acked
+        acked = core.application.acked
         self.see_deliveries(core)
         record, yielded = self.positions[acked], self.yielded
         is_again = record in self.given
@@ -154,7 +154,8 @@ class Witness:
                 self.fail(f"position {acked + 1} is yielded after {len(yielded)} were")
             if len(yielded) > acked and yielded[acked] is not record:
                 self.fail(f"{yielded[acked].message} was in flight, and {record.message} is yielded")
-            if is_again != (core.deliveries > 1) and (is_again or acked >= core.uncertain_until):
+            queue = core.application
+            if is_again != (queue.deliveries > 1) and (is_again or acked >= queue.uncertain_until):
                 marked = "is not marked as redelivered" if is_again else "is marked as redelivered"
                 self.fail(f"{record.message} {marked}")
             missing = record.past & ~self.observed
@@ -181,9 +182,9 @@ class Witness:
         """A new process has restored itself from the store; `lost_cursor` if the power had failed."""
         durable = core.broadcasts
         if not self.is_exact:
-            while len(self.positions) < core.acked:
+            while len(self.positions) < core.application.acked:
                 self.positions.append(forged(Delivery(MessageId(self.rank, 0), b"", None)))
-            self._forget(core, core.acked)
+            self._forget(core, core.application.acked)
             return
         if not self.accepted <= durable <= len(self.sends):
             self.fail(f"{durable} broadcasts are in the store, {self.accepted} of {len(self.sends)} returned")
@@ -195,19 +196,19 @@ class Witness:
             self.observed &= ~record.bit
         del self.sends[durable:]
         self.accepted = durable
-        if not lost_cursor and core.acked + (core.attempts > 0) != len(self.yielded):
-            self.fail(f"{len(self.yielded)} were yielded, and the store has {core.cursor}")
-        del self.yielded[core.acked + (core.attempts > 0) :]
+        if not lost_cursor and core.application.acked + (core.application.attempts > 0) != len(self.yielded):
+            self.fail(f"{len(self.yielded)} were yielded, and the store has {core.application.cursor}")
+        del self.yielded[core.application.acked + (core.application.attempts > 0) :]
         same = self._same_deliveries(core)
-        if not lost_cursor and same < min(core.delivered, len(self.positions)):
+        if not lost_cursor and same < min(core.application.delivered, len(self.positions)):
             self.fail("the store gives back other deliveries than there were")
         self._forget(core, same)
 
     def _same_deliveries(self, core: Core) -> int:
         """How many of the deliveries before the crash are the same after it. After a power failure some that
         nothing durable depends on may come in another order."""
-        position = core.acked
-        for delivery, before in zip(core.unacked, self.positions[position:], strict=False):
+        position = core.application.acked
+        for delivery, before in zip(core.application.unacked, self.positions[position:], strict=False):
             if before.bit and self.identify(delivery) is not before:
                 break
             position += 1
@@ -227,8 +228,8 @@ class Witness:
             if record.causes != causes and self.world.checks_order:
                 self.fail(f"{record.message} is in the store, and not all that it depends on")
         del self.positions[same:]
-        for position in range(len(self.positions), core.delivered):
-            delivery = core.unacked[position - core.acked]
+        for position in range(len(self.positions), core.application.delivered):
+            delivery = core.application.unacked[position - core.application.acked]
             record = self.identify(delivery) or forged(delivery)
             self.positions.append(record)
             if record.bit and delivery.message.origin != self.rank:

@@ -152,7 +152,10 @@ class Process:
         self.is_up = True
         if world.is_told:
             own_text = "with" if own else "without"
-            world.tell(self.name, f"starts life {member.lives} {own_text} its own messages at {core.cursor}")
+            world.tell(
+                self.name,
+                f"starts life {member.lives} {own_text} its own messages at {core.application.cursor}",
+            )
         self.application = Application(self)
         for peer in core.partners:
             wait = world.below(20) if self.rank < peer else 100 + world.below(100)
@@ -237,7 +240,7 @@ class Process:
         self.witness.accepted = max(self.witness.accepted, ready.broadcasts)
         if self._saves_cursor:
             self._saves_cursor = False
-            self.journal.cursor = self.core.cursor
+            self.journal.cursor = self.core.application.cursor
 
     def _finish_cycle(self, ready: Ready) -> None:
         self._advance(ready)
@@ -259,19 +262,19 @@ class Process:
         """As `Driver.next_delivery`."""
         core = self.core
         delivery = core.next_delivery(self.now(), acks)
-        self.journal.cursor = core.cursor
+        self.journal.cursor = core.application.cursor
         self.witness.see_deliveries(core)
         self.stepped()
         return delivery
 
     def ack(self) -> None:
         self.core.step(DeliveryAcked())
-        self.journal.cursor = self.core.cursor
+        self.journal.cursor = self.core.application.cursor
 
     def park(self) -> None:
         """As `Deliveries.park`."""
         core = self.core
-        core.step(Parked(core.acked + 1, core.deliveries, "too hard", self.now()))
+        core.step(Parked(core.application.acked + 1, core.application.deliveries, "too hard", self.now()))
         self._saves_cursor = True
         self.stepped()
 

@@ -229,9 +229,9 @@ class World:
             process = member.process
             if process is None or not process.is_up:
                 return f"{member.name} is down"
-            core = process.core
-            if core.has_ready or core.unacked or core.parked:
-                return f"{member.name} has {len(core.unacked)} unacked, {len(core.parked)} parked messages"
+            core, queue = process.core, process.core.application
+            if core.has_ready or queue.unacked or queue.parked:
+                return f"{member.name} has {len(queue.unacked)} unacked, {len(queue.parked)} parked messages"
             if missing := self._missing(member, staying):
                 return f"{member.name} lacks {', '.join(missing[:5])}"
             if is_complete and (core.stability.unstable_bytes or core.waiting()):

@@ -112,8 +112,8 @@ def _show(found: StoreInspection, as_json: bool) -> None:
     if core is not None:
         report |= {
             "broadcast": core.broadcasts,
-            "delivered": core.delivered,
-            "acked": core.acked,
+            "delivered": core.application.delivered,
+            "acked": core.application.acked,
             "attempts": found.cursor.attempts,
             "unstable_bytes": core.stability.unstable_bytes,
         }

@@ -12,7 +12,7 @@ It has the shape of etcd's raft. A driver feeds it events (`step`), takes what f
 Deliveries are pulled one by one, so they do not wait for that loop:
 
     delivery = core.next_delivery(now, acks)   # a message that is durable already, or None
-    persist(core.cursor)                       # before the application sees it
+    persist(core.application.cursor)           # before the application sees it
 
 The same events in the same order give the same packets under the same numbers, so the log of events brings
 a member back after a crash (`recovery.py`). Time: what the protocol does for an event. Memory: what the
@@ -23,18 +23,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from antecede.causality import MessageId
+from antecede.live.application import ApplicationQueue
 from antecede.live.envelope import Body, causes_in, named_causes, wrap
 from antecede.live.equivocation import StatementArchive
 from antecede.live.events import (
     AckReceived,
     Broadcast,
     CertificateLearned,
-    Cursor,
     Delivered,
     DeliveryAcked,
     Equivocated,
@@ -54,11 +53,11 @@ from antecede.live.events import (
 )
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
-from antecede.live.recovery import ParkedDelivery, take_checkpoint
+from antecede.live.recovery import take_checkpoint
 from antecede.live.repair import Repair
 from antecede.live.seals import EquivocationError, RevokedKeyError, Seals, Signatures, Statement, content_of
 from antecede.live.signed_order import SignedOrder
-from antecede.live.stability import ENTRY_BYTES, Stability, UnstableMessage, message_bytes
+from antecede.live.stability import Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped, skip
@@ -121,20 +120,8 @@ class Core:
         self._staged_bytes = self._staged_at = 0
         self._staged_causes: dict[int, int] = {}
         """Of the first; each later one depends on the one before it."""
-        self.delivered = 0
-        """How many messages are delivered: by the protocol, or broadcast here with `own`."""
-        self.unacked: deque[Delivery] = deque()
-        """Those of them that the application has not acknowledged."""
-        self.attempts = 0
-        """How many times the application was given the first of them, by this process and those before."""
-        self.uncertain_until = 0
-        """Messages up to this position may have been yielded before a power failure."""
-        self.untaken_own_bytes = 0
-        """Bytes of this member's own messages that its application has not been given."""
-        self.parked: dict[int, ParkedDelivery] = {}
-        """Messages that the application has put aside, by position."""
-        self.parking = 0
-        """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
+        self.application = ApplicationQueue(protocol.me)
+        """What is delivered to it."""
 
         self._create_outputs(durable)
         self._handlers = self._create_handlers()
@@ -236,12 +223,12 @@ class Core:
             received=dict(self.received),
             received_chain=dict(self.received_chain),
             broadcasts=self.stability.received[self.me].base,
-            parked=self.parking,
+            parked=self.application.parking,
             repaired=self._repaired,
             trace_length=self.trace.length - (0 if checkpoint else self._unlogged_deliveries),
         )
         if checkpoint:
-            self.logged_deliveries, self.logged_held = self.delivered, self.held_for_signed_causes
+            self.logged_deliveries, self.logged_held = self.application.delivered, self.held_for_signed_causes
         self._records, self.packets, self._repaired = [], {}, []
         self._next_number += self.is_durable
         return ready
@@ -256,26 +243,8 @@ class Core:
         if ready.broadcasts:
             # Not before: after a crash the next message under this number would be taken for this one.
             self.stability.record_delivered(self.me, self.me, ready.broadcasts)
-        if ready.parked and ready.parked == self.parking:
-            self.parking = 0
-            self._ack()
-
-    @property
-    def acked(self) -> int:
-        """How many messages the application has processed."""
-        return self.delivered - len(self.unacked)
-
-    @property
-    def cursor(self) -> Cursor:
-        """What the journal must say of the application, so that a restart delivers the right message next."""
-        return Cursor(self.acked, self.attempts)
-
-    @property
-    def deliveries(self) -> int:
-        """How many times the message in flight was delivered, as far as that is known."""
-        if self.uncertain_until and self.acked < self.uncertain_until:
-            return max(self.attempts, 2)
-        return self.attempts
+        if ready.parked:
+            self.application.finish_parking(ready.parked)
 
     @property
     def pending_bytes(self) -> int:
@@ -285,7 +254,7 @@ class Core:
     @property
     def undelivered_bytes(self) -> int:
         """Bytes of messages that this member's application has not been given yet."""
-        return self.stability.undelivered_bytes + self.untaken_own_bytes
+        return self.stability.undelivered_bytes + self.application.untaken_own_bytes
 
     # Broadcasting
 
@@ -359,10 +328,8 @@ class Core:
         if self.protocol.carries_immediate_dependencies:
             named = {peer: seq for peer, seq in causes.items() if peer != self.me}
         for seq, payload in enumerate(payloads, first):
-            self.unacked.append(Delivery(MessageId(self.me, seq), payload, named))
-            self.untaken_own_bytes += len(payload) + ENTRY_BYTES
+            self.application.add_own(Delivery(MessageId(self.me, seq), payload, named))
             named = {} if named is not None else None
-        self.delivered += len(payloads)
         self.logged_deliveries += len(payloads)
 
     # Receiving
@@ -498,47 +465,34 @@ class Core:
         None if there is none that would be delivered again after a crash. Before the application is given
         it, the driver persists the `cursor`.
         """
-        unacked = self.unacked
-        if acks and self.attempts and not self.parking:
-            unacked.popleft()
-            self.attempts = 0
+        application = self.application
+        unacked = application.unacked
+        if acks:
+            application.ack()
         if not unacked:
             if self._staged:
                 self._flush()  # which may deliver messages of this member itself
             if not unacked and not self.deliver_next(now):
                 return None
         delivery = unacked[0]
-        origin, seq = delivery.message
-        if self.is_durable and (self.parking or not self.is_persisted(delivery.message)):
+        if self.is_durable and (application.parking or not self.is_persisted(delivery.message)):
             return None
-        self.attempts += 1
-        if self.attempts == 1:
-            if origin == self.me:
-                self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
-            else:
-                self.stability.deliver(origin, seq, delivery.payload)
+        if application.take() and delivery.message[0] != self.me:
+            self.stability.deliver(*delivery.message, delivery.payload)
         return delivery
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
-        self._ack()
-
-    def _ack(self) -> None:
-        if self.attempts and not self.parking:
-            self.unacked.popleft()
-            self.attempts = 0
+        self.application.ack()
 
     def _on_parked(self, event: Parked) -> None:
         self._log(event)
-        delivery = self.unacked[event.position - self.acked - 1]
-        self.parked[event.position] = ParkedDelivery(delivery, event.attempts, event.reason, event.time)
-        if self.is_durable:
-            self.parking = event.position
-        else:
-            self._ack()
+        self.application.park(event)
+        if not self.is_durable:
+            self.application.finish_parking(event.position)
 
     def _on_unparked(self, event: Unparked) -> None:
         self._log(event)
-        self.parked.pop(event.position, None)
+        self.application.parked.pop(event.position, None)
 
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
@@ -550,7 +504,6 @@ class Core:
             delivery = self._next_signed(self.signed_order, now)
         if delivery is None:
             return False
-        self.delivered += 1
         origin, seq = delivery.message
         if self._unblocking_number > self._persisted:
             # It is durable only when what may have unblocked it is, so that replay after a crash matches.
@@ -566,7 +519,7 @@ class Core:
         causes[origin] = seq
         if self.is_traced:
             self.trace.add(TraceRow(DELIVER, origin, seq, now))
-        self.unacked.append(delivery)
+        self.application.add(delivery)
         return True
 
     def _next_signed(self, order: SignedOrder, now: int) -> Delivery | None:
@@ -617,8 +570,8 @@ class Core:
         depends on it, or so that rows of the trace become durable."""
         held = self.held_for_signed_causes
         if self._unlogged_deliveries or held != self.logged_held:
-            self.logged_deliveries, self.logged_held = self.delivered, held
-            self._records.append(Delivered(self.delivered, now, held))
+            self.logged_deliveries, self.logged_held = self.application.delivered, held
+            self._records.append(Delivered(self.application.delivered, now, held))
 
     @property
     def held_for_signed_causes(self) -> int:
@@ -628,7 +581,7 @@ class Core:
     @property
     def _unlogged_deliveries(self) -> int:
         """Each has a row at the end of the trace."""
-        return self.delivered - self.logged_deliveries if self.is_durable else 0
+        return self.application.delivered - self.logged_deliveries if self.is_durable else 0
 
     def _carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
         encoded = []

@@ -106,7 +106,7 @@ class Deliveries:
         own = delivery.message[0] == core.me
         if own:
             self._own_taken()
-        return Message(delivery, self._names, own, core.deliveries)
+        return Message(delivery, self._names, own, core.application.deliveries)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
@@ -157,14 +157,14 @@ class Deliveries:
     async def park(self, message: Message, reason: str) -> None:
         self._require_in_flight(message.id)
         self._release()
-        core = self._core
+        core, queue = self._core, self._core.application
         text = reason[:_MAX_REASON].encode(errors="replace").decode()
-        core.step(Parked(core.acked + 1, core.deliveries, text, self._now()))
+        core.step(Parked(queue.acked + 1, queue.deliveries, text, self._now()))
         await self._persist()
 
     async def unpark(self, message: MessageId) -> Message:
         self._check_open()
-        for position, parked in self._core.parked.items():
+        for position, parked in self._core.application.parked.items():
             if self._id(parked.delivery) == message:
                 self._core.step(Unparked(position, self._now()))
                 await self._persist()
@@ -180,7 +180,7 @@ class Deliveries:
     def parked(self) -> list[ParkedMessage]:
         return [
             ParkedMessage(self._message(each.delivery, each.attempts), each.reason, each.time / 1e9)
-            for each in self._core.parked.values()
+            for each in self._core.application.parked.values()
         ]
 
     def _release(self) -> None:
@@ -195,8 +195,8 @@ class Deliveries:
             raise LocalError(f"{message} is not in flight: it was acked, or another message is")
 
     def _is_in_flight(self, message: MessageId) -> bool:
-        core = self._core
-        return core.attempts > 0 and not core.parking and self._id(core.unacked[0]) == message
+        queue = self._core.application
+        return queue.attempts > 0 and not queue.parking and self._id(queue.unacked[0]) == message
 
     def _id(self, delivery: Delivery) -> MessageId:
         return MessageId(self._names[delivery.message.origin], delivery.message.seq)

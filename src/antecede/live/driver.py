@@ -106,10 +106,10 @@ class Driver:
         for _ in range(_MAX_TURNS):
             if core.undelivered_bytes <= self._backlog:
                 break
-            acked = core.acked
+            acked = core.application.acked
             await self._is_written.wait()  # the next message for it may be part of that
             await asyncio.sleep(0)
-            if core.acked == acked:
+            if core.application.acked == acked:
                 break
 
     def _release(self, waiters: list[asyncio.Future[None]]) -> None:
@@ -176,10 +176,10 @@ class Driver:
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
         """A message for the application, if there is one that is durable: the one in flight again, unless
         this `acks` it."""
-        core = self._core
-        delivery = core.next_delivery(now, acks)
+        delivery = self._core.next_delivery(now, acks)
         if self._journal is not None:
-            self._journal.move_cursor(core.delivered - len(core.unacked), core.attempts)
+            queue = self._core.application
+            self._journal.move_cursor(queue.delivered - len(queue.unacked), queue.attempts)
         return delivery
 
     def ack(self) -> None:
@@ -189,7 +189,7 @@ class Driver:
 
     def save_cursor(self) -> None:
         if self._journal is not None:
-            self._journal.cursor = self._core.cursor
+            self._journal.cursor = self._core.application.cursor
 
     # What the group calls
 
@@ -210,7 +210,8 @@ class Driver:
             asyncio.get_running_loop().call_soon(self.flush)
 
     async def durable(self) -> None:
-        """Wait until everything that has happened so far is durable, and let the application read if it lags."""
+        """Wait until everything that has happened so far is durable, and the application has read on if it
+        lags."""
         self.check_failed()
         # A future for each caller: one may be cancelled, and the write goes on.
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

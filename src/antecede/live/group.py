@@ -303,19 +303,19 @@ class Group:
 
     def _is_full(self) -> bool:
         limit, core = self.settings.limit, self._core
-        return core.untaken_own_bytes > limit or core.pending_bytes > limit
+        return core.application.untaken_own_bytes > limit or core.pending_bytes > limit
 
     def _report_full(self) -> None:
-        core = self._core
-        if core.untaken_own_bytes > self.settings.limit:
+        stability, own_bytes = self._core.stability, self._core.application.untaken_own_bytes
+        if own_bytes > self.settings.limit:
             who = self.me
             text = (
-                f"{core.untaken_own_bytes:,} bytes of {who}'s own messages wait for its own application: "
+                f"{own_bytes:,} bytes of {who}'s own messages wait for its own application: "
                 "iterate over the group, or join with own=False"
             )
         else:
-            who = ", ".join(self._names[member] for member in core.stability.lagging())
-            text = f"{core.stability.unstable_bytes:,} bytes are not stable; {who} lags"
+            who = ", ".join(self._names[member] for member in stability.lagging())
+            text = f"{stability.unstable_bytes:,} bytes are not stable; {who} lags"
         if self._problems.begin("full", "full", who, text):
             self._notify("full", who, text)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from antecede.causality import BitWindow
 from antecede.errors import AntecedeError, InputError
+from antecede.live.application import ParkedDelivery
 from antecede.live.events import (
     Cursor,
     Delivered,
@@ -22,7 +23,7 @@ from antecede.live.events import (
 )
 from antecede.live.ready import send_and_advance
 from antecede.live.seals import KeyStart, Statement
-from antecede.live.stability import ENTRY_BYTES, Divergence
+from antecede.live.stability import Divergence
 from antecede.live.store.reader import StoreContents
 from antecede.live.store.records import Checkpoint, StoredPacket
 from antecede.protocols.base import Delivery, RemoteError
@@ -30,16 +31,6 @@ from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 if TYPE_CHECKING:
     from antecede.live.core import Core
-
-
-class ParkedDelivery(msgspec.Struct, frozen=True):
-    """A message that the application has put aside."""
-
-    delivery: Delivery
-    attempts: int
-    """How many times it was delivered."""
-    reason: str
-    time: int
 
 
 class CoreState(msgspec.Struct):
@@ -103,10 +94,10 @@ def take_checkpoint(core: Core) -> Checkpoint:
         history=stability.history,
         forks=list(stability.lasting.values()),
         stable=stability.stable,
-        delivered=core.delivered,
-        unacked=list(core.unacked),
-        parked=core.parked,
-        parking=core.parking,
+        delivered=core.application.delivered,
+        unacked=list(core.application.unacked),
+        parked=core.application.parked,
+        parking=core.application.parking,
         wake_at=core.wake_at,
         time=core.time,
     )
@@ -173,7 +164,7 @@ def _restore(core: Core, store: SavedStore) -> None:
     if checkpoint.state:
         _load_state(core, msgspec.msgpack.decode(checkpoint.state, type=CoreState))
     core.trace.first, core.trace.rows = checkpoint.trace_first, list(checkpoint.trace)
-    checkpoint_acked = core.acked
+    checkpoint_acked = core.application.acked
     sent: dict[int, list[tuple[int, bytes]]] = {link: [] for link in core.outboxes}
     for stored in checkpoint.packets:
         for link, number in stored.sent:
@@ -193,39 +184,31 @@ def _restore(core: Core, store: SavedStore) -> None:
     core.is_replaying = False
     # After a power failure the cursor may be older than the checkpoint; a message that was being put aside
     # when the process ended is not in flight any more.
-    acked = max(cursor.acked, checkpoint_acked, core.parking)
+    queue = core.application
+    acked = max(cursor.acked, checkpoint_acked, queue.parking)
     attempts = cursor.attempts if cursor.acked == acked else 0
     yielded = acked + (attempts > 0)
     _deliver_until(core, yielded, last, store)
-    for position, delivery in enumerate(core.unacked, core.acked + 1):
+    for position, delivery in enumerate(queue.unacked, queue.acked + 1):
         if position <= yielded:
             origin, seq = delivery.message
             core.stability.deliver(origin, seq, delivery.payload)
-    while core.acked < acked:
-        core.unacked.popleft()
-    core.attempts, core.parking = attempts, 0
-    core.untaken_own_bytes = _untaken_own_bytes(core)
+    queue.resume(acked, attempts)
     if not store.cursor_is_exact:
         # Whatever is deliverable may have been yielded before the power failed.
         store.uncertain_until = _deliverable(core)
-    core.uncertain_until = store.uncertain_until
+    queue.uncertain_until = store.uncertain_until
     # What is broadcast from here on depends on it, and comes after it.
-    while core.delivered < core.uncertain_until and core.deliver_next(last):
+    while queue.delivered < queue.uncertain_until and core.deliver_next(last):
         pass
     # What the replay asks for was persisted before.
     send_and_advance(core, core.ready())
     store.release()
 
 
-def _untaken_own_bytes(core: Core) -> int:
-    """How many bytes of this member's own messages its application was never given."""
-    untaken = list(core.unacked)[core.attempts > 0 :]
-    return sum(len(each.payload) + ENTRY_BYTES for each in untaken if each.message.origin == core.me)
-
-
 def _deliverable(core: Core) -> int:
     """How many messages could have been delivered to the application in all; tried on a copy."""
-    count, protocol = core.delivered, type(core.protocol).restore(core.protocol.save())
+    count, protocol = core.application.delivered, type(core.protocol).restore(core.protocol.save())
     while protocol.deliver(0) is not None:
         count += 1
     return count
@@ -246,9 +229,10 @@ def _load_state(core: Core, state: CoreState) -> None:
         for certificate in state.certificates:
             core.signatures.learn(certificate, trusted=True)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
-    core.delivered = core.logged_deliveries = state.delivered
+    core.application.delivered = core.logged_deliveries = state.delivered
     core.logged_held = core.held_for_signed_causes
-    core.unacked, core.parked, core.parking = deque(state.unacked), state.parked, state.parking
+    queue = core.application
+    queue.unacked, queue.parked, queue.parking = deque(state.unacked), state.parked, state.parking
     core.wake_at, core.time = state.wake_at, state.time
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])
@@ -265,7 +249,7 @@ def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
         _deliver_until(core, record.count, record.time, store)
         if core.held_for_signed_causes < record.held:
             core.deliver_next(record.time)  # there was none for the application, and more to hold
-        core.logged_deliveries, core.logged_held = core.delivered, core.held_for_signed_causes
+        core.logged_deliveries, core.logged_held = core.application.delivered, core.held_for_signed_causes
     elif isinstance(record, ForkNoticed):
         core.stability.resume_divergence(record.divergence)
     elif isinstance(record, KeyStarted):
@@ -279,9 +263,9 @@ def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
 
 
 def _deliver_until(core: Core, count: int, now: int, store: SavedStore) -> None:
-    while core.delivered < count:
+    while core.application.delivered < count:
         if not core.deliver_next(now):
             raise InputError(
-                f"{store.path}: {count} messages were delivered and only {core.delivered} are in it: "
-                "the store is damaged, or its files are from different times"
+                f"{store.path}: {count} messages were delivered and only {core.application.delivered} "
+                "are in it: the store is damaged, or its files are from different times"
             )

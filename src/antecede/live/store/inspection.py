@@ -159,7 +159,7 @@ class StoreInspection:
                 pass
             return [
                 _stored_message(names[origin], seq, delivery.payload, unacked=True)
-                for delivery in core.unacked
+                for delivery in core.application.unacked
                 for origin, seq in [delivery.message]
             ]
         except _NONSENSE as error:
