@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -192,6 +193,28 @@ def test_a_shared_secret_is_enough_and_a_wrong_one_is_not(tmp_path: Path) -> Non
                     await refused_at(ana, words="it disconnected before it had shown a certificate")
 
     asyncio.run(test())
+
+
+def test_keys_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
+    """They are made from the secret at every start, in a folder of their own while OpenSSL reads them."""
+    keys.new_secret(tmp_path / "ours")
+    (tmp_path / "tmp").mkdir()
+    kill_at_keys = (
+        "import os, signal\n"
+        "from antecede.live.security import identity\n"
+        "from antecede.live.settings import Settings\n"
+        "identity._load = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"identity.Security(Settings(group={GROUP!r}, me='ana', secret='ours'))\n"
+    )
+    for script, left in ((kill_at_keys, 1), (kill_at_keys.replace("identity._load", "_"), 0)):
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+            check=not left,
+            timeout=60,
+        )
+        assert len(list((tmp_path / "tmp").iterdir())) == left
 
 
 @pytest.mark.parametrize(

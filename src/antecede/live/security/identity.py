@@ -18,7 +18,6 @@ import hmac
 import ipaddress
 import os
 import ssl
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +31,7 @@ from antecede.live.operations.logs import Log
 from antecede.live.security.revocation import REVOKED, Revocations
 from antecede.live.settings import Settings
 from antecede.protocols.base import RemoteError
+from antecede.temporary_folders import temporary_folder
 
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
 SIGNING_KEY, SIGNING_CERTIFICATE = "sign.key", "sign.pem"
@@ -186,8 +186,7 @@ class Security:
     def _from_secret(self, settings: Settings) -> None:
         keys: Any = require("antecede.live.security.keys", "live")
         secret = _read_secret(Path(settings.secret or ""))
-        with tempfile.TemporaryDirectory(prefix="antecede-keys-") as name:
-            folder = Path(name)
+        with temporary_folder("keys") as folder:  # OpenSSL reads keys from files only
             mine = Identity(settings.group, settings.me)
             keys.keys_from_secret(secret, mine, folder, is_phone=settings.behind is not None)
             self._from_folder(folder)
