@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from commands import SAMPLES, refusal, run_json
 from hypothesis import given
@@ -107,6 +108,38 @@ def test_protobuf_gives_what_json_gives(framing: str, tmp_path: Path) -> None:
         assert {name: value for name, value in found.items() if name not in different} == {
             name: value for name, value in expected.items() if name not in different
         }
+
+
+def compressed_by_collector(messages: list[bytes]) -> bytes:
+    """As the collector's file exporter compresses: each message by itself, after four bytes of its length."""
+    frames = [pa.compress(each, "zstd", asbytes=True) for each in messages]
+    return b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+
+
+@pytest.mark.parametrize("form", ["json", "proto"])
+def test_what_the_collector_has_compressed_message_by_message_is_read(form: str, tmp_path: Path) -> None:
+    lines = (SAMPLES / "otlp.json").read_bytes().splitlines()
+    file = tmp_path / "traces.zst"
+    file.write_bytes(compressed_by_collector(lines if form == "json" else REQUESTS))
+    _, expected = run_json("audit", SAMPLES / "otlp.json")
+    code, found = run_json("audit", file)
+    assert (code, found["preset"], found["bad"]) == (1, "otlp", [])
+    for name in ("records", "causes", "missing_causes", "skewed_pairs"):
+        assert found[name] == expected[name], name
+
+
+def test_damaged_and_oversized_messages_of_the_collector_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "traces.zst"
+    whole = compressed_by_collector(REQUESTS)
+    file.write_bytes(whole[:-5])
+    assert "traces.zst is damaged zstd" in refusal("audit", file)
+    second = 4 + int.from_bytes(whole[:4])
+    file.write_bytes(whole[: second + 4] + bytes(20) + whole[second + 24 :])
+    assert "traces.zst is damaged zstd" in refusal("audit", file)
+    file.write_bytes(whole + (1 << 31).to_bytes(4) + whole[4:])
+    assert "message" in refusal("audit", file)
+    file.write_bytes(compressed_by_collector([REQUESTS[0], bytes(1 << 25)]))
+    assert "decompresses to more than" in refusal("audit", file)
 
 
 @pytest.mark.parametrize("framing", FRAMED)

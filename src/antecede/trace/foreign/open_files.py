@@ -4,6 +4,10 @@ What decompresses a file is chosen by its first bytes, whatever it is called: gz
 compressed file may be a thousandth of what it decompresses to. So it is decompressed as it is read, and
 refused once it has become larger than a file of its size becomes in practice, or than the user allows. Memory
 is that of a buffer (with zstd that of a window, 128 MiB at most), and for `read_whole` that of the limit.
+
+The file exporter of OpenTelemetry's collector compresses message by message, each after its length. Such a
+file is read as what the exporter would have written without compression: JSON lines, or protobuf messages
+after their lengths.
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ _ANY_RATIO_BYTES = 16 << 20
 """So much may come of any file, however small."""
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+_MESSAGES = "zstd, message by message"
+_LENGTH_BYTES = 4
+_MAX_MESSAGE = 1 << 28
+"""Bytes of a message, before and after decompression."""
 _ARCHIVES = {
     b"PK\x03\x04": "a zip archive",
     b"\xfd7zXZ\x00": "compressed with xz",
@@ -62,11 +70,49 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
+class _Messages(io.RawIOBase):
+    """The messages of a file in which each is compressed by itself and comes after its length."""
+
+    def __init__(self, raw: IO[bytes], limit: int) -> None:
+        self._raw, self._rest, self._most = raw, memoryview(b""), min(limit, _MAX_MESSAGE)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._rest:
+            self._rest = memoryview(self._next())
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+    def _next(self) -> bytes:
+        """The next message, as a line if it is JSON and otherwise after its length; empty at the end."""
+        prefix = self._raw.read(_LENGTH_BYTES)
+        if not prefix:
+            return b""
+        size = int.from_bytes(prefix)
+        packed = self._raw.read(size) if size <= _MAX_MESSAGE else b""
+        if len(packed) < size or len(prefix) < _LENGTH_BYTES:
+            raise EOFError(f"a message of {size:,} bytes, of which {len(packed):,} could be read")
+        message = bytearray()
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            while len(message) <= self._most and (part := stream.read(1 << 16)):
+                message += part
+        if len(message) > _MAX_MESSAGE:
+            raise EOFError(f"a message that decompresses to more than {_MAX_MESSAGE:,} bytes")
+        if message.startswith((b"{", b"[")):
+            return bytes(message.rstrip(b"\n") + b"\n")
+        return len(message).to_bytes(_LENGTH_BYTES) + message
+
+
 def compression(head: bytes) -> str | None:
     """How a file that begins like this is compressed; None if it is not, an error if it is unreadable."""
     for magic, what in _ARCHIVES.items():
         if head.startswith(magic):
             raise InputError(f"it is {what}; unpack it first (gzip, zstd and bzip2 are read as they are)")
+    if _COMPRESSIONS.get(head[_LENGTH_BYTES:8]) == "zstd":
+        return _MESSAGES
     return next((name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), None)
 
 
@@ -95,7 +141,7 @@ def open_bytes(path: Path, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
             if max_bytes is None:
                 limit = min(limit, max(_ANY_RATIO_BYTES, _MAX_RATIO * size))
             what = f"{path} has {size:,} bytes and decompresses to more than {limit:,} bytes"
-        stream = _decompressed(raw, name) if name else raw
+        stream = _decompressed(raw, name, limit) if name else raw
         bounded = _Bounded(stream, limit, f"{what}; if it should be read all the same, give --max-bytes")
         try:
             yield io.BufferedReader(bounded, 1 << 16)
@@ -105,9 +151,11 @@ def open_bytes(path: Path, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
             raise InputError(f"{path} is damaged {name}: {error}") from error
 
 
-def _decompressed(raw: IO[bytes], name: str) -> IO[bytes]:
+def _decompressed(raw: IO[bytes], name: str, limit: int) -> IO[bytes]:
     if name == "gzip":
         return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if name == _MESSAGES:
+        return cast("IO[bytes]", _Messages(raw, limit))
     if name == "bzip2":
         return cast("IO[bytes]", bz2.BZ2File(raw))
     return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
