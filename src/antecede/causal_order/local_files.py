@@ -12,11 +12,14 @@ from antecede.causal_order.request import NeedsSparkError, OrderRequest
 from antecede.causal_order.text_files import FilePart, folder_values, plan_text
 from antecede.errors import InputError
 from antecede.trace.parquet_files import parquet_file
+from antecede.trace.reader import TEXT_ROW_BYTES
 
-_TEXT_ROW_BYTES = 60
-_RECORD_BYTES = 800
 _COPIES = 4
-_ROW_BYTES = 200
+"""Of the rows: as they were read, sorted, in causal order, and what Arrow needs to make these."""
+_DECISION_BYTES = 200
+"""In memory, for deciding about a row: its id, its causes and its place. The row itself is not in it."""
+_MERGE_BYTES = 800
+"""The same, if topics are merged: a record's place in its partition and in its transaction too."""
 
 
 def read_local(events: EventFiles, request: OrderRequest) -> pa.Table:
@@ -33,21 +36,17 @@ def estimate_rows(events: EventFiles) -> int:
     """How many rows there are: exact for Parquet, from the sizes of files for text."""
     if events.format == "parquet":
         return sum(_open_parquet(file).metadata.num_rows for file in events.files)
-    return sum(file.stat().st_size for file in events.files) // _TEXT_ROW_BYTES
+    return sum(file.stat().st_size for file in events.files) // TEXT_ROW_BYTES
 
 
 def local_bytes(events: EventFiles, merges: bool = False) -> int:
-    """How much memory it takes to order the files in this process, at most.
-
-    The rows are there three times: as they were read, sorted, and in causal order; and what decides about a
-    row takes some 200 bytes, or 800 if topics are merged.
-    """
+    """How much memory it takes to order the files in this process, at most."""
     size = sum(file.stat().st_size for file in events.files)
     if events.format == "parquet":
         footers = [_open_parquet(file).metadata for file in events.files]
         groups = [footer.row_group(at) for footer in footers for at in range(footer.num_row_groups)]
         size = max(size, sum(group.total_byte_size for group in groups))
-    return _COPIES * size + (_RECORD_BYTES if merges else _ROW_BYTES) * estimate_rows(events)
+    return _COPIES * size + (_MERGE_BYTES if merges else _DECISION_BYTES) * estimate_rows(events)
 
 
 def _read_parquet(events: EventFiles) -> pa.Table:

@@ -8,6 +8,7 @@ and the field. `read_dictionary_encoded` is the fast path for compiled passes ov
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,7 +52,9 @@ from antecede.trace.validate import (
 
 BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
-_TEXT_ROW_BYTES = 60
+TEXT_ROW_BYTES = 60
+"""Of a row in a file of text, by which the rows of a file are estimated before it is read. A row in memory
+takes more; that is counted where it is held."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 _NUMBER = re.compile(r"(([0-9]{1,18})|[^0-9]+|[0-9]+)")
@@ -133,7 +136,7 @@ def estimate_rows(files: Sequence[Path]) -> int:
     return sum(
         open_parquet(file).metadata.num_rows
         if file.suffix == ".parquet"
-        else file.stat().st_size // _TEXT_ROW_BYTES
+        else file.stat().st_size // TEXT_ROW_BYTES
         for file in files
     )
 
@@ -146,7 +149,7 @@ def read_batches(file: Path) -> Iterator[pa.Table]:
         header = partial(check_columns, where=str(file))
         yield from _in_batches(csv_rows(file, header), file)
     else:
-        yield from _in_batches(json_rows(file), file)
+        yield from _in_batches(_with_fields(json_rows(file), file), file)
 
 
 def read_trace(path: Path | str) -> pa.Table:
@@ -300,6 +303,14 @@ def _in_batches(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[pa.Tabl
     if empty:
         raise empty_file(file)
     yield validate_rows(batch, file)
+
+
+def _with_fields(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[tuple[int, Row]]:
+    """The rows; if the first lacks fields of a trace, it is probably none, and the error says so."""
+    for number, row in itertools.islice(rows, 1):
+        check_columns(list(row), f"{file}, row {number},")
+        yield number, row
+    yield from rows
 
 
 def empty_file(file: Path) -> InputError:

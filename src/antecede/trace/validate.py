@@ -67,7 +67,8 @@ def check_columns(names: Sequence[str], where: str) -> None:
         columns = "column" if len(missing) == 1 else "columns"
         raise InputError(
             f"{where} has no {columns} {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}, under "
-            "these names, or mapped with --map"
+            "these names, or mapped with --map, and another format was not recognised (antecede sources "
+            "lists those that are)"
         )
 
 
