@@ -153,6 +153,27 @@ def test_a_changed_preset_is_used(tmp_path: Path) -> None:
     assert "--map and --preset both" in refusal("audit", log, "--preset", file, "--map", "process=who")
 
 
+@pytest.mark.parametrize("command", ["audit", "graph", "advise"])
+@pytest.mark.parametrize("name", ["log.jsonl", "log.csv", "folder/log.jsonl"])
+def test_a_table_of_no_known_format_is_told_where_to_look(command: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("a,b\n1,2\n" if name.endswith(".csv") else '{"a": 1, "b": 2}\n{"a": 2, "b": 3}\n')
+    refused = refusal(command, file.parent if "folder" in name else file)
+    assert "format was not recognised" in refused
+    assert "has no columns run, group, process" in refused
+    assert "--map" in refused
+    assert "antecede sources" in refused
+
+
+def test_a_later_row_without_a_field_is_still_named(tmp_path: Path) -> None:
+    row: dict[str, object] = {"run": "r", "group": "g", "process": "a", "index": 0, "kind": "send"}
+    row |= {"origin": "a", "seq": 1, "time": 0}
+    file = tmp_path / "log.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, "run": None}) + "\n")
+    assert "log.jsonl, row 2, field run: it is empty" in refusal("audit", file)
+
+
 SHIVIZ = """ana {"ana":1}
 send a
 ben {"ben":1, "ana":1}
@@ -197,3 +218,17 @@ def test_rows_that_import_would_leave_out_are_counted_by_audit_too(tmp_path: Pat
     assert f"{file}, line 9" in refusal("audit", file, "--strict")
     file.write_text("just some text\nand more of it\n")
     assert "antecede sources" in refusal("audit", file)
+
+
+def test_a_log_of_which_a_host_is_out_of_order_is_not_called_clean_without_saying_so(tmp_path: Path) -> None:
+    """ShiViz sorts such events by their clocks too, and draws them; it says nothing."""
+    file = tmp_path / "my.log"
+    file.write_text('ana {"ana":2}\nsecond\nana {"ana":1}\nfirst\nben {"ben":1, "ana":2}\nreceive\n')
+    code, out = run("audit", file)
+    assert code == 0
+    assert "events logged after a later one of their host, put where their clocks say: 1" in out
+    assert "line 3: ana 1 after 2" in out
+    assert "clean, apart from the rows above: every cause is there" in " ".join(out.split())
+    assert "line 3: ana 1 after 2" in refusal("audit", file, "--strict")
+    file.write_text(SHIVIZ)
+    assert "clean: every cause is there" in " ".join(run("audit", file)[1].split())

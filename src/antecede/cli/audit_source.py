@@ -95,7 +95,10 @@ def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
         show.styled(f"({source.preset.name}, {files})", "dim"),
     )
     if verdict.clean:
-        show.line(show.styled("clean", "green"), ": every cause is there, once, and before its effects")
+        apart = ", apart from the rows above" if bad.kinds else ""
+        show.line(
+            show.styled("clean", "green"), f"{apart}: every cause is there, once, and before its effects"
+        )
     rows = [
         [label, f"{getattr(verdict, name):,}"] for name, label in _LABELS.items() if getattr(verdict, name)
     ]

@@ -2,7 +2,9 @@
 
 An event is the n-th of its host, where n is the host's own entry in the clock. Its parents are the host's
 previous event, and the events of other hosts whose entries the clock has gained since. An event that another
-of these already covers is no parent: what is left are the sends of messages.
+of these already covers is no parent: what is left are the sends of messages. Where a host's lines are not in
+the order of its clock, the clock is believed, as in ShiViz: threads that log at the same time swap lines.
+These are counted.
 
 A log may hold several executions. As in ShiViz, a regular expression separates them, whose group `trace` is
 the label of the one that follows; without it, lines such as `=== name ===`, as in ShiViz's own examples. The
@@ -268,7 +270,7 @@ def _add_events(events: list[_LoggedEvent], prefix: str, into: NodeCollector) ->
             continue
         if own < last.get(each.host, 0):
             where = f"line {each.line}: {each.host} {own} after {last[each.host]}"
-            into.bad("events out of order, put where their clocks say", where)
+            into.bad("events logged after a later one of their host, put where their clocks say", where)
         mine[own] = each
         last[each.host] = own
     logged = {host: sorted(mine) for host, mine in hosts.items()}
