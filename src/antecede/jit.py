@@ -14,7 +14,8 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,6 +116,22 @@ def cache_folder(file: Path) -> str:
         # Not a folder that others could have made and filled: numba runs what it finds in its cache.
         root = _private_folder()
     return str(root / "antecede" / f"{file.stem}-{digest}")
+
+
+@contextmanager
+def reported_compilation(report: Callable[[bool], None]) -> Iterator[None]:
+    """Call `report` with True where code is compiled, and with False when it goes on; not for cached code."""
+    event = importlib.import_module("numba.core.event")
+
+    class Listener(event.Listener):  # type: ignore[misc, name-defined]
+        def on_start(self, _: Any) -> None:
+            report(True)
+
+        def on_end(self, _: Any) -> None:
+            report(False)
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 _PLAIN: dict[str, Any] = {"cache": True, "error_model": "numpy", "boundscheck": False}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ from typer.testing import CliRunner
 
 from antecede.cli.main import app
 from antecede.errors import InputError
-from antecede.transactions import read_history
+from antecede.jit import reported_compilation
+from antecede.transactions import check, read_history
 
 TRANSACTIONS = Path(__file__).parent.parent / "transactions"
 SAMPLES = TRANSACTIONS / "samples"
@@ -116,3 +121,49 @@ def test_names_from_a_file_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert code == 1
     assert "\x1b" not in text
     assert "read x\\x1b[2J=2, which nobody wrote" in text
+
+
+OPERATIONS = """{:type :invoke, :f :txn, :value [[:w 1 1]], :process 0, :index 0}
+{:type :ok, :f :txn, :value [[:w 1 1]], :process 0, :index 1}
+"""
+
+
+@pytest.mark.parametrize("preset", [[], ["--preset", "jepsen"]])
+def test_the_folder_that_jepsen_stores_a_test_in_is_its_history(preset: list[str], tmp_path: Path) -> None:
+    (tmp_path / "history.edn").write_text(OPERATIONS)
+    (tmp_path / "results.edn").write_text("{:valid? true}")
+    (tmp_path / "jepsen.log").write_text("2026-01-01 INFO jepsen.core\n")
+    code, text = audit(str(tmp_path), *preset)
+    assert code == 0
+    assert "1 operation of 1 transaction" in text
+    _, text = audit(str(tmp_path), "--json", *preset)
+    (read,) = json.loads(text)["lineage"]["files"]
+    assert (read["file"], read["rows"]) == (str(tmp_path / "history.edn"), 1)
+
+
+def test_a_terminal_shows_that_the_first_history_is_compiled_for(tmp_path: Path) -> None:
+    """In an installation without compiled code, which takes half a minute to make."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"}
+    command = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+    reading, writing = os.openpty()
+    words = ["audit", str(SAMPLES / "long_fork.txt"), "--level", "RC"]
+    with subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=writing, env=environment
+    ) as process:
+        os.close(writing)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal is an error
+            while b"compiling, once" not in shown and (part := os.read(reading, 4096)):
+                shown += part
+        process.kill()
+    os.close(reading)
+    assert b"compiling, once" in shown
+
+
+def test_only_what_is_compiled_is_reported() -> None:
+    history = read_history(SAMPLES / "long_fork.txt")
+    check(history)
+    reported: list[bool] = []
+    with reported_compilation(reported.append):
+        check(history)
+    assert reported == []

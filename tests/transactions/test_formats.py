@@ -43,6 +43,15 @@ def test_a_history_has_one_verdict_in_every_format(form: str, tmp_path: Path) ->
             assert again.operations == history.operations
 
 
+def test_sessions_of_dbcop_have_one_number_in_all_its_forms(tmp_path: Path) -> None:
+    """Files of dbcop do not number them; it counts from 1 itself, as 0 is the one of initial values."""
+    history = random_history(3)
+    forms = [name for name in WRITERS if name.startswith("dbcop")]
+    read = [read_history(WRITERS[form](history, tmp_path / form)) for form in forms]
+    names = [[again.session_name(session) for session in range(again.sessions)] for again in read]
+    assert names == [[str(number + 1) for number in range(history.sessions)]] * len(forms)
+
+
 def test_awdits_text_has_explicit_initial_values(tmp_path: Path) -> None:
     """A session that writes them need not come first, so weaker verdicts differ; a store's history is fine in
     both."""

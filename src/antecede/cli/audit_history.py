@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +68,9 @@ def audit_history(
     bad = BadRows(path)
     files = history_files(Path(path))
     bad.reads(files)
-    history = read_history(path, reading.preset, reading.max_bytes)
+    with show.progress() as progress:
+        progress("reading", 0, 0)
+        history = read_history(path, reading.preset, reading.max_bytes)
     for file, operations in zip(files, operations_of_files(history, len(files)), strict=True):
         bad.count(file, operations)
     judge_history(history, bad, level, limit, as_json)
@@ -89,12 +92,17 @@ def judge_history(history: History, bad: BadRows, level: str | None, limit: int,
 
     At most `limit` reads that no level allows are listed.
     """
+    from antecede.jit import reported_compilation
     from antecede.trace.lineage import lineage
     from antecede.transactions import LEVELS, check
     from antecede.transactions.levels import level_named
 
     demanded = level_named(level or DEFAULT_LEVEL)
-    verdict = check(history, LEVELS if level is None else [demanded], limit)
+    with show.progress() as progress:
+        report = partial(_report, progress)
+        report(False)
+        with reported_compilation(report):
+            verdict = check(history, LEVELS if level is None else [demanded], limit)
     if as_json:
         document = {"trace": bad.source, "demanded": demanded, "clean": verdict.levels[demanded].ok}
         show.json(document | {"verdict": verdict, "lineage": lineage(bad, 1, "local")})
@@ -103,6 +111,11 @@ def judge_history(history: History, bad: BadRows, level: str | None, limit: int,
         show.lineage(bad, 1, "local")
     if not verdict.levels[demanded].ok:
         raise typer.Exit(1)
+
+
+def _report(progress: Callable[[str, int, int], None], compiling: bool) -> None:
+    """Say what takes the time: on a new machine half a minute of it is compilation."""
+    progress("judging: compiling, once" if compiling else "judging", 0, 0)
 
 
 def _print(verdict: ConsistencyVerdict, demanded: str) -> None:

@@ -33,6 +33,8 @@ _READERS = [
 ]
 PRESETS = ("plume", "dbcop", "cobra", "awdit", "jepsen")
 """The names by which a user chooses a format."""
+_HISTORIES = ("history.bincode", "history.edn")
+"""What the whole history is called in a folder of dbcop, and in one in which Jepsen stores a test."""
 
 
 def recognise(head: bytes) -> str | None:
@@ -50,12 +52,12 @@ def recognise_path(path: Path) -> str | None:
 
 
 def history_files(path: Path) -> list[Path]:
-    """The files of a history: itself, or what dbcop and cobra put into a folder."""
+    """The files of a history: itself, or what dbcop, Jepsen and cobra put into a folder."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         return []
-    return [*path.glob("history.bincode")] or cobra.logs_of(path)
+    return [path / name for name in _HISTORIES if (path / name).is_file()][:1] or cobra.logs_of(path)
 
 
 def read_history(path: str | Path, preset: str | None = None, max_bytes: int | None = None) -> History:
@@ -67,7 +69,9 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
         raise InputError(f"{preset!r} is no format of histories; known are {', '.join(PRESETS)}")
     files = history_files(path)
     if not files:
-        raise InputError(f"{path} has neither history.bincode (dbcop) nor .log files (cobra)")
+        raise InputError(
+            f"{path} has neither history.bincode (dbcop), history.edn (Jepsen) nor .log files (cobra)"
+        )
     with open_bytes(files[0], max_bytes) as stream:
         head = stream.read(HEAD_BYTES)
     for known in _READERS:
@@ -83,5 +87,5 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
 
 
 def _whole(path: Path, files: list[Path]) -> Path:
-    """What a reader takes: the one file of dbcop, the folder of cobra."""
-    return files[0] if files[0].name == "history.bincode" else path
+    """What a reader takes: the one file of dbcop or Jepsen, the folder of cobra."""
+    return files[0] if files[0].name in _HISTORIES else path

@@ -3,7 +3,8 @@ they count.
 
 Five words of parameters, three texts (a note, begin and end as dates), then sessions of transactions of
 events. An event is: whether it is a write, variable, value, whether it succeeded; a transaction ends with
-whether it did. Every variable is 0 at first. A write that failed counts as a write of an aborted transaction.
+whether it did. Sessions and transactions have no names; they are numbered from 1, as in dbcop's JSON. Every
+variable is 0 at first. A write that failed counts as a write of an aborted transaction.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def read(path: Path, max_bytes: int | None = None) -> History:
         cursor.text()
     parts, owners = [], []
     number = 0
-    for session in range(cursor.length("sessions", 8)):
+    for session in range(1, cursor.length("sessions", 8) + 1):
         for _ in range(cursor.length("transactions", 9)):
             events = cursor.events(cursor.length("events", _EVENT.itemsize))
             number += 1
