@@ -70,7 +70,7 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-class _Messages(io.RawIOBase):
+class _CollectorMessages(io.RawIOBase):
     """The messages of a file in which each is compressed by itself and comes after its length."""
 
     def __init__(self, raw: IO[bytes], limit: int) -> None:
@@ -155,7 +155,7 @@ def _decompressed(raw: IO[bytes], name: str, limit: int) -> IO[bytes]:
     if name == "gzip":
         return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
     if name == _MESSAGES:
-        return cast("IO[bytes]", _Messages(raw, limit))
+        return cast("IO[bytes]", _CollectorMessages(raw, limit))
     if name == "bzip2":
         return cast("IO[bytes]", bz2.BZ2File(raw))
     return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
