@@ -123,14 +123,14 @@ def reported_compilation(report: Callable[[bool], None]) -> Iterator[None]:
     """Call `report` with True where code is compiled, and with False when it goes on; not for cached code."""
     event = importlib.import_module("numba.core.event")
 
-    class Listener(event.Listener):  # type: ignore[misc, name-defined]
+    class CompilationListener(event.Listener):  # type: ignore[misc, name-defined]
         def on_start(self, _: Any) -> None:
             report(True)
 
         def on_end(self, _: Any) -> None:
             report(False)
 
-    with event.install_listener("numba:compile", Listener()):
+    with event.install_listener("numba:compile", CompilationListener()):
         yield
 
 
