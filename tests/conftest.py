@@ -20,8 +20,20 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Tests start many short-lived JVMs; full optimisation would take two fifths of their time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start many short-lived JVMs; full optimisation would take two fifths of their time, and checking the
+# byte code of Spark's own archives an eighth.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
+
+_SMALL_QUERIES = {
+    # Spark would compile Java code for each of some thousand queries over a few rows; interpreting them takes
+    # half the time. The tests that start processes of their own run what Spark compiles.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "3",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +68,8 @@ def spark() -> Iterator[SparkSession]:
     protocols = str(Path(__file__).parent / "sweep")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (protocols, os.environ.get("PYTHONPATH"))))
     with connect() as session:
+        for name, value in _SMALL_QUERIES.items():
+            session.conf.set(name, value)
         yield session
 
 

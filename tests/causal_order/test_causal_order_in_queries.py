@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,11 @@ class Inbox:
 
 
 @pytest.fixture
-def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
+def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Inbox]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
-    return Inbox(spark, tmp_path)
+    yield Inbox(spark, tmp_path)
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
 def row(name: str, hour: int, *after: str, room: str = "tea") -> dict[str, Any]:
