@@ -20,7 +20,14 @@ from pathlib import Path
 print(cache_folder(Path(kernel.__file__)))
 compiled = next(function for function in vars(kernel).values()
                 if isinstance(function, Dispatcher) and function.__module__ == kernel.__name__)
-print(Path(compiled.stats.cache_path).parent)
+print(Path(compiled.stats.cache_path))
+"""
+
+COMPILE = """
+import numpy as np
+from antecede.compiled import splitmix64
+splitmix64.mix(np.uint64(1))
+print(sum(splitmix64.mix.stats.cache_hits.values()), splitmix64.__file__)
 """
 
 
@@ -64,3 +71,21 @@ def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path,
     limits.write_text(text.replace("MAX_REMEMBERED = 1000", "MAX_REMEMBERED = 4"))
     assert folder("sim.kernels.hcg.event") != before[0]
     assert folder("causality.width") == before[1]
+
+
+def test_another_place_with_the_same_sources_needs_no_compilation(tmp_path: Path) -> None:
+    package = Path(protocols.__file__).parent.parent
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for place, hits in (("here", "0"), ("there", "1")):
+        subprocess.run(["cp", "-r", "--parents", "antecede", tmp_path], cwd=package.parent, check=True)
+        (tmp_path / place).mkdir()
+        (tmp_path / "antecede").rename(tmp_path / place / "antecede")
+        found = subprocess.run(
+            [sys.executable, "-c", COMPILE],
+            cwd=tmp_path / place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.split() == [hits, str(tmp_path / place / "antecede/compiled/splitmix64.py")]

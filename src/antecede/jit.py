@@ -2,7 +2,8 @@
 
 Numba keys its cache by the file that defines a function. A kernel also compiles in functions and constants of
 the modules it imports, so its machine code is stale once any of those changes. Here every module has a cache
-folder named by a digest of its own source and of every Antecede module that it imports, directly or not.
+folder named by a digest of its own source and of every Antecede module that it imports, directly or not. It
+does not matter where the module is: another environment with the same sources finds its code compiled.
 """
 
 from __future__ import annotations
@@ -142,9 +143,27 @@ _INNER: dict[str, Any] = {**_HOT, "no_cpython_wrapper": True, "no_cfunc_wrapper"
 """No wrappers for calls from Python, which take most of the compile time."""
 
 
+_caching: Any = numba.core.caching
+# The name in older releases begins with an underscore; those may not know CACHE_LOCATOR_CLASSES.
+_Locator: Any = getattr(_caching, "UserProvidedCacheLocator", None) or _caching._UserProvidedCacheLocator
+
+
+class KernelCacheLocator(_Locator):  # type: ignore[misc]
+    """Puts machine code into `CACHE_DIR` itself; numba would add a folder for the path of the source."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        return ""
+
+
 def _compile(function: Function, options: dict[str, Any]) -> Function:
     _settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
-    compiled: Function = numba.njit(**options)(function)
+    others = getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
+    _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
+    try:
+        compiled: Function = numba.njit(**options)(function)
+    finally:
+        _settings.CACHE_LOCATOR_CLASSES = others
     return compiled
 
 
