@@ -80,6 +80,16 @@ class SessionReads(NamedTuple):
 
 
 @njit_hot
+def _reads_of(sorted_reads: Any, name: Any) -> Any:
+    """The places of the reads that are looked up by a name."""
+    begin = first_not_below(sorted_reads.name, 0, len(sorted_reads.name), name)
+    end = begin
+    while end < len(sorted_reads.name) and sorted_reads.name[end] == name:
+        end += 1
+    return range(begin, end)
+
+
+@njit_hot
 def _deadline(own: Any, history: Any, u: Any) -> Any:
     if own.stamp[u] == own.session:
         return np.int64(own.lowered[u])
@@ -162,9 +172,7 @@ def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
     best = deadline
     for row in range(history.write_start[u], history.write_start[u + 1]):
         key = history.write_key[row]
-        for place in range(first_not_below(by_key.name, 0, len(by_key.name), key), len(by_key.name)):
-            if by_key.name[place] != key:
-                break
+        for place in _reads_of(by_key, key):
             w = by_key.other[place]
             if by_key.at[place] < deadline or w == u:
                 continue
@@ -178,9 +186,7 @@ def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
 def _meet_readers(own: Any, history: Any, by_writer: Any, u: Any) -> Any:
     """Lower what must be before u, because the session reads from it, to its new deadline."""
     deadline = own.lowered[u]
-    for place in range(first_not_below(by_writer.name, 0, len(by_writer.name), u), len(by_writer.name)):
-        if by_writer.name[place] != u:
-            break
+    for place in _reads_of(by_writer, u):
         m, key = by_writer.at[place], by_writer.other[place]
         if not _meet_read(own, history, m, key, u, deadline):
             return False
@@ -200,9 +206,7 @@ def _is_ordered(own: Any, history: Any, by_key: Any) -> Any:
         u = own.changed[number]
         for row in range(history.write_start[u], history.write_start[u + 1]):
             key = history.write_key[row]
-            for place in range(first_not_below(by_key.name, 0, len(by_key.name), key), len(by_key.name)):
-                if by_key.name[place] != key:
-                    break
+            for place in _reads_of(by_key, key):
                 w = by_key.other[place]
                 if w < 0 or w == u or by_key.at[place] < own.lowered[u] or own.begin <= w < own.end:
                     continue
