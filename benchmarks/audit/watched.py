@@ -23,8 +23,8 @@ class Watched(NamedTuple):
     """Of it and all its children together, the largest sample."""
 
 
-def run(command: Sequence[str], cores: int) -> Watched:
-    """Run a command on `cores` of this process's cores; exit if it fails."""
+def run(command: Sequence[str], cores: int, exit_code: int = 0) -> Watched:
+    """Run a command on `cores` of this process's cores; exit if it does not end with that exit code."""
     mine = sorted(os.sched_getaffinity(0))[:cores]
     peak = 0
     with tempfile.TemporaryFile("w+") as out:
@@ -40,7 +40,7 @@ def run(command: Sequence[str], cores: int) -> Watched:
                 peak = max(peak, sum(map(proportional_bytes, family(process.pid))))
         seconds = time.perf_counter() - start
         out.seek(0)
-        if process.returncode:
+        if process.returncode != exit_code:
             raise SystemExit(f"{' '.join(command)} ends with exit code {process.returncode}")
         return Watched(out.read(), seconds, peak)
 
