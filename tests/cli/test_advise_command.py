@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,7 @@ import pytest
 from antecede.advise.core import ADVISED_PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
-
-
-def antecede(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, timeout=300)
+from command_line import antecede
 
 
 def document(*arguments: str) -> Any:

@@ -23,12 +23,9 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.execution_from_rows import execution
 from antecede.trace.explain import RunEvents
+from command_line import antecede
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
-
-
-def antecede(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 def document(*arguments: str, code: int = 0) -> Any:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import command_line
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 LOG = 'a {"a": 1}\nhello\nb {"a": 1, "b": 1}\nheard\nnothing of note\n'
 
 
 def antecede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=folder, timeout=300)
+    return command_line.antecede(*arguments, cwd=folder)
 
 
 def test_help_teaches_the_formats(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
+from command_line import antecede_bytes
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 HOSTILE = (
@@ -93,10 +94,7 @@ ESCAPE = "\x1b[31m\x9b2J\u202e[red]x[/red]"
 
 
 def antecede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(
-        [*ANTECEDE, *arguments], capture_output=True, cwd=folder, timeout=300, env=environment
-    )
+    return antecede_bytes(*arguments, cwd=folder)
 
 
 def checked(done: subprocess.CompletedProcess[bytes], code: int) -> str:
