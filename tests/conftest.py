@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", deadline=None, max_examples=100, suppress_health_check=_slow)
+# The same examples in each run. More and others are found by `verify`, `./dev vopr` and tests/*/fuzz_*.py.
 settings.register_profile(
-    "ci", deadline=None, max_examples=300, derandomize=True, suppress_health_check=_slow
+    "ci", deadline=None, max_examples=150, derandomize=True, suppress_health_check=_slow
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
