@@ -15,6 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"causality"},
     "sim": {"causality", "compiled", "overlay", "protocols", "trace"},
     "live": {"causality", "protocols", "trace"},
+    "check": {"causality", "protocols", "report"},
     "report": {"trace"},
     "spark": {"trace"},
     "transactions": {"causality", "compiled", "trace"},

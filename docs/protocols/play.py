@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, Packet, Protocol
+from antecede.report.schedule_diagram import Arrow, DrawnEvent, DrawnPacket, DrawnSchedule, Hold, Opening
 
 _STEP = re.compile(
     r"(?P<time>\d+) (?:(?P<sender>\w+) sends (?P<new>\w+)(?: to (?P<group>\w+))?"
@@ -78,73 +78,19 @@ class Story(NamedTuple):
     """The processes to draw, from top to bottom; all by default."""
 
 
-class Flight(NamedTuple):
-    """A packet in flight."""
-
-    name: str
-    label: str
-    sent_at: int
-    packet: Packet
-
-
-class Arrow(NamedTuple):
-    source: str
-    to: str
-    flight: Flight
-    arrived_at: int
-    changed: bool
-    """False if it was a duplicate and changed nothing."""
-
-
-class Event(NamedTuple):
-    """A send or a delivery."""
-
-    peer: str
-    time: int
-    message: str
-
-
-class Hold(NamedTuple):
-    peer: str
-    message: str
-    why: str
-    start: int
-    end: int
-
-
-class Opening(NamedTuple):
-    one: str
-    other: str
-    time: int
-
-
-@dataclass
-class Played:
-    """A schedule that was played, ready to be drawn."""
-
-    peers: list[str]
-    messages: list[str] = field(default_factory=list)
-    arrows: list[Arrow] = field(default_factory=list)
-    sends: list[Event] = field(default_factory=list)
-    deliveries: list[Event] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    links: list[Opening] = field(default_factory=list)
-    end: int = 0
-
-
 class _Stage:
     def __init__(self, story: Story) -> None:
         self.story = story
         self.members: Sequence[Any] = story.members()
         self.peers = story.peers.split()
         self.names = Names(self.peers)
-        self.played = Played((story.drawn or story.peers).split())
-        self.wires: dict[tuple[str, str], list[Flight]] = {}
+        self.played = DrawnSchedule((story.drawn or story.peers).split())
+        self.wires: dict[tuple[str, str], list[DrawnPacket]] = {}
         self.timers: list[tuple[int, int]] = []
         self.held: dict[tuple[str, str, str], int] = {}
         self.now = 0
 
-    def play(self) -> Played:
+    def play(self) -> DrawnSchedule:
         for line in self.story.steps.split("\n"):
             step = _STEP.fullmatch(line.strip())
             if step is not None:
@@ -177,7 +123,7 @@ class _Stage:
             effects = self.members[peer].broadcast(b"", self.now, step["group"])
             self.names.assign(effects.message, step["new"])
             self.played.messages.append(step["new"])
-            self.played.sends.append(Event(step["sender"], self.now, step["new"]))
+            self.played.sends.append(DrawnEvent(step["sender"], self.now, step["new"]))
             self._carry_out(peer, effects)
         elif step["packet"]:
             self._arrive(step["packet"], step["source"], step["to"])
@@ -208,13 +154,13 @@ class _Stage:
         for send in effects.sends:
             name = self.names.packet(send.packet)
             carried = self.story.carries(send.packet, self.names)
-            flight = Flight(name, f"{name} {carried}".strip(), self.now, send.packet)
+            flight = DrawnPacket(name, f"{name} {carried}".strip(), self.now, send.packet)
             for to in send.to:
                 self.wires.setdefault((here, self.peers[to]), []).append(flight)
         if effects.wake_at is not None:
             self.timers.append((effects.wake_at, peer))
         while (delivery := self.members[peer].deliver(self.now)) is not None:
-            self.played.deliveries.append(Event(here, self.now, self.names.message(*delivery.message)))
+            self.played.deliveries.append(DrawnEvent(here, self.now, self.names.message(*delivery.message)))
         self._note_holds(peer)
 
     def _note_holds(self, peer: int) -> None:
@@ -228,5 +174,5 @@ class _Stage:
                 self.played.holds.append(Hold(*hold, start, self.now))
 
 
-def play(story: Story) -> Played:
+def play(story: Story) -> DrawnSchedule:
     return _Stage(story).play()

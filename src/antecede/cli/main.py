@@ -21,6 +21,7 @@ from antecede import __version__
 from antecede.cli.advise import advise
 from antecede.cli.audit import audit
 from antecede.cli.chat import chat
+from antecede.cli.check import check
 from antecede.cli.cluster import cluster
 from antecede.cli.doctor import doctor
 from antecede.cli.explain import explain
@@ -68,6 +69,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "protocols": protocols,
         "simulate": simulate,
         "verify": verify,
+        "check": check,
         "sweep": sweep,
         "report": report,
         "reproduce": reproduce,

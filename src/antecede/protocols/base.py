@@ -80,6 +80,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
 
     sends: tuple[Send, ...] = ()
     wake_at: int | None = None
+    """When to call `wake`, besides the times that were asked for before."""
     message: MessageId | None = None
     """The identity of the message just broadcast."""
 
@@ -198,6 +199,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """The type of its `Layout`, if it has one; then `with_layout(size, layout)` creates members."""
     dynamic_links: ClassVar[bool] = False
     """Whether links may open and close during a run; `neighbours` are those open from the start."""
+
+    relays: ClassVar[bool] = True
+    """Whether a receipt or a timer may make a member send; if not, it sends only when it broadcasts."""
+    symmetric: ClassVar[bool] = False
+    """Whether all members are alike: exchanging two of them changes nothing but their ranks."""
 
     carries_immediate_dependencies: ClassVar[bool] = False
     """Whether packets name exactly the immediate dependencies, so that deliveries report them."""

@@ -206,6 +206,8 @@ class Flat(Protocol):
     """A member of a flat group. Subclasses define what a message carries and what a delivery changes."""
 
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
+    relays: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = True
     packets: ClassVar[Any] = DependencyPacket
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket,)
     """The types of packets that its messages travel in."""

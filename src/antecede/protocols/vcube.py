@@ -40,6 +40,8 @@ class Vcube(TimestampDiff):
     kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "changed clock entries, down a spanning tree rooted at its source"
     control: ClassVar[str] = "up to n − 1 counts"
+    relays: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = False
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         effects = super().broadcast(payload, now, group)
@@ -96,6 +98,8 @@ class VcubeAgg(TimestampDiff):
     kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
     control: ClassVar[str] = "up to n − 1 counts"
+    relays: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = False
     packets: ClassVar[Any] = Bundle
     buffering: ClassVar[str] = (
         "until its causes are delivered; at a relay, for causes that travel the same way"

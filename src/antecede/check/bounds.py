@@ -1,0 +1,82 @@
+"""How much of a group's behaviour is explored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.protocols.base import Layout, LocalError, Protocol
+
+LONGEST_DELAY = 1
+"""Within a site, in steps of time, for protocols that need bounded delays; clocks agree."""
+_MAX_MESSAGES = 24
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a group, what its members broadcast, and how many faults may happen in one schedule."""
+
+    peers: int = 3
+    messages: int = 1
+    """From each peer."""
+    total: int | None = None
+    """From all together; by default no bound of its own."""
+    losses: int = 0
+    """Packets that are lost. Then messages may stay undelivered, and only what is delivered is judged."""
+    duplicates: int = 0
+    """Packets that arrive twice."""
+    crashes: int = 0
+    """Processes that end and start again from what they have saved."""
+    link_changes: int = 0
+    """Links that open or close, for protocols whose links may."""
+    wakes: int = 2
+    """Timers that fire, for protocols that need no bounds on delays."""
+    groups: dict[str, tuple[int, ...]] | None = None
+    """Overlapping groups, for protocols that have them."""
+    layout: dict[str, Any] | None = None
+    """How members are arranged, for protocols with roles."""
+
+    def __post_init__(self) -> None:
+        if self.peers < 1 or self.messages < 1:
+            raise InputError("check: at least one peer and one message from each")
+        if self.peers * self.messages > _MAX_MESSAGES:
+            raise InputError(
+                f"check: {self.peers} peers with {self.messages} messages each are more than "
+                f"{_MAX_MESSAGES} messages, far beyond what can be explored"
+            )
+
+    def members(self, kind: type[Protocol]) -> list[Protocol]:
+        """All members of the group, in their initial state."""
+        protocol: Any = kind
+        if self.groups is not None:
+            if not kind.overlapping_groups:
+                raise InputError(f"check: groups: {kind.name} has one group of all peers")
+            return list(protocol.with_groups(self.groups, self.peers))
+        layout = self.resolved_layout(kind)
+        return list(
+            protocol.group(self.peers) if layout is None else protocol.with_layout(self.peers, layout)
+        )
+
+    def resolved_layout(self, kind: type[Protocol]) -> Layout | None:
+        """The layout, with bounds of time; None if the protocol has none."""
+        if kind.layout is None:
+            if self.layout is not None:
+                raise InputError(f"check: layout: {kind.name} has none")
+            return None
+        try:
+            layout: Layout = (
+                kind.layout.default(self.peers)
+                if self.layout is None
+                else msgspec.convert(self.layout, kind.layout)
+            )
+            layout.validate(self.peers)
+        except (msgspec.ValidationError, LocalError) as error:
+            raise InputError(f"check: layout: {error}") from error
+        return layout.with_bounds(LONGEST_DELAY, 0)
+
+    def audiences(self) -> list[tuple[str | None, tuple[int, ...]]]:
+        """The name and the members of each group."""
+        if self.groups is None:
+            return [(None, tuple(range(self.peers)))]
+        return list(self.groups.items())

@@ -1,0 +1,94 @@
+"""The diagram of a counter-example."""
+
+from __future__ import annotations
+
+from antecede.check.counterexample import CounterExample
+from antecede.check.events import EventKind
+from antecede.check.group import CheckedGroup
+from antecede.check.schedule import describe_control
+from antecede.report.schedule_diagram import (
+    Arrow,
+    DrawnEvent,
+    DrawnPacket,
+    DrawnSchedule,
+    Hold,
+    Opening,
+    draw_schedule,
+)
+
+
+def draw(found: CounterExample) -> str:
+    """A space-time diagram, as an SVG document: every step, and what each packet carried."""
+    label = f"The smallest schedule in which {found.group.kind.name} fails; its steps are listed beside it"
+    return draw_schedule(_CounterExampleDrawing(found).schedule, label)
+
+
+class _CounterExampleDrawing:
+    def __init__(self, found: CounterExample) -> None:
+        self.group = found.group
+        self.schedule = DrawnSchedule([f"p{rank}" for rank in range(self.group.size)])
+        self.schedule.end = len(found.events)
+        self._sent: dict[int, list[DrawnPacket]] = {}
+        """Packets in flight, by number."""
+        self._held: dict[tuple[int, int, int], int] = {}
+        """A process, a message that it holds, the cause, and since when."""
+        for time, event in enumerate(found.events, 1):
+            kind, process, detail, step = event
+            if kind in (EventKind.RECEIVE, EventKind.REPEAT):
+                self._receive(process, detail, time, kind == EventKind.REPEAT)
+            if kind == EventKind.OPEN:
+                self.schedule.links.append(Opening(f"p{process}", f"p{detail}", time))
+            if step is not None:
+                if kind in (EventKind.BROADCAST, EventKind.DELIVER) and step.message >= 0:
+                    self._tell(kind, process, step.message, time)
+                for packet in step.sends:
+                    self._sent.setdefault(packet, []).append(_name(self.group, packet, time))
+                self._note_held(process, step.after, time)
+        last = found.events[-1]
+        message = self.group.name(last[3].message) if last[3] is not None and last[3].message >= 0 else ""
+        end = self.schedule.end
+        self.schedule.faults.append(DrawnEvent(f"p{found.violation.process}", end, message))
+        self._leave_in_flight(end + 1)
+
+    def _tell(self, kind: int, process: int, message: int, time: int) -> None:
+        event = DrawnEvent(f"p{process}", time, self.group.name(message))
+        if kind == EventKind.BROADCAST:
+            self.schedule.messages.append(event.message)
+            self.schedule.sends.append(event)
+        else:
+            self.schedule.deliveries.append(event)
+
+    def _receive(self, process: int, packet: int, time: int, stays: bool) -> None:
+        flights = self._sent[packet]
+        flight = flights[0] if stays else flights.pop(0)
+        source = self.group.processes.packets[packet].source
+        self.schedule.arrows.append(Arrow(f"p{source}", f"p{process}", flight, time, True))
+
+    def _note_held(self, process: int, number: int, time: int) -> None:
+        held = {(process, *each) for each in self.group.processes.held[number]}
+        for key in sorted(held - self._held.keys()):
+            self._held[key] = time
+        for key in [key for key in self._held if key[0] == process and key not in held]:
+            self._end_hold(key, time)
+
+    def _end_hold(self, key: tuple[int, int, int], time: int) -> None:
+        process, message, cause = key
+        start = self._held.pop(key)
+        why = f"waits for {self.group.name(cause)}" if cause >= 0 else "waits"
+        if start < time:
+            self.schedule.holds.append(Hold(f"p{process}", self.group.name(message), why, start, time))
+
+    def _leave_in_flight(self, end: int) -> None:
+        """What is held, and what has not arrived, to the end."""
+        for key in list(self._held):
+            self._end_hold(key, end)
+        for packet, flights in self._sent.items():
+            sent = self.group.processes.packets[packet]
+            for flight in flights:
+                self.schedule.lost.append(Arrow(f"p{sent.source}", f"p{sent.to}", flight, end, False))
+
+
+def _name(group: CheckedGroup, packet: int, time: int) -> DrawnPacket:
+    decoded = group.kind.decode(group.processes.packets[packet].data)
+    name = "+".join(f"p{origin}:{seq}" for origin, seq in decoded.message_ids()) or decoded.metric_prefix()
+    return DrawnPacket(name, f"{name} {describe_control(decoded)}", time)

@@ -1,0 +1,31 @@
+"""What can happen in a group."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antecede.check.processes import ProcessStep
+
+
+class EventKind(IntEnum):
+    """What can happen. The faults are from `REPEAT` on."""
+
+    RECEIVE = 0
+    DELIVER = 1
+    BROADCAST = 2
+    WAKE = 3
+    TICK = 4
+    """Time passes."""
+    REPEAT = 5
+    """A packet is received, and will be once more."""
+    LOSE = 6
+    CRASH = 7
+    OPEN = 8
+    CLOSE = 9
+
+
+Event = tuple[int, int, int, "ProcessStep | None"]
+"""Its kind, the process, what it is about, and what it does to the process. It is about a packet, about the
+group of a broadcast, or about the other end of a link."""

@@ -1,0 +1,330 @@
+"""The states of a whole group, what can happen in each, and what must never.
+
+A state is the processes, the packets in flight, and the oracle's part: for each message, which messages
+happened before it. So whether a delivery is in causal order can be told when it happens.
+
+- A message is delivered after every message that happened before it and goes to the same process.
+- Nothing is delivered twice, changed, or without having been sent, and no protocol raises an error.
+- A message that is held waits for one that happened before it and is not delivered.
+- When nothing more can happen, everything is delivered everywhere, and nothing is held.
+
+A process saves its state before it sends or delivers anything, or returns from a broadcast. If it crashes it
+is as it last saved itself, and what it has received since arrives again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, NamedTuple, cast
+
+from antecede.check.bounds import LONGEST_DELAY, Bounds
+from antecede.check.events import Event, EventKind
+from antecede.check.processes import NO_CAUSE, TICK, Processes, ProcessStep, SentPacket
+from antecede.protocols.base import Protocol
+
+_RECEIVE, _DELIVER, _BROADCAST = int(EventKind.RECEIVE), int(EventKind.DELIVER), int(EventKind.BROADCAST)
+
+
+class Rest(NamedTuple):
+    """The part of a state that most explorations do not need."""
+
+    groups: tuple[int, ...] = ()
+    """For each message the group that it was sent to, if there are several; -1 if it is not sent yet."""
+    links: frozenset[tuple[int, int]] = frozenset()
+    """Links that were opened, for protocols whose links change."""
+    unsaved: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """For each process, while it may crash: the state that it has saved, and what it has received since."""
+    losses: int = 0
+    duplicates: int = 0
+    crashes: int = 0
+    link_changes: int = 0
+    wakes: int = 0
+    """How many have happened."""
+
+
+class CheckState(NamedTuple):
+    """A whole group at one moment."""
+
+    processes: tuple[int, ...]
+    in_flight: tuple[int, ...]
+    """Packets: sorted, on FIFO links by link and in the order in which it carries them."""
+    pasts: tuple[int, ...]
+    """For each message the messages that happened before it, as bits; -1 if it is not sent yet."""
+    rest: Rest | None = None
+
+
+class CheckViolation(NamedTuple):
+    """What must never happen, and where it does."""
+
+    process: int
+    text: str
+
+
+class CheckedGroup:
+    """A group within bounds: its first state, what can happen in a state, and what that leads to."""
+
+    def __init__(self, kind: type[Protocol], bounds: Bounds) -> None:
+        self.kind, self.bounds, self.size = kind, bounds, bounds.peers
+        self.processes = Processes(kind, bounds)
+        self.is_fifo, self.is_timed = kind.links.fifo, kind.links.bounded_delays
+        self.members = [frozenset(members) for _, members in bounds.audiences()]
+        layout = bounds.resolved_layout(kind)
+        self._sites = layout.sites(self.size) if layout is not None else [0] * self.size
+        self._permanent = self._find_permanent_links()
+        self._everybody = range(self.size)
+        self._has_faults = bool(bounds.losses or bounds.duplicates or bounds.crashes or bounds.link_changes)
+        unsent = (-1,) * (self.size * bounds.messages)
+        self.initial = CheckState(self.processes.initial, (), unsent, self._initial_rest())
+
+    def _find_permanent_links(self) -> frozenset[tuple[int, int]]:
+        """Links that stay open, so that the group stays connected."""
+        if not self.kind.dynamic_links:
+            return frozenset()
+        members = cast(list[Any], self.bounds.members(self.kind))
+        return frozenset((one.me, other) for one in members for other in one.neighbours if one.me < other)
+
+    def _initial_rest(self) -> Rest | None:
+        if not self._has_faults and len(self.members) == 1:
+            return None
+        count = self.size * self.bounds.messages if len(self.members) > 1 else 0
+        unsaved = tuple((number, ()) for number in self.processes.initial) if self.bounds.crashes else ()
+        return Rest((-1,) * count, unsaved=unsaved)
+
+    # What can happen
+
+    def events(self, state: CheckState, processes: Sequence[int] | None = None) -> list[Event]:
+        """What can happen in a state, or only what can happen at some processes."""
+        known, numbers = self.processes, state.processes
+        chosen = self._everybody if processes is None else processes
+        events: list[Event] = []
+        for process in chosen:
+            for kind, detail, step in known.own_events(numbers[process]):
+                if kind == _DELIVER or self._may(state, kind):
+                    events.append((kind, process, detail, step))
+        for packet in self._arriving(state):
+            to = known.destinations[packet]
+            if to in chosen:
+                events.append((_RECEIVE, to, packet, known.step(numbers[to], known.receive_event + packet)))
+        if self._has_faults:
+            events += self._faults(state, chosen, events)
+        if self.is_timed and self._may_tick(state):
+            events.append((EventKind.TICK, -1, -1, None))
+        return events
+
+    def _may(self, state: CheckState, kind: int) -> bool:
+        """Whether there may be one more broadcast, or timer that fires."""
+        if kind == _BROADCAST:
+            return self.may_broadcast(state)
+        return self.is_timed or state.rest is None or state.rest.wakes < self.bounds.wakes
+
+    def may_broadcast(self, state: CheckState) -> bool:
+        """Whether the group as a whole has something left to broadcast."""
+        total = self.bounds.total
+        return total is None or sum(past >= 0 for past in state.pasts) < total
+
+    def _arriving(self, state: CheckState) -> Sequence[int]:
+        """The packets that may be the next to arrive."""
+        if not self.is_fifo:
+            return list(dict.fromkeys(state.in_flight))
+        links, arriving, last = self.processes.links, [], -1
+        for packet in state.in_flight:
+            if links[packet] != last:
+                last = links[packet]
+                arriving.append(packet)
+        return arriving
+
+    def _faults(self, state: CheckState, chosen: Sequence[int], events: list[Event]) -> list[Event]:
+        rest, bounds, faults = state.rest or Rest(), self.bounds, list[Event]()
+        for kind, process, packet, step in events:
+            if kind == _RECEIVE and rest.duplicates < bounds.duplicates:
+                faults.append((EventKind.REPEAT, process, packet, step))
+            if kind == _RECEIVE and rest.losses < bounds.losses:
+                faults.append((EventKind.LOSE, process, packet, None))
+        for process, (_, received) in enumerate(rest.unsaved):
+            if received and process in chosen:
+                faults.append((EventKind.CRASH, process, -1, None))
+        if rest.link_changes < bounds.link_changes:
+            for link in combinations(range(self.size), 2):
+                if link not in self._permanent:
+                    faults.append((EventKind.CLOSE if link in rest.links else EventKind.OPEN, *link, None))
+        return faults
+
+    def _may_tick(self, state: CheckState) -> bool:
+        """Time passes while something waits for it, and not past what must have happened by then."""
+        known = self.processes
+        own = [known.states[number] for number in state.processes]
+        now = own[0].now
+        local = [
+            packet for packet in map(known.packets.__getitem__, state.in_flight) if self._is_local(packet)
+        ]
+        if any(each.timers and each.timers[0] <= now for each in own):
+            return False
+        if any(packet.sent_at + LONGEST_DELAY <= now for packet in local):
+            return False
+        return bool(local) or any(each.timers for each in own)
+
+    def _is_local(self, packet: SentPacket) -> bool:
+        return self._sites[packet.source] == self._sites[packet.to]
+
+    # What it leads to
+
+    def apply(self, state: CheckState, event: Event) -> CheckState | CheckViolation:
+        """The state after an event, or what is wrong with it."""
+        kind, process, detail, step = event
+        if step is None:
+            return self._apply_to_all(state, event)
+        if step.fault:
+            return CheckViolation(process, step.fault)
+        processes, in_flight, pasts, rest = state
+        if kind == _RECEIVE:
+            at = in_flight.index(detail)
+            in_flight = in_flight[:at] + in_flight[at + 1 :]
+        elif kind == _DELIVER:
+            if (violation := self._judge_delivery(state, process, step)) is not None:
+                return violation
+        elif kind == _BROADCAST:
+            message = step.message
+            pasts = (*pasts[:message], self._observed(state, process), *pasts[message + 1 :])
+        if step.sends:
+            in_flight = self._arrange(in_flight + step.sends)
+        processes = (*processes[:process], step.after, *processes[process + 1 :])
+        if rest is not None or kind == EventKind.WAKE:
+            rest = self._follow(rest or Rest(), event, step)
+        if self.processes.held[step.after] and (wrong := self._judge_held(pasts, process, step.after)):
+            return wrong
+        return CheckState(processes, in_flight, pasts, rest)
+
+    def _observed(self, state: CheckState, process: int) -> int:
+        """Everything that has happened before what a process does next, as bits."""
+        observed = delivered = self.processes.states[state.processes[process]].delivered
+        for message, past in enumerate(state.pasts):
+            if delivered >> message & 1:
+                observed |= past
+        return observed
+
+    def _arrange(self, packets: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(packets, key=self.processes.links.__getitem__ if self.is_fifo else None))
+
+    def _follow(self, rest: Rest, event: Event, step: ProcessStep) -> Rest:
+        """What an event at a process changes besides."""
+        kind, process, detail, _ = event
+        if kind == _BROADCAST and rest.groups:
+            rest = rest._replace(groups=_with(rest.groups, step.message, detail))
+        elif kind == EventKind.REPEAT:
+            rest = rest._replace(duplicates=rest.duplicates + 1)
+        elif kind == EventKind.WAKE and not self.is_timed:
+            rest = rest._replace(wakes=rest.wakes + 1)
+        if rest.unsaved:
+            saved, received = rest.unsaved[process]
+            is_unsaved = kind in (EventKind.RECEIVE, EventKind.REPEAT) and not step.sends
+            kept = (saved, (*received, detail)) if is_unsaved else (step.after, ())
+            rest = rest._replace(unsaved=_with(rest.unsaved, process, kept))
+        return rest
+
+    def _apply_to_all(self, state: CheckState, event: Event) -> CheckState | CheckViolation:
+        """What is not the step of one process."""
+        kind, process, detail, _ = event
+        rest = state.rest or Rest()
+        if kind == EventKind.TICK:
+            steps = [self.processes.step(number, TICK) for number in state.processes]
+            return state._replace(processes=tuple(step.after for step in steps if step is not None))
+        if kind == EventKind.LOSE:
+            at = state.in_flight.index(detail)
+            left = state.in_flight[:at] + state.in_flight[at + 1 :]
+            return state._replace(in_flight=left, rest=rest._replace(losses=rest.losses + 1))
+        if kind == EventKind.CRASH:
+            return self._crash(state, rest, process)
+        return self._change_link(state, rest, event)
+
+    def _crash(self, state: CheckState, rest: Rest, process: int) -> CheckState:
+        saved, received = rest.unsaved[process]
+        crashes = rest.crashes + 1
+        may_again = crashes < self.bounds.crashes
+        unsaved = _with(rest.unsaved, process, (saved, ())) if may_again else ()
+        return state._replace(
+            processes=_with(state.processes, process, saved),
+            in_flight=self._arrange(received + state.in_flight),
+            rest=rest._replace(crashes=crashes, unsaved=unsaved),
+        )
+
+    def _change_link(self, state: CheckState, rest: Rest, event: Event) -> CheckState | CheckViolation:
+        """Both ends learn of it; what is in flight on a link that closes is lost."""
+        kind, one, other, _ = event
+        known, in_flight = self.processes, state.in_flight
+        if kind == EventKind.CLOSE:
+            in_flight = tuple(each for each in in_flight if not known.is_between(each, one, other))
+        processes = state.processes
+        for here, there in ((one, other), (other, one)):
+            change = known.open_event if kind == EventKind.OPEN else known.close_event
+            step = known.step(processes[here], change + there)
+            if step is None or step.fault:
+                return CheckViolation(here, step.fault if step is not None else "it cannot change a link")
+            processes = _with(processes, here, step.after)
+            in_flight = self._arrange(in_flight + step.sends)
+        rest = rest._replace(links=rest.links ^ {(one, other)}, link_changes=rest.link_changes + 1)
+        return CheckState(processes, in_flight, state.pasts, rest)
+
+    # What must never happen
+
+    def _judge_delivery(self, state: CheckState, process: int, step: ProcessStep) -> CheckViolation | None:
+        past = state.pasts[step.message]
+        if past < 0:
+            return CheckViolation(process, f"it delivers {self.name(step.message)}, which nobody has sent")
+        missing = past & ~self.processes.states[step.after].delivered
+        for cause in range(missing.bit_length()):
+            if missing >> cause & 1 and self.goes_to(state, cause, process):
+                names = self.name(step.message), self.name(cause)
+                return CheckViolation(
+                    process, f"it delivers {names[0]} before {names[1]}, which happened before it"
+                )
+        return None
+
+    def _judge_held(self, pasts: tuple[int, ...], process: int, number: int) -> CheckViolation | None:
+        delivered = self.processes.states[number].delivered
+        for held, cause in self.processes.held[number]:
+            if held < 0 or pasts[held] < 0:
+                return CheckViolation(process, "it holds a message that nobody has sent")
+            name = self.name(held)
+            if delivered >> held & 1:
+                return CheckViolation(process, f"it holds {name}, which it has delivered")
+            if cause == NO_CAUSE:
+                continue
+            if cause < 0 or not pasts[held] >> cause & 1:
+                return CheckViolation(process, f"it holds {name} for what did not happen before it")
+            if delivered >> cause & 1:
+                return CheckViolation(
+                    process, f"it holds {name} for {self.name(cause)}, which it has delivered"
+                )
+        return None
+
+    def judge_end(self, state: CheckState) -> CheckViolation | None:
+        """What is wrong with a state in which nothing more can happen."""
+        if state.rest is not None and state.rest.losses:
+            return None
+        for process, number in enumerate(state.processes):
+            own = self.processes.states[number]
+            if own.timers and not self.is_timed:
+                return None  # more timers would have fired
+            for message, past in enumerate(state.pasts):
+                is_delivered = own.delivered >> message & 1
+                if past >= 0 and not is_delivered and self.goes_to(state, message, process):
+                    return CheckViolation(process, f"it never delivers {self.name(message)}")
+            if self.processes.held[number]:
+                return CheckViolation(
+                    process, f"it holds {self.name(self.processes.held[number][0][0])} for ever"
+                )
+        return None
+
+    def goes_to(self, state: CheckState, message: int, process: int) -> bool:
+        """Whether a message that was sent is for a process."""
+        groups = state.rest.groups if state.rest is not None else ()
+        return process in self.members[groups[message] if groups else 0]
+
+    def name(self, message: int) -> str:
+        origin, seq = self.processes.message(message)
+        return f"p{origin}:{seq}"
+
+
+def _with(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:index], value, *values[index + 1 :])

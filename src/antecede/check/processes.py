@@ -1,0 +1,257 @@
+"""What one process can do, computed once for each of its states.
+
+A process is a protocol object together with what its application has seen. Its next state follows from that
+and from one event alone, so each pair of state and event is computed once, however many schedules of the
+group contain it: a group visits millions of states, and its processes a few thousand. States of processes,
+and packets, have numbers. The state of a protocol object is its saved state with sorted keys, so equal
+objects have equal numbers. Every step begins with `restore` and ends with `save`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.check.bounds import Bounds
+from antecede.check.events import EventKind
+from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol
+
+DELIVER, WAKE, TICK = range(3)
+"""Codes of what can happen to a process. The others follow: a broadcast to each group, a link to each peer
+that opens or closes, and the receipt of each packet."""
+
+
+NO_CAUSE = -2
+
+
+class ProcessState(NamedTuple):
+    """One process, with what its application has seen."""
+
+    saved: bytes
+    delivered: int = 0
+    """The messages that it has sent or delivered, as bits."""
+    sent: int = 0
+    now: int = 0
+    """What its clock shows."""
+    timers: tuple[int, ...] = ()
+    """When it asked to be woken, the earliest first."""
+
+
+class SentPacket(NamedTuple):
+    """A packet on its link."""
+
+    source: int
+    to: int
+    data: bytes
+    sent_at: int = 0
+    """If time counts."""
+
+
+class ProcessStep(NamedTuple):
+    """What an event does to a process."""
+
+    after: int
+    """The state that follows."""
+    sends: tuple[int, ...] = ()
+    """The packets that it sends."""
+    message: int = -1
+    """The message that was broadcast or delivered."""
+    fault: str = ""
+    """What no correct protocol does."""
+
+
+class Processes:
+    """The processes of a group: their states, their packets, and what events do to them."""
+
+    def __init__(self, kind: type[Protocol], bounds: Bounds) -> None:
+        self.kind, self.bounds, self.size = kind, bounds, bounds.peers
+        self.audiences = bounds.audiences()
+        self.broadcast_event = TICK + 1
+        self.open_event = self.broadcast_event + len(self.audiences)
+        self.close_event = self.open_event + self.size
+        self.receive_event = self.close_event + self.size
+        self.states: list[ProcessState] = []
+        self.packets: list[SentPacket] = []
+        self.destinations: list[int] = []
+        """Of each packet."""
+        self.links: list[int] = []
+        """A number for each packet's link, in order of sources and destinations."""
+        self.held: list[tuple[tuple[int, int], ...]] = []
+        """For each state, the held messages, each with the cause that it is held for, or `NO_CAUSE`."""
+        self._numbers: dict[ProcessState, int] = {}
+        self._packet_numbers: dict[SentPacket, int] = {}
+        self._steps: dict[tuple[int, int], ProcessStep | None] = {}
+        self._own_events: dict[int, list[tuple[int, int, ProcessStep]]] = {}
+        self._encoded: dict[bytes, Packet] = {}
+        self.initial = tuple(self._number(ProcessState(b""), each) for each in bounds.members(kind))
+
+    def number_of(self, origin: int, seq: int) -> int:
+        """The number of a message; -1 if nobody can have sent it."""
+        is_known = 0 <= origin < self.size and 1 <= seq <= self.bounds.messages
+        return origin * self.bounds.messages + seq - 1 if is_known else -1
+
+    def message(self, number: int) -> MessageId:
+        origin, before = divmod(number, self.bounds.messages)
+        return MessageId(origin, before + 1)
+
+    def step(self, state: int, event: int) -> ProcessStep | None:
+        """What an event does in a state; None if it cannot happen there."""
+        key = state, event
+        if key not in self._steps:
+            self._steps[key] = self._compute(state, event)
+        return self._steps[key]
+
+    def own_events(self, state: int) -> list[tuple[int, int, ProcessStep]]:
+        """The broadcasts, the delivery and the timer that are possible in a state: kind, group, what it
+        does."""
+        if (found := self._own_events.get(state)) is None:
+            groups = range(len(self.audiences))
+            codes = [(int(EventKind.BROADCAST), group, self.broadcast_event + group) for group in groups]
+            codes += [(int(EventKind.DELIVER), -1, DELIVER), (int(EventKind.WAKE), -1, WAKE)]
+            steps = [(kind, group, self.step(state, code)) for kind, group, code in codes]
+            found = [(kind, group, step) for kind, group, step in steps if step is not None]
+            self._own_events[state] = found
+        return found
+
+    def _compute(self, state: int, event: int) -> ProcessStep | None:
+        before = self.states[state]
+        if event == TICK:
+            return ProcessStep(self._renumber(state, before._replace(now=before.now + 1)))
+        try:
+            process = self.kind.restore(before.saved)
+            if event == DELIVER:
+                return self._deliver(process, before)
+            if event == WAKE:
+                return self._wake(process, before) if self._is_due(before) else None
+            if event < self.open_event:
+                return self._broadcast(process, before, event - self.broadcast_event)
+            if event < self.close_event:
+                effects = process.link_opened(event - self.open_event, before.now)
+            elif event < self.receive_event:
+                effects = process.link_closed(event - self.close_event, before.now)
+            else:
+                packet = self.packets[event - self.receive_event]
+                effects = process.receive(packet.source, self.kind.decode(packet.data), before.now)
+            step = self._follow(process, before, effects)
+            if step.sends and not self.kind.relays:
+                return ProcessStep(
+                    state, fault="it sends though nothing was broadcast, and declares `relays = False`"
+                )
+            return step
+        except Exception as error:  # whatever a protocol raises here is its fault
+            return ProcessStep(state, fault=f"it raises {type(error).__name__}: {error}")
+
+    def _broadcast(self, process: Protocol, before: ProcessState, group: int) -> ProcessStep | None:
+        name, members = self.audiences[group]
+        if before.sent == self.bounds.messages or process.me not in members:
+            return None
+        number = self.number_of(process.me, before.sent + 1)
+        effects = process.broadcast(payload_of(number), before.now, name)
+        if effects.message != self.message(number):
+            return ProcessStep(0, fault=f"it broadcasts {effects.message} as its message {before.sent + 1}")
+        after = before._replace(sent=before.sent + 1, delivered=before.delivered | 1 << number)
+        return self._follow(process, after, effects, number)
+
+    def _deliver(self, process: Protocol, before: ProcessState) -> ProcessStep | None:
+        delivery = process.deliver(before.now)
+        if delivery is None:
+            return None
+        number = self.number_of(*delivery.message)
+        if number < 0:
+            return ProcessStep(0, fault=f"it delivers {delivery.message}, which nobody has sent")
+        if delivery.payload != payload_of(number):
+            return ProcessStep(0, fault=f"it delivers {delivery.message} with another body")
+        if before.delivered >> number & 1:
+            return ProcessStep(0, fault=f"it delivers {delivery.message} a second time")
+        after = before._replace(delivered=before.delivered | 1 << number)
+        return self._follow(process, after, NO_EFFECTS, number)
+
+    def _wake(self, process: Protocol, before: ProcessState) -> ProcessStep:
+        now = max(before.now, before.timers[0])
+        effects = process.wake(now)
+        if effects.wake_at is not None and effects.wake_at <= now:
+            return ProcessStep(
+                0, fault=f"woken at {now}, it asks for {effects.wake_at}: time would stand still"
+            )
+        return self._follow(process, before._replace(now=now, timers=before.timers[1:]), effects)
+
+    def _is_due(self, state: ProcessState) -> bool:
+        """Whether a timer may fire: at its time or, if delays have no bounds, whenever that is."""
+        return bool(state.timers) and (state.timers[0] <= state.now or not self.kind.links.bounded_delays)
+
+    def _follow(
+        self, process: Protocol, after: ProcessState, effects: Effects, message: int = -1
+    ) -> ProcessStep:
+        if effects.wake_at is not None:
+            after = after._replace(timers=tuple(sorted({effects.wake_at, *after.timers})))
+        sent_at = after.now if self.kind.links.bounded_delays else 0
+        sends = tuple(
+            self._number_packet(SentPacket(process.me, to, self._encode(send.packet), sent_at))
+            for send in effects.sends
+            for to in send.to
+        )
+        return ProcessStep(self._number(after, process), sends, message)
+
+    def _encode(self, packet: Packet) -> bytes:
+        data = self.kind.encode(packet)
+        if data not in self._encoded:
+            if self.kind.decode(data) != packet:
+                raise ValueError(f"{packet} does not decode to itself")
+            self._encoded[data] = packet
+        return data
+
+    def _number(self, state: ProcessState, process: Protocol) -> int:
+        state = state._replace(saved=canonical_state(process))
+        number = self._numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+            self.held.append(
+                tuple(
+                    (
+                        self.number_of(*wait.message),
+                        NO_CAUSE if wait.cause is None else self.number_of(*wait.cause),
+                    )
+                    for wait in process.waiting()
+                )
+            )
+        return number
+
+    def _renumber(self, state: int, after: ProcessState) -> int:
+        """The number of a state in which the protocol is as before."""
+        number = self._numbers.setdefault(after, len(self.states))
+        if number == len(self.states):
+            self.states.append(after)
+            self.held.append(self.held[state])
+        return number
+
+    def _number_packet(self, packet: SentPacket) -> int:
+        number = self._packet_numbers.setdefault(packet, len(self.packets))
+        if number == len(self.packets):
+            self.packets.append(packet)
+            self.destinations.append(packet.to)
+            self.links.append(packet.source * self.size + packet.to)
+        return number
+
+    def is_between(self, packet: int, one: int, other: int) -> bool:
+        """Whether a packet is on the link between two processes."""
+        sent = self.packets[packet]
+        return {sent.source, sent.to} == {one, other}
+
+
+def payload_of(message: int) -> bytes:
+    return bytes([message])
+
+
+def canonical_state(process: Protocol) -> bytes:
+    """The saved state of a process with sorted keys: the same for equal ones, whatever led to them."""
+    return msgspec.msgpack.encode(_sorted(msgspec.msgpack.decode(process.save())))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(each) for each in value]
+    return value

@@ -1,0 +1,112 @@
+"""Check a protocol: explore every schedule within bounds and, if one fails, find the smallest that does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from antecede.check.bounds import Bounds
+from antecede.check.counterexample import CounterExample, find_smallest
+from antecede.check.draw import draw
+from antecede.check.events import EventKind
+from antecede.check.explore import Exploration
+from antecede.check.group import CheckedGroup
+from antecede.check.replay import save_schedule
+from antecede.check.schedule import ShownStep, carried, show_steps
+from antecede.protocols.base import Protocol
+
+
+class ShownCounterExample(msgspec.Struct, frozen=True):
+    """A schedule that fails, in words."""
+
+    peers: int
+    messages: int
+    process: str
+    """Where it fails."""
+    violation: str
+    why: list[str]
+    """What the message carried, and what it depends on."""
+    steps: list[ShownStep]
+
+
+class CheckReport(msgspec.Struct):
+    """The outcome of `check` for one protocol."""
+
+    protocol: str
+    bounds: Bounds
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    ends: int = 0
+    """States in which nothing more could happen."""
+    complete: bool = False
+    reductions: list[str] = msgspec.field(default_factory=list)
+    process_states: int = 0
+    """Distinct states of single processes, each computed once."""
+    packets: int = 0
+    cpu_seconds: float = 0.0
+    violation: str = ""
+    counter_example: ShownCounterExample | None = None
+    files: list[str] = msgspec.field(default_factory=list)
+    """What was written."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.violation
+
+
+def check(
+    kind: type[Protocol],
+    name: str,
+    bounds: Bounds,
+    max_states: int,
+    order: bool = True,
+    symmetry: bool = True,
+    out: Path | None = None,
+) -> Iterator[CheckReport]:
+    """Yields the report after each level, and once more with the counter-example if there is one, which is
+    written to the folder `out` too: its schedule and its diagram."""
+    began = time.process_time()
+    group = CheckedGroup(kind, bounds)
+    exploration = Exploration(group, order, symmetry)
+    report = CheckReport(name, bounds, reductions=exploration.reductions)
+    for progress in exploration.run(max_states):
+        report.states, report.transitions = progress.states, progress.transitions
+        report.depth, report.ends, report.complete = progress.depth, progress.ends, progress.is_complete
+        report.process_states, report.packets = len(group.processes.states), len(group.processes.packets)
+        report.cpu_seconds = time.process_time() - began
+        if progress.violation is not None:
+            report.violation = f"p{progress.violation.process}: {progress.violation.text}"
+        yield report
+    if not report.passed:
+        found = find_smallest(kind, bounds, max_states)
+        if found is not None:
+            report.counter_example = _show(found)
+            if out is not None:
+                report.files = [str(path) for path in _write(found, name, out)]
+            report.cpu_seconds = time.process_time() - began
+            yield report
+
+
+def _show(found: CounterExample) -> ShownCounterExample:
+    messages = sum(kind == EventKind.BROADCAST for kind, *_ in found.events)
+    return ShownCounterExample(
+        found.group.size,
+        messages,
+        f"p{found.violation.process}",
+        found.violation.text,
+        carried(found),
+        show_steps(found),
+    )
+
+
+def _write(found: CounterExample, protocol: str, out: Path) -> list[Path]:
+    out.mkdir(parents=True, exist_ok=True)
+    name = protocol.replace(":", ".")
+    schedule, diagram = out / f"{name}.json", out / f"{name}.svg"
+    save_schedule(found, protocol, schedule)
+    diagram.write_text(draw(found) + "\n", encoding="utf-8")
+    return [schedule, diagram]

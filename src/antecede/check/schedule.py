@@ -1,0 +1,123 @@
+"""A schedule for people: what happens at which process, in words and as text in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from antecede.check.counterexample import CounterExample
+from antecede.check.events import Event, EventKind
+from antecede.check.group import CheckedGroup
+
+_VERBS = {
+    EventKind.RECEIVE: "receives",
+    EventKind.REPEAT: "receives, not for the last time,",
+    EventKind.LOSE: "never receives",
+    EventKind.CRASH: "crashes and starts again",
+    EventKind.WAKE: "is woken",
+    EventKind.TICK: "time passes",
+    EventKind.OPEN: "opens a link to",
+    EventKind.CLOSE: "closes the link to",
+    EventKind.BROADCAST: "broadcasts",
+    EventKind.DELIVER: "delivers",
+}
+
+
+class ShownStep(msgspec.Struct, frozen=True):
+    """One step of a schedule."""
+
+    process: str
+    """Empty if it concerns all."""
+    text: str
+
+
+def show_steps(found: CounterExample) -> list[ShownStep]:
+    """The steps of a counter-example in words."""
+    return [show_event(found.group, event) for event in found.events]
+
+
+def show_event(group: CheckedGroup, event: Event) -> ShownStep:
+    """An event in words."""
+    kind, process, detail, step = event
+    words = _VERBS[EventKind(kind)]
+    if kind in (EventKind.BROADCAST, EventKind.DELIVER):
+        words += f" {group.name(step.message)}" if step is not None and step.message >= 0 else " a message"
+        if kind == EventKind.BROADCAST and len(group.members) > 1:
+            words += f" to {group.bounds.audiences()[detail][0]}"
+    elif kind in (EventKind.RECEIVE, EventKind.REPEAT, EventKind.LOSE):
+        words += f" {describe_packet(group, detail)}"
+    elif kind in (EventKind.OPEN, EventKind.CLOSE):
+        words += f" p{detail}"
+    return ShownStep(f"p{process}" if process >= 0 else "", words)
+
+
+def describe_packet(group: CheckedGroup, number: int) -> str:
+    """The messages of a packet, or its kind, and where it comes from unless that is their origin."""
+    sent = group.processes.packets[number]
+    packet = group.kind.decode(sent.data)
+    messages = [f"p{origin}:{seq}" for origin, seq in packet.message_ids()]
+    name = " and ".join(messages) or f"a {packet.metric_prefix()}"
+    is_relayed = any(origin != sent.source for origin, _ in packet.message_ids())
+    return f"{name} from p{sent.source}" if is_relayed or not messages else name
+
+
+def columns(steps: Sequence[ShownStep], processes: int) -> list[str]:
+    """One line for each step, under the process where it happens."""
+    names = [f"p{number}" for number in range(processes)]
+    widths = [max([len(name), *(len(step.text) for step in steps if step.process == name)]) for name in names]
+    lines = ["  step  " + "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))]
+    for number, step in enumerate(steps, 1):
+        cells = [step.text if step.process == name else "" for name in names]
+        if not step.process:
+            cells[0] = step.text
+        row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        lines.append(f"  {number:4}  {row}".rstrip())
+    return lines
+
+
+def carried(found: CounterExample) -> list[str]:
+    """What the message of a violation carried, and what it should have carried, in words."""
+    group, state = found.group, found.states[-1]
+    kind, process, _, step = found.events[-1]
+    if kind != EventKind.DELIVER or step is None or step.message < 0 or state.pasts[step.message] < 0:
+        return []
+    past = _bits(state.pasts[step.message])
+    immediate = [cause for cause in past if not any(state.pasts[other] >> cause & 1 for other in past)]
+    needs = ", ".join(group.name(cause) for cause in immediate) or "nothing"
+    told = f"It depends immediately on {needs}."
+    packet = _packet_with(found, process, step.message)
+    if packet is None:
+        return [told]
+    carries = describe_control(packet) or "nothing besides"
+    return [f"{group.name(step.message)} arrived at p{process} with {carries}.", told]
+
+
+def _bits(mask: int) -> list[int]:
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+
+
+def _packet_with(found: CounterExample, process: int, message: int) -> Any:
+    """The packet in which a message arrived at a process."""
+    group = found.group
+    for kind, where, detail, _ in found.events:
+        if kind in (EventKind.RECEIVE, EventKind.REPEAT) and where == process:
+            packet = group.kind.decode(group.processes.packets[detail].data)
+            if group.processes.message(message) in packet.message_ids():
+                return packet
+    return None
+
+
+def describe_control(packet: Any) -> str:
+    """What a packet carries besides its messages: their ids and their bodies are left out."""
+    left_out = {"payload", "payloads", "origin", "seq"}
+    fields = {name: getattr(packet, name) for name in packet.__struct_fields__ if name not in left_out}
+    return " ".join(f"{name} {_short(value)}" for name, value in fields.items())
+
+
+def _short(value: Any) -> str:
+    """Counts by peer as they are written elsewhere: {p0:1, p2:3}."""
+    if isinstance(value, dict) and all(isinstance(each, int) for pair in value.items() for each in pair):
+        return "{" + ", ".join(f"p{peer}:{count}" for peer, count in value.items()) + "}"
+    return str(value)
