@@ -410,7 +410,7 @@ class Process:
         now = self.now()
         if now < core.time:
             raise ViolationError(f"{self.name}: its clock went back from {core.time} to {now}")
-        if core.wake_at is not None and core.wake_at <= now:
+        if core.has_timer_due(now):
             core.step(TimerFired(now))
             self.stepped()
         self.links.gossip(now, PATIENCE)

@@ -103,8 +103,8 @@ class Core:
             None if self.seals is None else StatementArchive(protocol, self.stability, self.seals)
         )
         self.repair = Repair(protocol, self.stability)
-        self.wake_at: int | None = None
-        """When the protocol asks for a `TimerFired`."""
+        self.timers: list[int] = []
+        """When the protocol has asked for a `TimerFired`, the earliest first."""
         self.time = 0
         """The last time in the log."""
 
@@ -245,6 +245,10 @@ class Core:
             self.stability.record_delivered(self.me, self.me, ready.broadcasts)
         if ready.parked:
             self.application.finish_parking(ready.parked)
+
+    def has_timer_due(self, now: int) -> bool:
+        """Whether a `TimerFired` is due."""
+        return bool(self.timers) and self.timers[0] <= now
 
     @property
     def pending_bytes(self) -> int:
@@ -424,7 +428,7 @@ class Core:
 
     def _on_timer(self, event: TimerFired) -> None:
         self._log(event)
-        self.wake_at = None
+        self.timers = [time for time in self.timers if time > event.time]
         self._carry_out(self.protocol.wake(event.time))
 
     def _on_ack(self, event: AckReceived) -> None:
@@ -595,7 +599,7 @@ class Core:
                 else:
                     self.packets[peer] = [data]
         if effects.wake_at is not None:
-            self.wake_at = effects.wake_at if self.wake_at is None else min(self.wake_at, effects.wake_at)
+            self.timers = sorted({effects.wake_at, *self.timers})
         return encoded
 
     def _retain(self, span: Span, data: bytes, packet: bytes | None, now: int, link: int = -1) -> None:

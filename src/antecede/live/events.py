@@ -44,7 +44,7 @@ class RepairReceived(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=Fal
 
 
 class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """The time that `Core.wake_at` asked for has come."""
+    """A time that the protocol has asked for has come."""
 
     time: int
 

@@ -520,7 +520,7 @@ class Group:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             now = self._clock.now()
-            if self._core.wake_at is not None and self._core.wake_at <= now:
+            if self._core.has_timer_due(now):
                 self._core.step(TimerFired(now))
                 self._on_step()
             self._connections.gossip(now, _REPAIR_PATIENCE)

@@ -67,7 +67,7 @@ class CoreState(msgspec.Struct):
     unacked: list[Delivery]
     parked: dict[int, ParkedDelivery]
     parking: int
-    wake_at: int | None
+    timers: list[int]
     time: int
     """The last time in the log before."""
 
@@ -98,7 +98,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         unacked=list(core.application.unacked),
         parked=core.application.parked,
         parking=core.application.parking,
-        wake_at=core.wake_at,
+        timers=core.timers,
         time=core.time,
     )
     trace = core.trace
@@ -233,7 +233,7 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.logged_held = core.held_for_signed_causes
     queue = core.application
     queue.unacked, queue.parked, queue.parking = deque(state.unacked), state.parked, state.parking
-    core.wake_at, core.time = state.wake_at, state.time
+    core.timers, core.time = state.timers, state.time
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])
     stability.received = [BitWindow.from_bytes(data) for data in state.windows]

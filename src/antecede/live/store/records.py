@@ -21,7 +21,7 @@ from antecede.live.events import LogRecord
 from antecede.live.trace_rows import TraceRow
 from antecede.protocols.base import Span
 
-VERSION = 7
+VERSION = 8
 MAGIC = b"antecede store %d\n"
 """How a checkpoint file begins, with the version."""
 NO_DIGEST = bytes(16)
