@@ -11,7 +11,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-KILLS = int(os.environ.get("ANTECEDE_KILLS", "2"))
+
+def kills(default: int) -> int:
+    """How often a stream is killed; each costs the start of a JVM."""
+    return int(os.environ.get("ANTECEDE_KILLS", default))
+
+
 PATIENCE = 240.0
 """Seconds for a start on a machine that is busy."""
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from killed_stream import KILLS, PATIENCE, batches, killed_in_mid_batch
+from killed_stream import PATIENCE, batches, killed_in_mid_batch, kills
 from order_until_killed import started
 from pyspark.sql import SparkSession
 
 from antecede.spark import held, stream_counts
 
+KILLS = kills(2)
 _FILES = 4
 """That come before each start."""
 _FILE_ROWS = 300

@@ -14,12 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from change_history import History, Written, check_order
-from killed_stream import KILLS, PATIENCE, batches, killed_in_mid_batch
+from killed_stream import PATIENCE, batches, killed_in_mid_batch, kills
 from merge_until_killed import started
 from pyspark.sql import SparkSession
 
 from antecede.spark import stream_counts
 
+KILLS = kills(1)
+"""That a stream may be killed again, test_causal_order_restart.py shows of the same state."""
 _FILES = 2
 """That come before each start."""
 _TRANSACTIONS = int(os.environ.get("ANTECEDE_TRANSACTIONS", "120"))
