@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from core_group import Group, Macs, Peer, roster
@@ -13,12 +13,14 @@ from live_groups import Ear, run, until
 from test_liars import ANA, BO, CLEO, EVE, Mesh
 
 import antecede
-from antecede.live.envelope import wrap
+from antecede.live.core import Core
+from antecede.live.envelope import decode_body, unwrap, wrap
 from antecede.live.events import PacketReceived, ProgressReceived, RepairReceived
 from antecede.live.operations.metrics import health
 from antecede.live.seals import Seals, chain_value
 from antecede.live.stability import Row
 from antecede.live.transport.frames import Evidence, Frame
+from antecede.protocols.base import Delivery
 from antecede.protocols.flat import DependencyPacket, MessageBatch
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.vcube import Bundle
@@ -262,3 +264,28 @@ def test_a_fork_is_a_problem_until_it_is_dealt_with(tmp_path: Path, caplog: pyte
         assert {each.levelname for each in caplog.records if "forked" in each.getMessage()} == {"WARNING"}
 
     run(test())
+
+
+class BothVersions(Mbcp):
+    """Delivers what two processes with one store have broadcast under one id."""
+
+    name: ClassVar[str] = "both versions"
+
+    def deliver(self, now: int) -> Delivery | None:
+        delivery = super().deliver(now)
+        if delivery is not None and delivery.payload.endswith(b"first"):
+            other = DependencyPacket(wrap(b"second", False, None), *delivery.message, {})
+            self.holdback.ready.insert(0, other)
+        return delivery
+
+
+def test_an_application_is_given_one_message_under_each_id() -> None:
+    """`freescale` delivers both, since members have numbers of their own for messages there."""
+    sender, core = Mbcp(0, 2), Core(BothVersions(1, 2), durable=False)
+    for number, body in enumerate([b"first", b"next"], 1):
+        (send,) = sender.broadcast(wrap(body, False, None), 0).sends
+        core.step(PacketReceived(0, number, sender.encode(send.packet), 0))
+    given = []
+    while (delivery := core.next_delivery(0, acks=True)) is not None:
+        given.append(decode_body(unwrap(delivery.payload)))
+    assert given == [b"first", b"next"]

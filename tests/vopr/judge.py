@@ -147,6 +147,7 @@ class Witness:
         """The application was given a message."""
         acked = core.application.acked
         self.see_deliveries(core)
+        self._see_skipped(acked)
         record, yielded = self.positions[acked], self.yielded
         is_again = record in self.given
         if self.is_exact:
@@ -169,6 +170,13 @@ class Witness:
             self.given.add(record)
             self.observed |= record.bit
         return record
+
+    def _see_skipped(self, acked: int) -> None:
+        """What the application was not given before a position: of members that run twice."""
+        for record in self.positions[len(self.yielded) : acked] if self.is_exact else ():
+            if record.message.origin not in self.world.may_be_forged:
+                self.fail(f"{record.message} is skipped, and its author has not forked")
+            self.yielded.append(record)
 
     def apply(self, record: BroadcastRecord) -> None:
         """The application's transaction: once for each message."""
@@ -196,6 +204,8 @@ class Witness:
             self.observed &= ~record.bit
         del self.sends[durable:]
         self.accepted = durable
+        if not lost_cursor:
+            self._see_skipped(core.application.acked)
         if not lost_cursor and core.application.acked + (core.application.attempts > 0) != len(self.yielded):
             self.fail(f"{len(self.yielded)} were yielded, and the store has {core.application.cursor}")
         del self.yielded[core.application.acked + (core.application.attempts > 0) :]

@@ -97,6 +97,18 @@ class Member:
             self.process = None
 
 
+class SeenCore(Core):
+    """Lets a witness see each delivery, those too that the application is not given."""
+
+    witness: Witness | None = None
+
+    def deliver_next(self, now: int) -> bool:
+        has_delivered = super().deliver_next(now)
+        if has_delivered and self.witness is not None:
+            self.witness.see_deliveries(self)
+        return has_delivered
+
+
 class Process:
     """One life of a member."""
 
@@ -124,7 +136,7 @@ class Process:
         member, world = self.member, self.world
         own = world.random() < 0.85
         signatures = SimulatedKeyring(self.rank) if world.is_signed else None
-        core = self.core = Core(
+        core = self.core = SeenCore(
             world.roster.create_protocol(self.name), traced=world.is_traced, own=own, signatures=signatures
         )
         core.stability.max_undelivered = 4 << 20
@@ -138,6 +150,7 @@ class Process:
             member.refuse(error)
             return
         self.witness.restart(core, member.lost_cursor or not self.journal.cursor_is_exact)
+        core.witness = self.witness
         self.clock.start_after(core.time)
         self.links = Links(core, Counter())
         self._greeter = Greeter(member.settings, world.roster, core)

@@ -473,17 +473,23 @@ class Core:
         unacked = application.unacked
         if acks:
             application.ack()
-        if not unacked:
-            if self._staged:
-                self._flush()  # which may deliver messages of this member itself
-            if not unacked and not self.deliver_next(now):
+        while True:
+            if not unacked:
+                if self._staged:
+                    self._flush()  # which may deliver messages of this member itself
+                if not unacked and not self.deliver_next(now):
+                    return None
+            delivery = unacked[0]
+            if self.is_durable and (application.parking or not self.is_persisted(delivery.message)):
                 return None
-        delivery = unacked[0]
-        if self.is_durable and (application.parking or not self.is_persisted(delivery.message)):
-            return None
-        if application.take() and delivery.message[0] != self.me:
-            self.stability.deliver(*delivery.message, delivery.payload)
-        return delivery
+            origin, seq = delivery.message
+            if not application.take() or origin == self.me:
+                return delivery
+            if self.stability.deliver(origin, seq, delivery.payload):
+                return delivery
+            # Its author runs twice, on copies of one store, and some protocols deliver what both broadcast.
+            # The application is given each origin's messages in order, and one under each id.
+            application.ack()
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
         self.application.ack()

@@ -166,12 +166,12 @@ class Stability:
         self.undelivered_bytes += entry.size * len(undelivered)
         self.undelivered_by_origin[origin] += entry.size * len(undelivered)
 
-    def deliver(self, origin: int, seq: int, payload: bytes) -> None:
-        """The application has been given a message; not for the first time, perhaps, or its own."""
+    def deliver(self, origin: int, seq: int, payload: bytes) -> bool:
+        """The application is given a message; False if it is its own, or it had this one or a later one."""
         mine = self.matrix_clock[self.me]
         before = mine[origin]
         if origin == self.me or seq <= before:
-            return
+            return False
         self.chain[origin] = value = chain_value(self.chain[origin], payload)
         self.history[origin][seq] = value[:_REPORTED_BYTES]
         if seq in self._pending[origin]:
@@ -182,6 +182,7 @@ class Stability:
             self.undelivered_by_origin[origin] -= entry.size
         if before <= self.stable[origin]:
             self._update_stable(origin)
+        return True
 
     def broadcast(self, first: int, payloads: Sequence[bytes]) -> None:
         """This member has broadcast messages; they count as delivered once they are durable."""
