@@ -22,6 +22,7 @@ from antecede.live.stability import Row
 from antecede.live.transport.frames import Evidence, Frame
 from antecede.protocols.base import Delivery
 from antecede.protocols.flat import DependencyPacket, MessageBatch
+from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.vcube import Bundle
 
@@ -289,3 +290,23 @@ def test_an_application_is_given_one_message_under_each_id() -> None:
     while (delivery := core.next_delivery(0, acks=True)) is not None:
         given.append(decode_body(unwrap(delivery.payload)))
     assert given == [b"first", b"next"]
+
+
+def test_a_message_out_of_order_is_given_once_before_and_after_a_restart(tmp_path: Path) -> None:
+    """Where links alone keep the order, a partner that breaks it must not have messages dropped."""
+    group = Group(roster("flooding", 2), tmp_path)
+    bo = group.peers[1]
+    given = []
+    for number, seq in enumerate([3, 1, 3, 1, 2, 2, 4], 1):
+        packet = Flooding.encode(FloodPacket(wrap("x", False, None), 0, seq))
+        bo.core.step(PacketReceived(0, number, packet, number))
+        bo.flush()
+        while bo.take(number):
+            given.append(bo.seen[-1].seq)
+            bo.ack()
+        if number == 2:
+            bo.kill()
+            bo.revive()
+    assert given == [3, 1, 2, 4]
+    assert bo.core.stability.out_of_order == {}
+    group.close()

@@ -172,10 +172,10 @@ class Witness:
         return record
 
     def _see_skipped(self, acked: int) -> None:
-        """What the application was not given before a position: of members that run twice."""
+        """What the application was not given before a position: others under the id of one that it had."""
         for record in self.positions[len(self.yielded) : acked] if self.is_exact else ():
-            if record.message.origin not in self.world.may_be_forged:
-                self.fail(f"{record.message} is skipped, and its author has not forked")
+            if record.message not in {each.message for each in self.given}:
+                self.fail(f"{record.message} is skipped, and no other under its id was given")
             self.yielded.append(record)
 
     def apply(self, record: BroadcastRecord) -> None:

@@ -487,8 +487,8 @@ class Core:
                 return delivery
             if self.stability.deliver(origin, seq, delivery.payload):
                 return delivery
-            # Its author runs twice, on copies of one store, and some protocols deliver what both broadcast.
-            # The application is given each origin's messages in order, and one under each id.
+            # Its author runs twice, on copies of one store, and some protocols deliver what both broadcast
+            # under one id. The application is given the first.
             application.ack()
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:

@@ -63,6 +63,7 @@ class CoreState(msgspec.Struct):
     forks: list[Divergence]
     """Members that have delivered different messages under the same ids."""
     stable: list[int]
+    out_of_order: dict[int, bytes]
     delivered: int
     unacked: list[Delivery]
     parked: dict[int, ParkedDelivery]
@@ -94,6 +95,7 @@ def take_checkpoint(core: Core) -> Checkpoint:
         history=stability.history,
         forks=list(stability.lasting.values()),
         stable=stability.stable,
+        out_of_order={origin: each.to_bytes() for origin, each in stability.out_of_order.items()},
         delivered=core.application.delivered,
         unacked=list(core.application.unacked),
         parked=core.application.parked,
@@ -238,6 +240,9 @@ def _load_state(core: Core, state: CoreState) -> None:
         box.resume(*state.acked_packets[link])
     stability.received = [BitWindow.from_bytes(data) for data in state.windows]
     stability.stable = state.stable
+    stability.out_of_order = {
+        origin: BitWindow.from_bytes(data) for origin, data in state.out_of_order.items()
+    }
     core.broadcasts = stability.received[core.me].base
     stability.resume(state.delivered_counts, state.chain, state.history)
     for fork in state.forks:

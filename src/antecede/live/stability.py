@@ -99,6 +99,9 @@ class Stability:
         """Whether this member reaches the group through one partner alone, which knows more of the others."""
 
         self.received = [BitWindow() for _ in range(size)]
+        self.out_of_order: dict[int, BitWindow] = {}
+        """Which messages were delivered, of origins of which some were not delivered in their order: somebody
+        has lied, or forked."""
         """The sequence numbers of each origin that have arrived, one's own included."""
         self.matrix_clock = [[0] * size for _ in range(size)]
         self._reported_chain = [[b""] * size for _ in range(size)]
@@ -167,11 +170,18 @@ class Stability:
         self.undelivered_by_origin[origin] += entry.size * len(undelivered)
 
     def deliver(self, origin: int, seq: int, payload: bytes) -> bool:
-        """The application is given a message; False if it is its own, or it had this one or a later one."""
+        """The application is given a message; False if it is its own, or it had one with this id."""
         mine = self.matrix_clock[self.me]
         before = mine[origin]
-        if origin == self.me or seq <= before:
+        if origin == self.me:
             return False
+        if seq != before + 1 or origin in self.out_of_order:
+            window = self.out_of_order.setdefault(origin, BitWindow(before))
+            is_new = window.add(seq)
+            if not window.bits:
+                del self.out_of_order[origin]
+            if seq <= before:
+                return is_new
         self.chain[origin] = value = chain_value(self.chain[origin], payload)
         self.history[origin][seq] = value[:_REPORTED_BYTES]
         if seq in self._pending[origin]:
