@@ -66,8 +66,8 @@ def spark() -> Iterator[SparkSession]:
     from antecede.spark.session import connect
 
     # Workers import the tests' own protocols, and Antecede from the same place as the tests.
-    protocols = str(Path(__file__).parent / "sweep")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (protocols, os.environ.get("PYTHONPATH"))))
+    protocols = [str(Path(__file__).parent / folder) for folder in ("sweep", "check")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*protocols, os.environ.get("PYTHONPATH"))))
     with connect() as session:
         for name, value in _SMALL_QUERIES.items():
             session.conf.set(name, value)

@@ -91,6 +91,7 @@ def test_a_schedule_that_the_mended_protocol_does_not_allow_is_refused(folder: P
     ("arguments", "words"),
     [
         (["nothing"], "no protocol 'nothing'"),
+        (["mbcp", "--master", "local[2]"], "--master needs --out"),
         ([], "name a protocol, all, or a schedule with --replay"),
         (["mbcp", "--peers", "8", "--messages", "8"], "more than 24 messages"),
         (["--replay", "nowhere.json"], "nowhere.json: No such file"),

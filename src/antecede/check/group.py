@@ -187,7 +187,7 @@ class CheckedGroup:
             message = step.message
             pasts = (*pasts[:message], self._observed(state, process), *pasts[message + 1 :])
         if step.sends:
-            in_flight = self._arrange(in_flight + step.sends)
+            in_flight = self.arrange(in_flight + step.sends)
         processes = (*processes[:process], step.after, *processes[process + 1 :])
         if rest is not None or kind == EventKind.WAKE:
             rest = self._follow(rest or Rest(), event, step)
@@ -203,7 +203,8 @@ class CheckedGroup:
                 observed |= past
         return observed
 
-    def _arrange(self, packets: tuple[int, ...]) -> tuple[int, ...]:
+    def arrange(self, packets: tuple[int, ...]) -> tuple[int, ...]:
+        """Packets in flight in the order of `CheckState.in_flight`; those of a link stay in their order."""
         return tuple(sorted(packets, key=self.processes.links.__getitem__ if self.is_fifo else None))
 
     def _follow(self, rest: Rest, event: Event, step: ProcessStep) -> Rest:
@@ -244,7 +245,7 @@ class CheckedGroup:
         unsaved = _with(rest.unsaved, process, (saved, ())) if may_again else ()
         return state._replace(
             processes=_with(state.processes, process, saved),
-            in_flight=self._arrange(received + state.in_flight),
+            in_flight=self.arrange(received + state.in_flight),
             rest=rest._replace(crashes=crashes, unsaved=unsaved),
         )
 
@@ -261,7 +262,7 @@ class CheckedGroup:
             if step is None or step.fault:
                 return CheckViolation(here, step.fault if step is not None else "it cannot change a link")
             processes = _with(processes, here, step.after)
-            in_flight = self._arrange(in_flight + step.sends)
+            in_flight = self.arrange(in_flight + step.sends)
         rest = rest._replace(links=rest.links ^ {(one, other)}, link_changes=rest.link_changes + 1)
         return CheckState(processes, in_flight, state.pasts, rest)
 
@@ -278,7 +279,21 @@ class CheckedGroup:
                 return CheckViolation(
                     process, f"it delivers {names[0]} before {names[1]}, which happened before it"
                 )
+        if step.named is not None and step.named != (
+            needed := self._immediate_of_others(state, step.message)
+        ):
+            named, needs = (
+                ", ".join(map(self.name, sorted(each))) or "nothing" for each in (step.named, needed)
+            )
+            text = f"{self.name(step.message)} names {named}, and depends immediately on {needs}"
+            return CheckViolation(process, text)
         return None
+
+    def _immediate_of_others(self, state: CheckState, message: int) -> frozenset[int]:
+        """The immediate dependencies of a message, without its sender's previous one."""
+        own = self.processes.message(message).origin
+        immediate = immediate_causes(state.pasts, message)
+        return frozenset(cause for cause in immediate if self.processes.message(cause).origin != own)
 
     def _judge_held(self, pasts: tuple[int, ...], process: int, number: int) -> CheckViolation | None:
         delivered = self.processes.states[number].delivered
@@ -328,3 +343,9 @@ class CheckedGroup:
 
 def _with(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     return (*values[:index], value, *values[index + 1 :])
+
+
+def immediate_causes(pasts: tuple[int, ...], message: int) -> list[int]:
+    """The messages that happened before a message with nothing in between."""
+    past = [cause for cause in range(len(pasts)) if pasts[message] >> cause & 1]
+    return [cause for cause in past if not any(pasts[other] >> cause & 1 for other in past)]

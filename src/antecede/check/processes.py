@@ -60,6 +60,8 @@ class ProcessStep(NamedTuple):
     """The message that was broadcast or delivered."""
     fault: str = ""
     """What no correct protocol does."""
+    named: frozenset[int] | None = None
+    """The dependencies that a delivered message names, if its protocol names exactly the immediate ones."""
 
 
 class Processes:
@@ -166,7 +168,10 @@ class Processes:
         if before.delivered >> number & 1:
             return ProcessStep(0, fault=f"it delivers {delivery.message} a second time")
         after = before._replace(delivered=before.delivered | 1 << number)
-        return self._follow(process, after, NO_EFFECTS, number)
+        step = self._follow(process, after, NO_EFFECTS, number)
+        if not self.kind.carries_immediate_dependencies or delivery.causes is None:
+            return step
+        return step._replace(named=frozenset(self.number_of(*cause) for cause in delivery.causes.items()))
 
     def _wake(self, process: Protocol, before: ProcessState) -> ProcessStep:
         now = max(before.now, before.timers[0])
@@ -217,6 +222,15 @@ class Processes:
                 )
             )
         return number
+
+    def adopt_state(self, state: ProcessState) -> int:
+        """The number of a state that was found elsewhere."""
+        known = self._numbers.get(state)
+        return self._number(state, self.kind.restore(state.saved)) if known is None else known
+
+    def adopt_packet(self, packet: SentPacket) -> int:
+        """The number of a packet that was found elsewhere."""
+        return self._number_packet(packet)
 
     def _renumber(self, state: int, after: ProcessState) -> int:
         """The number of a state in which the protocol is as before."""

@@ -12,11 +12,13 @@ from antecede.check.bounds import Bounds
 from antecede.check.counterexample import CounterExample, find_smallest
 from antecede.check.draw import draw
 from antecede.check.events import EventKind
-from antecede.check.explore import Exploration
+from antecede.check.explore import Exploration, ExplorationProgress
 from antecede.check.group import CheckedGroup
 from antecede.check.replay import save_schedule
 from antecede.check.schedule import ShownStep, carried, show_steps
+from antecede.errors import InputError
 from antecede.protocols.base import Protocol
+from antecede.protocols.catalog import as_file_name
 
 
 class ShownCounterExample(msgspec.Struct, frozen=True):
@@ -66,14 +68,16 @@ def check(
     order: bool = True,
     symmetry: bool = True,
     out: Path | None = None,
+    master: str | None = None,
 ) -> Iterator[CheckReport]:
     """Yields the report after each level, and once more with the counter-example if there is one, which is
-    written to the folder `out` too: its schedule and its diagram."""
+    written to the folder `out` too: its schedule and its diagram. With a `master`, levels are Spark jobs
+    there, and `out` has what was explored, to continue from."""
     began = time.process_time()
     group = CheckedGroup(kind, bounds)
     exploration = Exploration(group, order, symmetry)
     report = CheckReport(name, bounds, reductions=exploration.reductions)
-    for progress in exploration.run(max_states):
+    for progress in _explore(exploration, name, max_states, out, master):
         report.states, report.transitions = progress.states, progress.transitions
         report.depth, report.ends, report.complete = progress.depth, progress.ends, progress.is_complete
         report.process_states, report.packets = len(group.processes.states), len(group.processes.packets)
@@ -91,6 +95,20 @@ def check(
             yield report
 
 
+def _explore(
+    exploration: Exploration, name: str, max_states: int, out: Path | None, master: str | None
+) -> Iterator[ExplorationProgress]:
+    if master is None:
+        return exploration.run(max_states)
+    if out is None:
+        raise InputError("--master needs --out: a folder that the cluster can reach, for what is explored")
+    from antecede.check.on_spark import ExplorationPlan, explore_on_spark
+
+    group = exploration.group
+    plan = ExplorationPlan(name, group.bounds, exploration.uses_order, exploration.uses_symmetry)
+    return explore_on_spark(plan, out / f"{as_file_name(name)}.exploration", max_states, master)
+
+
 def _show(found: CounterExample) -> ShownCounterExample:
     messages = sum(kind == EventKind.BROADCAST for kind, *_ in found.events)
     return ShownCounterExample(
@@ -105,7 +123,7 @@ def _show(found: CounterExample) -> ShownCounterExample:
 
 def _write(found: CounterExample, protocol: str, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
-    name = protocol.replace(":", ".")
+    name = as_file_name(protocol)
     schedule, diagram = out / f"{name}.json", out / f"{name}.svg"
     save_schedule(found, protocol, schedule)
     diagram.write_text(draw(found) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import msgspec
 
 from antecede.check.counterexample import CounterExample
 from antecede.check.events import Event, EventKind
-from antecede.check.group import CheckedGroup
+from antecede.check.group import CheckedGroup, immediate_causes
 
 _VERBS = {
     EventKind.RECEIVE: "receives",
@@ -83,8 +83,7 @@ def carried(found: CounterExample) -> list[str]:
     kind, process, _, step = found.events[-1]
     if kind != EventKind.DELIVER or step is None or step.message < 0 or state.pasts[step.message] < 0:
         return []
-    past = _bits(state.pasts[step.message])
-    immediate = [cause for cause in past if not any(state.pasts[other] >> cause & 1 for other in past)]
+    immediate = immediate_causes(state.pasts, step.message)
     needs = ", ".join(group.name(cause) for cause in immediate) or "nothing"
     told = f"It depends immediately on {needs}."
     packet = _packet_with(found, process, step.message)
@@ -92,10 +91,6 @@ def carried(found: CounterExample) -> list[str]:
         return [told]
     carries = describe_control(packet) or "nothing besides"
     return [f"{group.name(step.message)} arrived at p{process} with {carries}.", told]
-
-
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 
 def _packet_with(found: CounterExample, process: int, message: int) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from antecede.cli import show
@@ -16,20 +16,28 @@ if TYPE_CHECKING:
     from antecede.check.run import CheckReport
 
 
-def check(
-    protocol: Annotated[
-        str | None, typer.Argument(help="A protocol's name, all, or your own as module:Class.")
-    ] = None,
-    peers: Annotated[int, typer.Option(min=1, max=8, help="Members of the group.")] = 3,
-    messages: Annotated[int, typer.Option(min=1, max=8, help="Messages that each broadcasts.")] = 1,
-    losses: Annotated[int, typer.Option(min=0, max=9, help="Packets that may be lost.")] = 0,
-    duplicates: Annotated[int, typer.Option(min=0, max=9, help="Packets that may arrive twice.")] = 0,
+@dataclass
+class BoundOptions:
+    """How much is explored."""
+
+    peers: Annotated[int, typer.Option(min=1, max=8, help="Members of the group.")] = 3
+    messages: Annotated[int, typer.Option(min=1, max=8, help="Messages that each broadcasts.")] = 1
+    losses: Annotated[int, typer.Option(min=0, max=9, help="Packets that may be lost.")] = 0
+    duplicates: Annotated[int, typer.Option(min=0, max=9, help="Packets that may arrive twice.")] = 0
     crashes: Annotated[
         int, typer.Option(min=0, max=9, help="Times that a process may crash and start from what it saved.")
-    ] = 0,
+    ] = 0
     link_changes: Annotated[
         int, typer.Option(min=0, max=9, help="Links that may open or close, for protocols that allow it.")
-    ] = 0,
+    ] = 0
+
+
+def check(
+    bounded: BoundOptions,
+    protocol: Annotated[
+        str | None,
+        typer.Argument(help="A protocol's name, all, or your own as module:Class or exec:COMMAND."),
+    ] = None,
     max_states: Annotated[int, typer.Option(min=1, help="Stop after so many states.")] = 10_000_000,
     reduce: Annotated[
         bool, typer.Option("--reduce/--no-reduce", help="Leave out schedules that cannot matter.")
@@ -40,6 +48,10 @@ def check(
     ] = None,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Play the schedule of a counter-example step by step.")
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Explore on a Spark cluster (spark://…, yarn); --out has what was explored."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -58,13 +70,12 @@ def check(
     from antecede.check.run import check as run_check
     from antecede.protocols.catalog import PROTOCOLS, find_protocol
 
-    bounds = Bounds(peers=peers, messages=messages, losses=losses, duplicates=duplicates)
-    bounds = msgspec.structs.replace(bounds, crashes=crashes, link_changes=link_changes)
+    bounds = Bounds(**asdict(bounded))
     kinds = {name: find_protocol(name) for name in (PROTOCOLS if protocol == "all" else [protocol])}
     reports = []
     with show.progress() as progress:
         for name, kind in kinds.items():
-            for report in run_check(kind, name, bounds, max_states, reduce, reduce, out):
+            for report in run_check(kind, name, bounds, max_states, reduce, reduce, out, master):
                 progress(f"checking {name}: depth {report.depth}", report.states, 0)
             reports.append(report)
     passed = all(report.passed for report in reports)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class ScenarioOptions:
     """The options that describe a scenario; docs/sweeps.md explains each."""
 
-    protocol: Annotated[str, typer.Option(help="A protocol's name, or your own as module:Class.")] = "mbcp"
+    protocol: Annotated[
+        str, typer.Option(help="A protocol's name, or your own as module:Class or exec:COMMAND.")
+    ] = "mbcp"
     peers: Annotated[int, typer.Option(help="Members of the group.")] = 10
     seconds: Annotated[
         float, typer.Option(help="How long members send; packets in flight then still arrive.")

@@ -22,7 +22,9 @@ _SHOWN_FAILURES = 3
 
 
 def verify(
-    protocol: Annotated[str, typer.Argument(help="A protocol's name, all, or your own as module:Class.")],
+    protocol: Annotated[
+        str, typer.Argument(help="A protocol's name, all, or your own as module:Class or exec:COMMAND.")
+    ],
     runs: Annotated[int, typer.Option(min=1, help="Random executions to check.")] = 1000,
     seed: Seed = 1,
     peers: Annotated[
@@ -42,7 +44,7 @@ def verify(
 
     Passes (exit code 0) if every message is delivered exactly once, in causal order, and none stays held.
     """
-    from antecede.protocols.catalog import PROTOCOLS, find_protocol
+    from antecede.protocols.catalog import PROTOCOLS, as_file_name, find_protocol
 
     if export:
         require("antecede.trace", "sim")
@@ -52,7 +54,7 @@ def verify(
     reports = []
     with show.progress() as progress:
         for name in names:
-            target = export / name.replace(":", ".") if export else None
+            target = export / as_file_name(name) if export else None
             for report in _verify(name, runs, seed, peers, only, target, jobs or os.cpu_count() or 1):
                 progress(f"checking {report.protocol}", report.runs, runs)
             reports.append(report)

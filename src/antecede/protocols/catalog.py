@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from antecede.protocols.hcg import Basic, Hcg
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
 from antecede.protocols.pc import Pc
+from antecede.protocols.program import PREFIX, protocol_of_program
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
 from antecede.protocols.vcube import Vcube, VcubeAgg
 
@@ -43,7 +46,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 
 
 def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
-    """The protocol with this name, or the class that `module:Class` names.
+    """The protocol with this name, the class that `module:Class` names, or the program that `exec:COMMAND`
+    starts (`program`).
 
     A module that is not installed is looked for in `folder`, by default the current one. Python's path has
     that folder, at its end, only while the module is imported: whoever works in somebody else's folder must
@@ -51,9 +55,12 @@ def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
     """
     if name in PROTOCOLS:
         return PROTOCOLS[name]
+    if name.startswith(PREFIX):
+        return protocol_of_program(name.removeprefix(PREFIX))
     if ":" not in name:
         known = ", ".join(PROTOCOLS)
-        raise InputError(f"no protocol '{name}'; there are {known}, or your own as module:Class")
+        own = "or your own as module:Class or exec:COMMAND"
+        raise InputError(f"no protocol '{name}'; there are {known}, {own}")
     module_name, _, class_name = name.partition(":")
     try:
         with _on_path(folder or Path.cwd()):
@@ -83,8 +90,18 @@ def _on_path(folder: Path) -> Iterator[None]:
 
 
 def fingerprint(name: str) -> str:
-    """What results depend on besides the protocol's name: a digest of a user's own module; empty for ours."""
+    """What results depend on besides the protocol's name: a digest of a user's own module, or of the files
+    that a command names; empty for ours."""
     if name in PROTOCOLS:
         return ""
-    source = inspect.getsourcefile(sys.modules[find_protocol(name).__module__])
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
+    if name.startswith(PREFIX):
+        files = [path for path in map(Path, shlex.split(name.removeprefix(PREFIX))) if path.is_file()]
+    else:
+        source = inspect.getsourcefile(sys.modules[find_protocol(name).__module__])
+        files = [Path(source)] if source else []
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest() if files else ""
+
+
+def as_file_name(name: str) -> str:
+    """A protocol's name as the name of a file."""
+    return re.sub(r"[^\w-]+", ".", name).strip(".")
