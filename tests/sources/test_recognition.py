@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -135,6 +136,15 @@ def test_files_of_two_formats_in_a_folder_are_refused(tmp_path: Path) -> None:
     assert "holds jaeger (jaeger.json) and otlp (otlp.json)" in refusal("audit", tmp_path)
 
 
+def test_the_preset_that_the_page_shows_can_be_used(tmp_path: Path) -> None:
+    page = (SAMPLES.parents[2] / "docs" / "sources.md").read_text()
+    (shown,) = re.findall(r"```toml\n(name = .+?)```", page, re.DOTALL)
+    (tmp_path / "mine.toml").write_text(shown)
+    assert (
+        run_json("audit", SAMPLES / "kcat.jsonl", "--preset", tmp_path / "mine.toml")[1]["preset"] == "mine"
+    )
+
+
 def test_a_changed_preset_is_used(tmp_path: Path) -> None:
     """A user's own JSON lines, by a preset that began as another one."""
     _, printed = run("sources", "otel-table")
@@ -232,3 +242,35 @@ def test_a_log_of_which_a_host_is_out_of_order_is_not_called_clean_without_sayin
     assert "line 3: ana 1 after 2" in refusal("audit", file, "--strict")
     file.write_text(SHIVIZ)
     assert "clean: every cause is there" in " ".join(run("audit", file)[1].split())
+
+
+SPANS = [
+    '{"traceId": "0a", "spanId": "01", "name": "x", "startTimeUnixNano": "1"}',
+    '{"traceId": "0a", "spanId": "02", "parentSpanId": "01", "name": "y", "startTimeUnixNano": "2"}',
+]
+
+
+def test_a_document_with_a_span_on_each_line_is_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "spans.json"
+    file.write_text('{"resourceSpans": [{"scopeSpans": [{"spans": [\n' + ",\n".join(SPANS) + "\n]}]}]}\n")
+    code, found = run_json("audit", file)
+    assert (code, found["records"], found["causes"], found["preset"]) == (0, 2, 1, "otlp")
+
+
+def test_a_table_with_parents_need_not_be_one_of_dependencies(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("id,author,parents\n001,ana,\n01,ana,001\n")
+    code, found = run_json("audit", file)
+    assert (code, found["records"], found["causes"], found["preset"]) == (0, 2, 1, "graph")
+    assert run_json("graph", file)[1]["runs"][0]["messages"] == 2
+    assert run("order", file, "--out", tmp_path / "out")[0] == 0
+
+
+def test_a_record_of_which_the_time_cannot_be_read_is_not_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "spans.csv"
+    file.write_text(
+        "TraceId,SpanId,ParentSpanId,ServiceName,Timestamp\n0a,01,,a,2026-01-01T00:00:00Z\n0a,02,01,b,nonsense\n"
+    )
+    code, found = run_json("audit", file)
+    assert (code, found["records"], found["bad_rows"]) == (0, 2, 1)
+    assert (found["lineage"]["rows_read"], found["lineage"]["rows_skipped"]) == (2, 0)

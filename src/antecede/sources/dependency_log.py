@@ -101,14 +101,16 @@ class Extractor:
     def _integer(self, text: str, row: int, file: str) -> int | None:
         number = int(text) if _INTEGER.fullmatch(text) else None
         if number is None or not -(2**63) <= number < 2**63:
-            self._bad.add("sequence numbers that are no whole number, ignored", f"row {row}: {text}", file)
+            what = "sequence numbers that are no whole number, ignored"
+            self._bad.add(what, f"row {row}: {text}", file, left_out=False)
             return None
         return number
 
     def _nanoseconds(self, text: str, row: int, file: str) -> int | None:
         time = parse_time(text, self._unit)
         if time is None:
-            self._bad.add("times that cannot be read, ignored", f"row {row}: {text}", file)
+            what = "times that cannot be read, ignored"
+            self._bad.add(what, f"row {row}: {text}", file, left_out=False)
         return time
 
     def _payload(self, record: SourceRecord) -> str | None:

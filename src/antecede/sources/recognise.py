@@ -98,10 +98,11 @@ def _is_there(value: Any, path: str) -> bool:
 
 def _first_values(text: str) -> Iterator[Any]:
     """The first objects of JSON lines, of an array, or of a document that may be cut off."""
-    lines = text.splitlines()[:_SAMPLES]
-    decoded = [value for line in lines if (value := _decode(line)) is not MISSING]
-    if not decoded or not isinstance(decoded[0], dict | list):
-        decoded = [_decode(_closed(text))]
+    lines = [_decode(line) for line in text.splitlines()[:_SAMPLES]]
+    decoded = [value for value in lines if value is not MISSING]
+    if not lines or not isinstance(lines[0], dict | list):
+        # A line within a document may be a value too, such as one of its spans.
+        decoded.insert(0, _decode(_closed(text)))
     for value in decoded:
         for each in value[:_SAMPLES] if isinstance(value, list) else [value]:
             yield with_body(each) if isinstance(each, dict) and "offset" in each else each

@@ -24,8 +24,8 @@ from antecede.trace.validate import first_line, refuse_duplicate_columns
 
 DEPENDENCIES = "dependencies.parquet"
 COLUMNS = ("node", "process", "parents")
-_DISTINCTIVE = "parents"
-"""The column that distinguishes such a table from a trace."""
+_DISTINCTIVE = {"node", "parents"}
+"""The columns that distinguish such a table from a trace, and from other tables with parents."""
 _BLOCK = 1 << 24
 _MAX_CYCLE_SHOWN = 8
 _MAX_ROWS_PER_BYTE = 8
@@ -56,8 +56,8 @@ def dependency_file(path: Path) -> Path | None:
     if not path.is_file():
         return None
     if path.suffix == ".parquet":
-        return path if _DISTINCTIVE in open_any_parquet(path).schema_arrow.names else None
-    return path if path.suffix == ".csv" and _DISTINCTIVE in _header(path) else None
+        return path if _DISTINCTIVE.issubset(open_any_parquet(path).schema_arrow.names) else None
+    return path if path.suffix == ".csv" and _DISTINCTIVE.issubset(_header(path)) else None
 
 
 def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
