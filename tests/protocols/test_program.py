@@ -15,7 +15,7 @@ from antecede.protocols.catalog import as_file_name, find_protocol, fingerprint
 from antecede.protocols.program import ProgramPacket
 from antecede.sim.verify import VerifyReport, verify
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "vector_clocks.py"
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "protocols" / "vector_clocks.py"
 
 
 def command(path: Path) -> str:

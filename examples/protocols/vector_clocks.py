@@ -1,6 +1,6 @@
 """A protocol as a program of its own, in any language: this one knows nothing of Antecede.
 
-    antecede check "exec:python3 examples/vector_clocks.py"
+    antecede check "exec:python3 examples/protocols/vector_clocks.py"
 
 It reads a request and writes a reply, one JSON document a line, and keeps nothing in between: the state of a
 member comes with each request. A message carries its sender's vector clock, and is delivered once it is the
