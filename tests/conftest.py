@@ -66,7 +66,7 @@ def spark() -> Iterator[SparkSession]:
     from antecede.spark.session import connect
 
     # Workers import the tests' own protocols, and Antecede from the same place as the tests.
-    protocols = [str(Path(__file__).parent / folder) for folder in ("sweep", "check")]
+    protocols = [str(Path(__file__).parent / folder) for folder in ("sweep", ".")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*protocols, os.environ.get("PYTHONPATH"))))
     with connect() as session:
         for name, value in _SMALL_QUERIES.items():

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import tempfile
@@ -22,15 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tests" / "causal_order"))
 
 from change_history import MARKERS, TABLES, History, Written, check_order
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-not-found,unused-ignore]
 from killed_stream import PATIENCE, batches, killed_in_mid_batch
-from merge_until_killed import started
+from merge_until_killed import started, write_file
 
 from antecede.spark import connect, stream_counts
 
@@ -93,25 +89,6 @@ class Copier:
         return found
 
 
-def write_file(records: list[Any], files: Path, number: int) -> None:
-    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    table = pa.table(
-        {
-            "key": pa.array([one.key for one in records], pa.binary()),
-            "value": pa.array([one.value for one in records], pa.binary()),
-            "topic": [one.topic for one in records],
-            "partition": pa.array([one.partition for one in records], pa.int32()),
-            "offset": pa.array([one.offset for one in records], pa.int64()),
-            "timestamp": pa.array([number] * len(records), pa.timestamp("us", "UTC")),
-            "timestampType": pa.array([0] * len(records), pa.int32()),
-            "headers": pa.array([[]] * len(records), headers),
-        }
-    )
-    pq.write_table(table, files.parent / "new")
-    os.utime(files.parent / "new", (1e9 + number, 1e9 + number))
-    (files.parent / "new").rename(files / f"{number:04}.parquet")
-
-
 def run(broker: str, kills: int, transactions: int, folder: Path) -> None:
     rng = random.Random(kills)
     history = History(rng, transactions * (kills + 1), again=False)
@@ -123,7 +100,9 @@ def run(broker: str, kills: int, transactions: int, folder: Path) -> None:
     (folder / "snapshot_of.json").write_text(json.dumps(history.snapshot_topics))
     begin, in_mid_batch, count = time.monotonic(), 0, 2 * (kills + 1)
     for number in range(count):
-        write_file(copier.portion((number + 1) / count), files, number)
+        portion = copier.portion((number + 1) / count)
+        rows = [(one.key, one.value, one.topic, one.partition, one.offset) for one in portion]
+        write_file(rows, files, number)
         if number % 2 and number < count - 1:
             in_mid_batch += killed_in_mid_batch("merge_until_killed.py", files, place, rng)
     with connect() as spark:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,6 +20,31 @@ SCHEMA = (
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 """The columns of Spark's Kafka source, with headers."""
+
+
+Row = tuple[bytes | None, bytes | None, str, int, int]
+"""The key and the value of a record, its topic, partition and offset."""
+
+
+def write_file(rows: list[Row], files: Path, number: int) -> None:
+    """A file of records in these columns, younger than those with smaller numbers."""
+    keys, values, topics, partitions, offsets = map(list, zip(*rows, strict=True)) if rows else ([],) * 5
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    table = pa.table(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": pa.array(topics, pa.string()),
+            "partition": pa.array(partitions, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([number] * len(rows), pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * len(rows), pa.int32()),
+            "headers": pa.array([[]] * len(rows), headers),
+        }
+    )
+    pq.write_table(table, files.parent / "new")
+    os.utime(files.parent / "new", (1e9 + number, 1e9 + number))
+    (files.parent / "new").rename(files / f"{number:04}.parquet")
 
 
 def started(spark: SparkSession, files: Path, place: Path, **trigger: Any) -> StreamingQuery:

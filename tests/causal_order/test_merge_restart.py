@@ -11,11 +11,9 @@ import random
 import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from change_history import History, Written, check_order
 from killed_stream import PATIENCE, batches, killed_in_mid_batch, kills
-from merge_until_killed import started
+from merge_until_killed import started, write_file
 from pyspark.sql import SparkSession
 
 from antecede.spark import stream_counts
@@ -42,24 +40,12 @@ def put(records: list[Written], files: Path, numbers: range) -> None:
     every = -(-len(records) // (_FILES * (KILLS + 1)))
     for number in numbers:
         some = records[number * every : (number + 1) * every]
-        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        table = pa.table(
-            {
-                "key": pa.array([None if one.key is None else one.key.encode() for one in some], pa.binary()),
-                "value": pa.array(
-                    [None if one.value is None else one.value.encode() for one in some], pa.binary()
-                ),
-                "topic": pa.array([one.topic for one in some]),
-                "partition": pa.array([one.partition for one in some], pa.int32()),
-                "offset": pa.array([one.offset for one in some], pa.int64()),
-                "timestamp": pa.array([number] * len(some), pa.timestamp("us", "UTC")),
-                "timestampType": pa.array([0] * len(some), pa.int32()),
-                "headers": pa.array([[]] * len(some), headers),
-            }
-        )
-        pq.write_table(table, files.parent / "new")
-        os.utime(files.parent / "new", (1e9 + number, 1e9 + number))
-        (files.parent / "new").rename(files / f"{number:04}.parquet")
+        rows = [(_bytes(one.key), _bytes(one.value), one.topic, one.partition, one.offset) for one in some]
+        write_file(rows, files, number)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def test_a_merge_that_is_killed_gives_each_record_once_and_transactions_whole(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import broken_protocols
 import msgspec
 import pytest
 
+import broken_protocols
 from antecede.check.bounds import Bounds
 from antecede.check.counterexample import find_smallest
 from antecede.check.explore import Exploration

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import broken_protocols
 import pytest
 
+import broken_protocols
 from antecede.check.bounds import Bounds
 from antecede.check.explore import Exploration, ExplorationProgress
 from antecede.check.group import CheckedGroup, CheckState
