@@ -103,12 +103,3 @@ class MbcpThatDoesNotSave(Mbcp):
         restored = super().restore(state)
         restored.causes = {}
         return restored
-
-
-class MbcpAsPrinted(Mbcp):
-    """Table 1 of paper 001, which leaves out the step that its example describes: it names too much."""
-
-    name: ClassVar[str] = "mbcp as printed"
-
-    def on_delivered(self, packet: StampedPacket) -> None:
-        self.causes[packet.origin] = packet.seq

@@ -16,6 +16,7 @@ from antecede.check.run import CheckReport, check
 from antecede.errors import InputError
 from antecede.protocols.base import Protocol
 from antecede.protocols.catalog import PROTOCOLS, find_protocol
+from printed_protocols.mbcp import MbcpAsPrinted
 
 TRIANGLE: dict[str, tuple[int, ...]] = {"a": (0, 1), "b": (1, 2), "c": (0, 2)}
 BROKEN: list[tuple[type[Protocol], Bounds, int, str]] = [
@@ -23,12 +24,12 @@ BROKEN: list[tuple[type[Protocol], Bounds, int, str]] = [
     (broken_protocols.TimestampWithoutDependencies, Bounds(), 6, "delivers p1:1 before p0:1"),
     (broken_protocols.MbcpWithoutFifo, Bounds(messages=2), 4, "delivers p0:2 before p0:1"),
     (broken_protocols.TimestampWithoutFifo, Bounds(messages=2), 4, "delivers p0:2 before p0:1"),
-    (broken_protocols.MbcpThatForgets, Bounds(), 9, "happened before it"),
+    (broken_protocols.MbcpThatForgets, Bounds(), 9, "happened before"),
     (broken_protocols.MbcpThatNeverDelivers, Bounds(), 2, "never delivers p0:1"),
     (broken_protocols.MbcpThatRepeats, Bounds(duplicates=1), 5, "a second time"),
     (broken_protocols.MbcpThatRaises, Bounds(), 5, "it raises LocalError: this is too much"),
     (broken_protocols.MbcpWithWrongReasons, Bounds(), 5, "for what did not happen before it"),
-    (broken_protocols.MbcpAsPrinted, Bounds(), 11, "p2:1 names p0:1, p1:1, and depends immediately on p1:1"),
+    (MbcpAsPrinted, Bounds(), 11, "p2:1 names p0:1, p1:1, and depends immediately on p1:1"),
     (broken_protocols.MbcpThatDoesNotSave, Bounds(), 6, "names nothing, and depends immediately on p0:1"),
 ]
 
@@ -66,6 +67,13 @@ def test_overlapping_groups() -> None:
 
 def test_links_that_open_and_close() -> None:
     report = explore(find_protocol("pc"), Bounds(total=1, link_changes=2, layout={"overlay": "line"}))
+    assert (report.passed, report.complete) == (True, True), report.violation
+
+
+@pytest.mark.parametrize("name", ["hcg", "basic"])
+def test_time_goes_on_for_a_process_that_crashes(name: str) -> None:
+    """What arrives again does so within its time, or nobody could rely on bounded delays."""
+    report = explore(find_protocol(name), Bounds(peers=2, crashes=1))
     assert (report.passed, report.complete) == (True, True), report.violation
 
 

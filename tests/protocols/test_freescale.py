@@ -16,7 +16,6 @@ from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError, Send
 from antecede.protocols.freescale import Freescale, FreescaleLayout
 from antecede.protocols.freescale.external import ExternalInbox, ExternalNumber, ExternalPeer
-from antecede.protocols.freescale.internal import InternalPeer
 from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
@@ -28,6 +27,8 @@ from antecede.protocols.freescale.super_peer import SuperPeer
 from antecede.protocols.limits import MAX_AHEAD
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.verify import Histories, VerifyReport, random_scenario, verify
+from printed_protocols import freescale as printed
+from smallest_run import assert_passed
 
 
 def final(protocol: str, runs: int, seed: int = 7) -> VerifyReport:
@@ -102,116 +103,32 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
         assert needed(message) - named <= had
 
 
-# The readings that matter: each misreading is a class here, and breaks
-
-
-class TakesOutNewerPairs(ExternalPeer):
-    def drop_covered(self, packet: ExternalPacket) -> None:
-        super().drop_covered(packet)
-        for peer in packet.peers:
-            self.peer_causes.pop(peer, None)
-
-
-class WithTakesOutNewerPairs(Freescale):
-    name: ClassVar[str] = "Listing 12 line 19 takes out whatever pair there is of that peer"
-    external_peer: ClassVar[type[ExternalPeer]] = TakesOutNewerPairs
-
-
-class WaitsForItself(ExternalInbox):
-    def is_delivered(self, entry: ExternalNumber) -> bool:
-        return entry[0] != self.me and super().is_delivered(entry)
-
-
-class WithWaitsForItself(Freescale):
-    name: ClassVar[str] = "Listing 11 does not skip its own id"
-    external_inbox: ClassVar[type[ExternalInbox]] = WaitsForItself
-
-
-class LeavesAtTheFirstMatch(SuperPeer):
-    def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
-        packet = super()._translate_outwards(down)
-        return msgspec.structs.replace(packet, peers=dict(list(packet.peers.items())[:1]))
-
-
-class WithLeavesAtTheFirstMatch(Freescale):
-    name: ClassVar[str] = "Exit For in Listing 14 leaves both loops"
-    super_peer: ClassVar[type[SuperPeer]] = LeavesAtTheFirstMatch
-
-
-class ForgetsItsOwnNumbers(SuperPeer):
-    def _translate_causes(self, packet: ExternalPacket) -> set[int]:
-        others = {peer: row for peer, row in packet.supers.items() if peer != self.inbox.me}
-        return super()._translate_causes(msgspec.structs.replace(packet, supers=others))
-
-
-class WithForgetsItsOwnNumbers(Freescale):
-    name: ClassVar[str] = "without line 1 of Listing 15"
-    super_peer: ClassVar[type[SuperPeer]] = ForgetsItsOwnNumbers
-
-
-class NoLastOutside(SuperPeer):
-    def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
-        return super()._translate_outwards(msgspec.structs.replace(down, sender_previous=0))
-
-
-class WithNoLastOutside(Freescale):
-    name: ClassVar[str] = "without line 6 of Listing 14"
-    super_peer: ClassVar[type[SuperPeer]] = NoLastOutside
-
-
-class NoLastForExternalPeers(SuperPeer):
-    def _translate_previous(self, sender: int, packet: ExternalPacket) -> int:
-        return 0 if sender >= self.inbox.super_peers else super()._translate_previous(sender, packet)
-
-
-class WithNoLastForExternalPeers(Freescale):
-    name: ClassVar[str] = "without line 16 of Listing 15"
-    super_peer: ClassVar[type[SuperPeer]] = NoLastForExternalPeers
-
-
-class LastForSuperPeersToo(SuperPeer):
-    def _translate_previous(self, sender: int, packet: ExternalPacket) -> int:
-        return max((number for number, (peer, _) in self.table.items() if peer == sender), default=0)
-
-
-class WithLastForSuperPeersToo(Freescale):
-    name: ClassVar[str] = "Last for whatever came through another super peer"
-    super_peer: ClassVar[type[SuperPeer]] = LastForSuperPeersToo
-
-
-class NoFifoInside(InternalPeer):
-    def accept(self, packet: DownlinkPacket) -> None:
-        super().accept(msgspec.structs.replace(packet, sender_previous=0))
-
-
-class WithNoFifoInside(Freescale):
-    name: ClassVar[str] = "without the FIFO condition of Listing 5"
-    internal_peer: ClassVar[type[InternalPeer]] = NoFifoInside
+# The readings that matter: each misreading is a class of `printed_protocols`, and breaks
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        WithTakesOutNewerPairs,
-        WithLeavesAtTheFirstMatch,
-        WithForgetsItsOwnNumbers,
-        WithNoLastOutside,
-        WithNoLastForExternalPeers,
-        WithLastForSuperPeersToo,
-        WithNoFifoInside,
+        printed.TakesOutNewerPairs,
+        printed.LeavesAtTheFirstMatch,
+        printed.ForgetsItsOwnNumbers,
+        printed.NoLastOutside,
+        printed.NoLastForExternalPeers,
+        printed.LastForSuperPeersToo,
+        printed.NoFifoInside,
     ],
 )
 def test_each_misreading_breaks_order(broken: type[Freescale]) -> None:
-    found = final(f"{__name__}:{broken.__name__}", 4000)
+    found = final(f"{printed.__name__}:{broken.__name__}", 4000)
     assert found.violations > 0
 
 
 def test_a_member_that_waits_for_its_own_messages_waits_for_ever() -> None:
-    assert final(f"{__name__}:WithWaitsForItself", 200).stuck > 0
+    assert final(f"{printed.__name__}:WaitsForItself", 200).stuck > 0
 
 
 def test_ours_does_not() -> None:
-    assert final("freescale", 500).passed
+    assert_passed(final("freescale", 500))
 
 
 # E1: when an entry of the table may be dropped

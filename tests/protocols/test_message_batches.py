@@ -102,7 +102,7 @@ def test_waiting_reports_each_held_message_of_a_batch(script: list[tuple[str, in
             assert len(held) == len(member.waiting()) == member.count_held()
             assert isinstance(member, Mbcp)
             ready = {message for packet in member.holdback.ready for message in packet.message_ids()}
-            there = {MessageId(origin, seq) for origin, seen in enumerate(member.received) for seq in seen}
+            there = {MessageId(origin, seq) for origin, seen in member.received.items() for seq in seen}
             assert held | ready == there
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,12 +16,14 @@ from antecede.errors import InputError
 from antecede.protocols.base import LocalError, Packet, RemoteError
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.mbcp import Mbcp
-from antecede.protocols.multigroup import GroupPacket, Multigroup, PendingDependency
+from antecede.protocols.multigroup import GroupPacket, Multigroup
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories, VerifyReport, random_scenario, verify
 from antecede.sim.world import World
 from antecede.trace.reader import trace_files
+from printed_protocols import multigroup as printed
+from smallest_run import assert_passed
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
@@ -49,48 +51,6 @@ def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) 
             assert flat[peer].deliver(0) is None
 
 
-class ForgetsAllOnSend(Multigroup):
-    name: ClassVar[str] = "CI := empty on send"
-
-    def _cover(self, index: int) -> None:
-        self.causes.clear()
-
-
-class ForgetsWhateverIsNamed(Multigroup):
-    name: ClassVar[str] = "CI without what is named, whatever the group"
-
-    def _update_causes(self, packet: GroupPacket) -> None:
-        for sender, group, seq in packet.causes:
-            self._drop((sender, group), seq)
-        self.causes[packet.origin, packet.group] = PendingDependency(packet.seq, set())
-
-
-class LeavesItsOwnOut(Multigroup):
-    name: ClassVar[str] = "the own message left out"
-
-    def _uncovered(self, index: int) -> list[tuple[int, int, int]]:
-        return [cause for cause in super()._uncovered(index) if cause[0] != self.me]
-
-
-class ForgetsOnOverlap(Multigroup):
-    name: ClassVar[str] = "dropping where groups overlap"
-
-    def _cover(self, index: int) -> None:
-        for source, cause in list(self.causes.items()):
-            if set(self.groups[source[1]][1]) & set(self.groups[index][1]):
-                self._drop(source, cause.seq)
-            else:
-                cause.covered_by.add(index)
-
-
-class NamesOnlyWhatMeets(Multigroup):
-    name: ClassVar[str] = "naming only what was sent to a group that meets this one"
-
-    def _uncovered(self, index: int) -> list[tuple[int, int, int]]:
-        here = set(self.groups[index][1])
-        return [cause for cause in super()._uncovered(index) if here & set(self.groups[cause[1]][1])]
-
-
 def final(protocol: str, runs: int) -> VerifyReport:
     found = VerifyReport(protocol)
     for found in verify(protocol, runs, seed=7):
@@ -101,17 +61,23 @@ def final(protocol: str, runs: int) -> VerifyReport:
 
 @pytest.mark.parametrize(
     "broken",
-    [ForgetsAllOnSend, ForgetsWhateverIsNamed, LeavesItsOwnOut, ForgetsOnOverlap, NamesOnlyWhatMeets],
+    [
+        printed.ForgetsAllOnSend,
+        printed.ForgetsWhateverIsNamed,
+        printed.LeavesItsOwnOut,
+        printed.ForgetsOnOverlap,
+        printed.NamesOnlyWhatMeets,
+    ],
 )
 def test_each_tempting_simplification_breaks(broken: type[Multigroup]) -> None:
-    found = final(f"{__name__}:{broken.__name__}", 3000)
+    found = final(f"{printed.__name__}:{broken.__name__}", 3000)
     assert found.violations > 0
-    assert final("multigroup", 300).passed
+    assert_passed(final("multigroup", 300))
 
 
 def test_the_counter_example_of_forgetting_on_send() -> None:
     """a = {1, 2, 3}, c = {1, 3}: p3 sends m0 to a; p1 sends m1 to c and m2 to a; p2 gets m2 first."""
-    p = ForgetsAllOnSend.with_groups({"a": (0, 1, 2), "c": (0, 2)}, 3)
+    p = printed.ForgetsAllOnSend.with_groups({"a": (0, 1, 2), "c": (0, 2)}, 3)
     m0 = p[2].broadcast(b"", 0, "a").sends[0].packet
     p[0].receive(2, m0, 0)
     p[0].deliver(0)

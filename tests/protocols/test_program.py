@@ -43,7 +43,7 @@ def test_a_program_that_is_wrong_is_shown_where(tmp_path: Path) -> None:
     wrong.write_text(EXAMPLE.read_text().replace("and all(n <= 0", "and any(n <= 0"))
     report = checked(command(wrong))
     assert report.counter_example is not None
-    assert report.counter_example.violation == "it delivers p1:1 before p0:1, which happened before it"
+    assert report.counter_example.violation == "it delivers p1:1 before p0:1, which happened before p1:1"
     assert len(report.counter_example.steps) == 6
 
 

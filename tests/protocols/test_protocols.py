@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario
 from antecede.sim.verify import Histories
 from antecede.sim.world import World
+from smallest_run import smallest_run
 
 protocols = pytest.mark.parametrize("protocol", list(catalog.PROTOCOLS))
 
@@ -42,13 +44,14 @@ scenarios = st.builds(
 )
 
 
-def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Protocol]]:
+def arranged(scenario: Scenario, protocol: str) -> Scenario:
+    """The scenario for a protocol: links provide what it requires, and no more."""
     make = catalog.find_protocol(protocol)
     kinds = ("spike",) if make.links.fifo else ("spike", "reorder", "duplicate")
     if make.links.bounded_delays:
         kinds = ("duplicate",)
     layout = make.layout and make.layout.random(scenario.peers, counter_rng.RandomStream(scenario.seed).below)
-    scenario = msgspec.structs.replace(  # links provide what the protocol requires, and no more
+    return msgspec.structs.replace(
         scenario,
         protocol=protocol,
         fifo=scenario.fifo or make.links.fifo,
@@ -57,6 +60,10 @@ def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Pro
         skew="20ms" if make.links.bounded_delays else None,
         churn=scenario.rate * 3 if make.dynamic_links else None,
     )
+
+
+def world(scenario: Scenario, protocol: str) -> tuple[World, Histories, list[Protocol]]:
+    scenario = arranged(scenario, protocol)
     members = scenario.members()
     histories = Histories(scenario)
     return scenario.world(members, [histories]), histories, members
@@ -71,9 +78,17 @@ def judged(histories: Histories) -> Judgement:
 def test_exactly_once_in_causal_order_and_none_stuck(protocol: str, scenario: Scenario) -> None:
     made, histories, members = world(scenario, protocol)
     made.run()
-    judgement = judged(histories)
-    assert judgement.verdict.clean, [judgement.explain(each) for each in judgement.violations()]
-    assert [member.waiting() for member in members] == [[] for _ in members]
+    assert judged(histories).verdict.clean, smallest_run(arranged(scenario, protocol))
+    held = [member.waiting() for member in members if member.waiting()]
+    assert held == [], smallest_run(arranged(scenario, protocol))
+
+
+def test_a_property_that_fails_shows_the_smallest_run() -> None:
+    failing = Scenario("mbcp", 6, 0.5, seed=1, rate=40.0, delay="wild:1us-1s", most_messages=40)
+    properties: Any = test_exactly_once_in_causal_order_and_none_stuck
+    with pytest.raises(AssertionError, match="fails with 3 messages at 3 processes") as raised:
+        properties.hypothesis.inner_test("broken_protocols:MbcpThatForgets", failing)
+    assert "p2:1 arrived at p1 with causes {p1:1}." in str(raised.value)
 
 
 @protocols

@@ -9,8 +9,6 @@ import msgspec
 from antecede.errors import InputError
 from antecede.protocols.base import Layout, LocalError, Protocol
 
-LONGEST_DELAY = 1
-"""Within a site, in steps of time, for protocols that need bounded delays; clocks agree."""
 _MAX_MESSAGES = 24
 
 
@@ -22,6 +20,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """From each peer."""
     total: int | None = None
     """From all together; by default no bound of its own."""
+    senders: tuple[int, ...] | None = None
+    """The members that broadcast; by default all."""
     losses: int = 0
     """Packets that are lost. Then messages may stay undelivered, and only what is delivered is judged."""
     duplicates: int = 0
@@ -32,19 +32,39 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Links that open or close, for protocols whose links may."""
     wakes: int = 2
     """Timers that fire, for protocols that need no bounds on delays."""
+    longest_delay: int = 1
+    """Within a site, in steps of time, for protocols that need bounds on delays."""
+    clocks: tuple[int, ...] = ()
+    """How far each member's clock is ahead, for the same protocols; by default all agree."""
     groups: dict[str, tuple[int, ...]] | None = None
     """Overlapping groups, for protocols that have them."""
     layout: dict[str, Any] | None = None
     """How members are arranged, for protocols with roles."""
+    claims: bool = True
+    """Whether it is judged, too, what messages name and what held ones wait for."""
 
     def __post_init__(self) -> None:
         if self.peers < 1 or self.messages < 1:
             raise InputError("check: at least one peer and one message from each")
-        if self.peers * self.messages > _MAX_MESSAGES:
+        if self.total is None and self.peers * self.messages > _MAX_MESSAGES:
             raise InputError(
                 f"check: {self.peers} peers with {self.messages} messages each are more than "
                 f"{_MAX_MESSAGES} messages, far beyond what can be explored"
             )
+        for name, members in (self.groups or {}).items():
+            if not members or not 0 <= min(members) <= max(members) < self.peers:
+                shown = ", ".join(map(str, members)) or "nobody"
+                raise InputError(f"check: groups: {name} names {shown}; members are 0 to {self.peers - 1}")
+        if self.clocks and len(self.clocks) != self.peers:
+            raise InputError(f"check: clocks: {len(self.clocks)} of them for {self.peers} peers")
+
+    def may_send(self, member: int) -> bool:
+        """Whether a member broadcasts."""
+        return self.senders is None or member in self.senders
+
+    def clock(self, member: int) -> int:
+        """How far a member's clock is ahead."""
+        return self.clocks[member] if self.clocks else 0
 
     def members(self, kind: type[Protocol]) -> list[Protocol]:
         """All members of the group, in their initial state."""
@@ -73,7 +93,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
             layout.validate(self.peers)
         except (msgspec.ValidationError, LocalError) as error:
             raise InputError(f"check: layout: {error}") from error
-        return layout.with_bounds(LONGEST_DELAY, 0)
+        skew = max(self.clocks, default=0) - min(self.clocks, default=0)
+        return layout.with_bounds(self.longest_delay, skew)
 
     def audiences(self) -> list[tuple[str | None, tuple[int, ...]]]:
         """The name and the members of each group."""

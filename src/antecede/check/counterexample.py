@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from antecede.check.bounds import Bounds
-from antecede.check.events import Event
+from antecede.check.events import Event, EventKind
 from antecede.check.explore import Exploration
 from antecede.check.group import CheckedGroup, CheckState, CheckViolation
 from antecede.protocols.base import Protocol
@@ -21,34 +22,75 @@ class CounterExample(NamedTuple):
     states: list[CheckState]
     """Before each event, and after the last unless that is the violation."""
     violation: CheckViolation
+    explored: int = 0
+    """How many states were explored until it was found."""
+    is_smallest: bool = False
+    """Whether no smaller one exists within the bounds; if not, something smaller was not explored to its
+    end."""
+
+    @property
+    def messages(self) -> int:
+        return sum(kind == EventKind.BROADCAST for kind, *_ in self.events)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """What is to be small: its messages, its processes, its steps."""
+        return self.messages, self.group.size, len(self.events)
 
 
-def find_smallest(kind: type[Protocol], bounds: Bounds, max_states: int) -> CounterExample | None:
-    """The smallest counter-example within bounds; None if there is none among so many states."""
-    for total in range(1, bounds.peers * bounds.messages + 1):
-        for peers in _sizes(bounds):
-            smaller = msgspec.structs.replace(bounds, peers=peers, total=total)
-            found = find_shortest(CheckedGroup(kind, smaller), max_states)
-            if found is not None:
-                return found
+class _ShortestSearch(NamedTuple):
+    found: CounterExample | None
+    explored: int
+    is_complete: bool
+
+
+def find_smallest(
+    kind: type[Protocol],
+    bounds: Bounds | Sequence[Bounds],
+    max_states: int,
+    most_messages: int | None = None,
+    max_explored: int | None = None,
+) -> CounterExample | None:
+    """The smallest counter-example within bounds, with fewer members too, or within exactly one of several
+    bounds. None if there is none among so many states of each number of messages and of each group, and
+    among `max_explored` in all."""
+    sizes = sorted(
+        _sizes(bounds) if isinstance(bounds, Bounds) else bounds, key=lambda each: (each.peers, each.messages)
+    )
+    explored, is_complete = 0, True
+    most = max(each.peers * each.messages for each in sizes)
+    for total in range(1, (most if most_messages is None else min(most, most_messages)) + 1):
+        for each in sizes:
+            if max_explored is not None and explored >= max_explored:
+                return None
+            if total <= each.peers * each.messages:
+                group = CheckedGroup(kind, msgspec.structs.replace(each, total=total))
+                search = _find_shortest(group, max_states)
+                explored += search.explored
+                if search.found is not None:
+                    return search.found._replace(explored=explored, is_smallest=is_complete)
+                is_complete &= search.is_complete
     return None
 
 
-def _sizes(bounds: Bounds) -> range:
-    fixed = bounds.groups is not None or bounds.layout is not None
-    return range(bounds.peers if fixed else min(2, bounds.peers), bounds.peers + 1)
+def _sizes(bounds: Bounds) -> list[Bounds]:
+    """The same bounds for groups of fewer members too, where these need not be arranged."""
+    if bounds.groups is not None or bounds.layout is not None or bounds.clocks:
+        return [bounds]
+    sizes = range(min(2, bounds.peers), bounds.peers + 1)
+    return [msgspec.structs.replace(bounds, peers=peers) for peers in sizes]
 
 
-def find_shortest(group: CheckedGroup, max_states: int) -> CounterExample | None:
+def _find_shortest(group: CheckedGroup, max_states: int) -> _ShortestSearch:
     """A counter-example with the fewest steps. No order of events is left out: that would make it longer."""
-    explored = Exploration(group, order=False)
+    exploration = Exploration(group, order=False)
     initial = group.initial
     came_from: dict[CheckState, tuple[CheckState, Event] | None] = {initial: None}
     level = [initial]
     while level and len(came_from) < max_states:
         following = []
         for state in level:
-            events = explored.events(state)
+            events = exploration.events(state)
             violation = group.judge_end(state) if not events else None
             if violation is not None:
                 return _trace_back(group, came_from, state, [], violation)
@@ -60,7 +102,7 @@ def find_shortest(group: CheckedGroup, max_states: int) -> CounterExample | None
                     came_from[after] = state, event
                     following.append(after)
         level = following
-    return None
+    return _ShortestSearch(None, len(came_from), not level)
 
 
 def _trace_back(
@@ -69,10 +111,10 @@ def _trace_back(
     state: CheckState,
     last: list[Event],
     violation: CheckViolation,
-) -> CounterExample:
+) -> _ShortestSearch:
     events, states = last, [state]
     while (step := came_from[state]) is not None:
         state, event = step
         events.insert(0, event)
         states.insert(0, state)
-    return CounterExample(group, events, states, violation)
+    return _ShortestSearch(CounterExample(group, events, states, violation), len(came_from), False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from antecede.check.counterexample import CounterExample
 from antecede.check.events import EventKind
 from antecede.check.group import CheckedGroup
@@ -38,17 +41,28 @@ class _CounterExampleDrawing:
                 self._receive(process, detail, time, kind == EventKind.REPEAT)
             if kind == EventKind.OPEN:
                 self.schedule.links.append(Opening(f"p{process}", f"p{detail}", time))
-            if step is not None:
+            if step is None:
+                self._send_all(_new_packets(found, time), time)
+            else:
                 if kind in (EventKind.BROADCAST, EventKind.DELIVER) and step.message >= 0:
                     self._tell(kind, process, step.message, time)
-                for packet in step.sends:
-                    self._sent.setdefault(packet, []).append(_name(self.group, packet, time))
+                self._send_all(step.sends, time)
                 self._note_held(process, step.after, time)
-        last = found.events[-1]
-        message = self.group.name(last[3].message) if last[3] is not None and last[3].message >= 0 else ""
+        kind, process, _, step = found.events[-1]
+        message = self.group.name(step.message) if step is not None and step.message >= 0 else ""
+        if message and kind == EventKind.DELIVER and step is not None:
+            state = found.states[self.schedule.end - 1]
+            missing = (
+                self.group.missing_causes(state, process, step) if state.pasts[step.message] >= 0 else []
+            )
+            self.schedule.missing = [self.group.name(cause) for cause in missing]
         end = self.schedule.end
         self.schedule.faults.append(DrawnEvent(f"p{found.violation.process}", end, message))
         self._leave_in_flight(end + 1)
+
+    def _send_all(self, packets: Iterable[int], time: int) -> None:
+        for packet in packets:
+            self._sent.setdefault(packet, []).append(_name(self.group, packet, time))
 
     def _tell(self, kind: int, process: int, message: int, time: int) -> None:
         event = DrawnEvent(f"p{process}", time, self.group.name(message))
@@ -86,6 +100,14 @@ class _CounterExampleDrawing:
             sent = self.group.processes.packets[packet]
             for flight in flights:
                 self.schedule.lost.append(Arrow(f"p{sent.source}", f"p{sent.to}", flight, end, False))
+
+
+def _new_packets(found: CounterExample, time: int) -> Iterable[int]:
+    """The packets that an event at several processes sends, or that a crash lets arrive again."""
+    if time == len(found.states):
+        return ()
+    before, after = found.states[time - 1 : time + 1]
+    return (Counter(after.in_flight) - Counter(before.in_flight)).elements()
 
 
 def _name(group: CheckedGroup, packet: int, time: int) -> DrawnPacket:

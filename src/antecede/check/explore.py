@@ -45,7 +45,7 @@ class Exploration:
     def __init__(self, group: CheckedGroup, order: bool = True, symmetry: bool = True) -> None:
         self.group = group
         self.uses_order = order and not group.kind.relays
-        self.uses_symmetry = symmetry and group.kind.symmetric and len(group.members) == 1
+        self.uses_symmetry = symmetry and group.kind.symmetric and group.has_equal_members
         self.progress = ExplorationProgress()
 
     @property
@@ -102,7 +102,11 @@ class Exploration:
     def _events_in_order(self, state: CheckState) -> list[Event]:
         group, states = self.group, self.group.processes.states
         quota = group.bounds.messages if group.may_broadcast(state) else 0
-        unfinished = [each for each, number in enumerate(state.processes) if states[number].sent < quota]
+        unfinished = [
+            each
+            for each, number in enumerate(state.processes)
+            if states[number].sent < quota and group.bounds.may_send(each)
+        ]
         if unfinished:
             return group.events(state, unfinished)
         for process in range(group.size):

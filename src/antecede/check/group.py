@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, cast
 
-from antecede.check.bounds import LONGEST_DELAY, Bounds
+from antecede.check.bounds import Bounds
 from antecede.check.events import Event, EventKind
 from antecede.check.processes import NO_CAUSE, TICK, Processes, ProcessStep, SentPacket
 from antecede.protocols.base import Protocol
@@ -69,10 +69,12 @@ class CheckedGroup:
         self.processes = Processes(kind, bounds)
         self.is_fifo, self.is_timed = kind.links.fifo, kind.links.bounded_delays
         self.members = [frozenset(members) for _, members in bounds.audiences()]
+        self.has_equal_members = len(self.members) == 1 and bounds.senders is None and not bounds.clocks
         layout = bounds.resolved_layout(kind)
         self._sites = layout.sites(self.size) if layout is not None else [0] * self.size
         self._permanent = self._find_permanent_links()
         self._everybody = range(self.size)
+        self._judges_claims = bounds.claims
         self._has_faults = bool(bounds.losses or bounds.duplicates or bounds.crashes or bounds.link_changes)
         unsent = (-1,) * (self.size * bounds.messages)
         self.initial = CheckState(self.processes.initial, (), unsent, self._initial_rest())
@@ -100,7 +102,7 @@ class CheckedGroup:
         events: list[Event] = []
         for process in chosen:
             for kind, detail, step in known.own_events(numbers[process]):
-                if kind == _DELIVER or self._may(state, kind):
+                if self._may_or_deliver(state, kind):
                     events.append((kind, process, detail, step))
         for packet in self._arriving(state):
             to = known.destinations[packet]
@@ -111,6 +113,27 @@ class CheckedGroup:
         if self.is_timed and self._may_tick(state):
             events.append((EventKind.TICK, -1, -1, None))
         return events
+
+    def event(self, state: CheckState, kind: int, process: int, detail: int) -> Event | None:
+        """One event, if it can happen in a state: less work than finding all that can."""
+        known, rest = self.processes, state.rest or Rest()
+        if kind in (_RECEIVE, EventKind.REPEAT):
+            if detail not in state.in_flight or (self.is_fifo and detail not in self._arriving(state)):
+                return None
+            if kind == EventKind.REPEAT and rest.duplicates >= self.bounds.duplicates:
+                return None
+            return kind, process, detail, known.step(state.processes[process], known.receive_event + detail)
+        if kind in (EventKind.OPEN, EventKind.CLOSE):
+            is_open = (process, detail) in rest.links
+            may_change = (process, detail) not in self._permanent and is_open == (kind == EventKind.CLOSE)
+            return (kind, process, detail, None) if may_change else None
+        for own, about, step in known.own_events(state.processes[process]):
+            if own == kind and (kind != _BROADCAST or about == detail) and self._may_or_deliver(state, kind):
+                return kind, process, about, step
+        return None
+
+    def _may_or_deliver(self, state: CheckState, kind: int) -> bool:
+        return kind == _DELIVER or self._may(state, kind)
 
     def _may(self, state: CheckState, kind: int) -> bool:
         """Whether there may be one more broadcast, or timer that fires."""
@@ -154,13 +177,13 @@ class CheckedGroup:
         """Time passes while something waits for it, and not past what must have happened by then."""
         known = self.processes
         own = [known.states[number] for number in state.processes]
-        now = own[0].now
+        now = own[0].now - self.bounds.clock(0)
         local = [
             packet for packet in map(known.packets.__getitem__, state.in_flight) if self._is_local(packet)
         ]
-        if any(each.timers and each.timers[0] <= now for each in own):
+        if any(each.timers and each.timers[0] <= each.now for each in own):
             return False
-        if any(packet.sent_at + LONGEST_DELAY <= now for packet in local):
+        if any(packet.sent_at + self.bounds.longest_delay <= now for packet in local):
             return False
         return bool(local) or any(each.timers for each in own)
 
@@ -191,7 +214,11 @@ class CheckedGroup:
         processes = (*processes[:process], step.after, *processes[process + 1 :])
         if rest is not None or kind == EventKind.WAKE:
             rest = self._follow(rest or Rest(), event, step)
-        if self.processes.held[step.after] and (wrong := self._judge_held(pasts, process, step.after)):
+        if (
+            self._judges_claims
+            and self.processes.held[step.after]
+            and (wrong := self._judge_held(pasts, process, step.after))
+        ):
             return wrong
         return CheckState(processes, in_flight, pasts, rest)
 
@@ -228,8 +255,7 @@ class CheckedGroup:
         kind, process, detail, _ = event
         rest = state.rest or Rest()
         if kind == EventKind.TICK:
-            steps = [self.processes.step(number, TICK) for number in state.processes]
-            return state._replace(processes=tuple(step.after for step in steps if step is not None))
+            return self._tick(state)
         if kind == EventKind.LOSE:
             at = state.in_flight.index(detail)
             left = state.in_flight[:at] + state.in_flight[at + 1 :]
@@ -237,6 +263,16 @@ class CheckedGroup:
         if kind == EventKind.CRASH:
             return self._crash(state, rest, process)
         return self._change_link(state, rest, event)
+
+    def _tick(self, state: CheckState) -> CheckState:
+        """Time passes, and everyone saves its state before that. What a process received earlier and had not
+        saved would arrive again after its time, and no protocol that relies on bounded delays allows that."""
+        steps = [self.processes.step(number, TICK) for number in state.processes]
+        processes = tuple(step.after for step in steps if step is not None)
+        rest = state.rest
+        if rest is not None and rest.unsaved:
+            rest = rest._replace(unsaved=tuple((number, ()) for number in processes))
+        return state._replace(processes=processes, rest=rest)
 
     def _crash(self, state: CheckState, rest: Rest, process: int) -> CheckState:
         saved, received = rest.unsaved[process]
@@ -268,19 +304,25 @@ class CheckedGroup:
 
     # What must never happen
 
+    def missing_causes(self, state: CheckState, process: int, step: ProcessStep) -> list[int]:
+        """The messages for a process that happened before the one that it delivers, and that it lacks."""
+        missing = state.pasts[step.message] & ~self.processes.states[step.after].delivered
+        causes = (cause for cause in range(missing.bit_length()) if missing >> cause & 1)
+        return [cause for cause in causes if self.goes_to(state, cause, process)]
+
     def _judge_delivery(self, state: CheckState, process: int, step: ProcessStep) -> CheckViolation | None:
         past = state.pasts[step.message]
         if past < 0:
             return CheckViolation(process, f"it delivers {self.name(step.message)}, which nobody has sent")
-        missing = past & ~self.processes.states[step.after].delivered
-        for cause in range(missing.bit_length()):
-            if missing >> cause & 1 and self.goes_to(state, cause, process):
-                names = self.name(step.message), self.name(cause)
-                return CheckViolation(
-                    process, f"it delivers {names[0]} before {names[1]}, which happened before it"
-                )
-        if step.named is not None and step.named != (
-            needed := self._immediate_of_others(state, step.message)
+        if missing := self.missing_causes(state, process, step):
+            early, cause = self.name(step.message), self.name(missing[0])
+            return CheckViolation(
+                process, f"it delivers {early} before {cause}, which happened before {early}"
+            )
+        if (
+            self._judges_claims
+            and step.named is not None
+            and step.named != (needed := self._immediate_of_others(state, step.message))
         ):
             named, needs = (
                 ", ".join(map(self.name, sorted(each))) or "nothing" for each in (step.named, needed)

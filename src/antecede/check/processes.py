@@ -87,7 +87,9 @@ class Processes:
         self._steps: dict[tuple[int, int], ProcessStep | None] = {}
         self._own_events: dict[int, list[tuple[int, int, ProcessStep]]] = {}
         self._encoded: dict[bytes, Packet] = {}
-        self.initial = tuple(self._number(ProcessState(b""), each) for each in bounds.members(kind))
+        self.initial = tuple(
+            self._number(ProcessState(b"", now=bounds.clock(each.me)), each) for each in bounds.members(kind)
+        )
 
     def number_of(self, origin: int, seq: int) -> int:
         """The number of a message; -1 if nobody can have sent it."""
@@ -142,12 +144,13 @@ class Processes:
                     state, fault="it sends though nothing was broadcast, and declares `relays = False`"
                 )
             return step
-        except Exception as error:  # whatever a protocol raises here is its fault
+        except (Exception, SystemExit) as error:  # whatever a protocol raises here is its fault
             return ProcessStep(state, fault=f"it raises {type(error).__name__}: {error}")
 
     def _broadcast(self, process: Protocol, before: ProcessState, group: int) -> ProcessStep | None:
         name, members = self.audiences[group]
-        if before.sent == self.bounds.messages or process.me not in members:
+        is_sender = self.bounds.may_send(process.me) and process.me in members
+        if before.sent == self.bounds.messages or not is_sender:
             return None
         number = self.number_of(process.me, before.sent + 1)
         effects = process.broadcast(payload_of(number), before.now, name)
@@ -191,7 +194,7 @@ class Processes:
     ) -> ProcessStep:
         if effects.wake_at is not None:
             after = after._replace(timers=tuple(sorted({effects.wake_at, *after.timers})))
-        sent_at = after.now if self.kind.links.bounded_delays else 0
+        sent_at = after.now - self.bounds.clock(process.me) if self.kind.links.bounded_delays else 0
         sends = tuple(
             self._number_packet(SentPacket(process.me, to, self._encode(send.packet), sent_at))
             for send in effects.sends
@@ -255,7 +258,7 @@ class Processes:
 
 
 def payload_of(message: int) -> bytes:
-    return bytes([message])
+    return message.to_bytes(1 if message < 256 else 2, "little")
 
 
 def canonical_state(process: Protocol) -> bytes:

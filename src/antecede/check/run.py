@@ -11,27 +11,13 @@ import msgspec
 from antecede.check.bounds import Bounds
 from antecede.check.counterexample import CounterExample, find_smallest
 from antecede.check.draw import draw
-from antecede.check.events import EventKind
 from antecede.check.explore import Exploration, ExplorationProgress
 from antecede.check.group import CheckedGroup
 from antecede.check.replay import save_schedule
-from antecede.check.schedule import ShownStep, carried, show_steps
+from antecede.check.schedule import ShownCounterExample, carried, columns, listed, show_steps
 from antecede.errors import InputError
 from antecede.protocols.base import Protocol
 from antecede.protocols.catalog import as_file_name
-
-
-class ShownCounterExample(msgspec.Struct, frozen=True):
-    """A schedule that fails, in words."""
-
-    peers: int
-    messages: int
-    process: str
-    """Where it fails."""
-    violation: str
-    why: list[str]
-    """What the message carried, and what it depends on."""
-    steps: list[ShownStep]
 
 
 class CheckReport(msgspec.Struct):
@@ -88,9 +74,9 @@ def check(
     if not report.passed:
         found = find_smallest(kind, bounds, max_states)
         if found is not None:
-            report.counter_example = _show(found)
+            report.counter_example = show(found)
             if out is not None:
-                report.files = [str(path) for path in _write(found, name, out)]
+                report.files = [str(path) for path in write(found, name, out)]
             report.cpu_seconds = time.process_time() - began
             yield report
 
@@ -109,11 +95,11 @@ def _explore(
     return explore_on_spark(plan, out / f"{as_file_name(name)}.exploration", max_states, master)
 
 
-def _show(found: CounterExample) -> ShownCounterExample:
-    messages = sum(kind == EventKind.BROADCAST for kind, *_ in found.events)
+def show(found: CounterExample) -> ShownCounterExample:
+    """A counter-example in words."""
     return ShownCounterExample(
         found.group.size,
-        messages,
+        found.messages,
         f"p{found.violation.process}",
         found.violation.text,
         carried(found),
@@ -121,7 +107,19 @@ def _show(found: CounterExample) -> ShownCounterExample:
     )
 
 
-def _write(found: CounterExample, protocol: str, out: Path) -> list[Path]:
+def describe(protocol: str, found: ShownCounterExample) -> list[str]:
+    """A counter-example as text for a terminal."""
+    messages = "1 message" if found.messages == 1 else f"{found.messages} messages"
+    return [
+        f"{protocol} fails with {messages} at {found.peers} processes:",
+        *(listed(found.steps) if found.is_listed else columns(found.steps, found.peers)),
+        f"{found.process}: {found.violation}",
+        *found.why,
+    ]
+
+
+def write(found: CounterExample, protocol: str, out: Path) -> list[Path]:
+    """Write its schedule, to play it again, and its diagram; returns the files."""
     out.mkdir(parents=True, exist_ok=True)
     name = as_file_name(protocol)
     schedule, diagram = out / f"{name}.json", out / f"{name}.svg"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.check.counterexample import CounterExample
 from antecede.check.events import Event, EventKind
 from antecede.check.group import CheckedGroup, immediate_causes
@@ -25,12 +26,31 @@ _VERBS = {
 }
 
 
+_RANKS = {"source", "target"}
+"""Fields of packets that are peers, of which 0 is one."""
+
+
 class ShownStep(msgspec.Struct, frozen=True):
     """One step of a schedule."""
 
     process: str
     """Empty if it concerns all."""
     text: str
+
+
+class ShownCounterExample(msgspec.Struct, frozen=True):
+    """A schedule that fails, in words."""
+
+    peers: int
+    messages: int
+    process: str
+    """Where it fails."""
+    violation: str
+    why: list[str]
+    """What the message carried, and what it depends on."""
+    steps: list[ShownStep]
+    is_listed: bool = False
+    """Whether its steps are shown in a list, since there are too many processes for columns."""
 
 
 def show_steps(found: CounterExample) -> list[ShownStep]:
@@ -58,7 +78,8 @@ def describe_packet(group: CheckedGroup, number: int) -> str:
     sent = group.processes.packets[number]
     packet = group.kind.decode(sent.data)
     messages = [f"p{origin}:{seq}" for origin, seq in packet.message_ids()]
-    name = " and ".join(messages) or f"a {packet.metric_prefix()}"
+    prefix = packet.metric_prefix()
+    name = " and ".join(messages) or f"{'an' if prefix[0] in 'aeiou' else 'a'} {prefix}"
     is_relayed = any(origin != sent.source for origin, _ in packet.message_ids())
     return f"{name} from p{sent.source}" if is_relayed or not messages else name
 
@@ -67,7 +88,8 @@ def columns(steps: Sequence[ShownStep], processes: int) -> list[str]:
     """One line for each step, under the process where it happens."""
     names = [f"p{number}" for number in range(processes)]
     widths = [max([len(name), *(len(step.text) for step in steps if step.process == name)]) for name in names]
-    lines = ["  step  " + "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))]
+    header = "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))
+    lines = [f"  step  {header}".rstrip()]
     for number, step in enumerate(steps, 1):
         cells = [step.text if step.process == name else "" for name in names]
         if not step.process:
@@ -75,6 +97,11 @@ def columns(steps: Sequence[ShownStep], processes: int) -> list[str]:
         row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         lines.append(f"  {number:4}  {row}".rstrip())
     return lines
+
+
+def listed(steps: Sequence[ShownStep]) -> list[str]:
+    """One line for each step, with the process where it happens."""
+    return [f"  {number:4}  {step.process} {step.text}" for number, step in enumerate(steps, 1)]
 
 
 def carried(found: CounterExample) -> list[str]:
@@ -89,7 +116,7 @@ def carried(found: CounterExample) -> list[str]:
     packet = _packet_with(found, process, step.message)
     if packet is None:
         return [told]
-    carries = describe_control(packet) or "nothing besides"
+    carries = describe_control(packet) or "nothing of what it depends on"
     return [f"{group.name(step.message)} arrived at p{process} with {carries}.", told]
 
 
@@ -105,14 +132,20 @@ def _packet_with(found: CounterExample, process: int, message: int) -> Any:
 
 
 def describe_control(packet: Any) -> str:
-    """What a packet carries besides its messages: their ids and their bodies are left out."""
+    """What a packet carries besides its messages: their ids and their bodies are left out and, of several
+    fields, those that are empty."""
     left_out = {"payload", "payloads", "origin", "seq"}
     fields = {name: getattr(packet, name) for name in packet.__struct_fields__ if name not in left_out}
-    return " ".join(f"{name} {_short(value)}" for name, value in fields.items())
+    shown = {
+        name: value for name, value in fields.items() if name in _RANKS or (value and value != OffsetBitmap())
+    }
+    return " ".join(f"{name} {_short(value)}" for name, value in (shown or fields).items())
 
 
 def _short(value: Any) -> str:
-    """Counts by peer as they are written elsewhere: {p0:1, p2:3}."""
-    if isinstance(value, dict) and all(isinstance(each, int) for pair in value.items() for each in pair):
-        return "{" + ", ".join(f"p{peer}:{count}" for peer, count in value.items()) + "}"
+    """Counts by peer as they are written elsewhere, {p0:1, p2:3}, and numbers that a bitmap has, {#1, #4}."""
+    if isinstance(value, OffsetBitmap):
+        return "{" + ", ".join(f"#{number}" for number in value.numbers()) + "}"
+    if isinstance(value, dict) and all(isinstance(key, int) for key in value):
+        return "{" + ", ".join(f"p{peer}:{_short(entry)}" for peer, entry in value.items()) + "}"
     return str(value)

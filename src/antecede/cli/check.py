@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from antecede.cli import show
@@ -13,7 +15,21 @@ from antecede.cli.options import Json, folder
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
+    from antecede.check.bounds import Bounds
+    from antecede.check.changing.explore import ChangeBounds
+    from antecede.check.changing.run import ChangingCheckReport
     from antecede.check.run import CheckReport
+    from antecede.check.schedule import ShownCounterExample
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"not a JSON object: {error}") from error
+
+
+_CHANGES = ("joins", "leaves", "removals", "failures", "reports")
 
 
 @dataclass
@@ -30,6 +46,55 @@ class BoundOptions:
     link_changes: Annotated[
         int, typer.Option(min=0, max=9, help="Links that may open or close, for protocols that allow it.")
     ] = 0
+    joins: Annotated[int, typer.Option(min=0, max=3, help="Processes that may join the group.")] = 0
+    leaves: Annotated[int, typer.Option(min=0, max=3, help="Members that may leave.")] = 0
+    removals: Annotated[
+        int, typer.Option(min=0, max=3, help="Times that a member may remove another, rightly or not.")
+    ] = 0
+    failures: Annotated[int, typer.Option(min=0, max=3, help="Members that may fail for good.")] = 0
+    reports: Annotated[
+        int, typer.Option(min=0, max=9, help="Reports of progress, besides those at the end.")
+    ] = 0
+    layout: Annotated[
+        Any,
+        typer.Option(parser=_json_object, metavar="JSON", help="How members are arranged, as in simulate."),
+    ] = None
+    groups: Annotated[
+        Any, typer.Option(parser=_json_object, metavar="JSON", help="Overlapping groups, as in simulate.")
+    ] = None
+
+    def bounds(self) -> Bounds:
+        from antecede.check.bounds import Bounds
+
+        fields = {name: value for name, value in asdict(self).items() if name not in _CHANGES}
+        try:
+            return msgspec.convert(fields, Bounds)
+        except msgspec.ValidationError as error:
+            raise InputError(f"check: {error}") from error
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether members come and go."""
+        return any(getattr(self, name) for name in _CHANGES)
+
+    def change_bounds(self) -> ChangeBounds:
+        from antecede.check.changing.explore import ChangeBounds
+
+        faults = ("losses", "duplicates", "crashes", "link_changes", "layout", "groups")
+        if given := [name for name in faults if getattr(self, name)]:
+            option = f"--{given[0].replace('_', '-')}"
+            raise InputError(
+                f"check: {option} is for groups that do not change; links lose nothing in others"
+            )
+        return ChangeBounds(
+            self.peers,
+            self.messages,
+            joins=self.joins,
+            leaves=self.leaves,
+            removals=self.removals,
+            crashes=self.failures,
+            reports=self.reports,
+        )
 
 
 def check(
@@ -60,23 +125,26 @@ def check(
     Explores all orders in which members broadcast, packets arrive, messages are delivered and faults happen.
     Passes (exit code 0) if every message is delivered exactly once, in causal order, none stays held, and
     what is held waits for a message that happened before it. If not, prints the smallest schedule that fails.
+
+    With --joins, --leaves, --removals or --failures, members come and go (docs/membership.md).
     """
     if replay is not None:
         _replay(replay, as_json)
         return
     if protocol is None:
         raise InputError("name a protocol, all, or a schedule with --replay")
-    from antecede.check.bounds import Bounds
-    from antecede.check.run import check as run_check
-    from antecede.protocols.catalog import PROTOCOLS, find_protocol
-
-    bounds = Bounds(**asdict(bounded))
-    kinds = {name: find_protocol(name) for name in (PROTOCOLS if protocol == "all" else [protocol])}
-    reports = []
+    explorations: Iterator[Iterator[CheckReport | ChangingCheckReport]]
+    if bounded.has_changes:
+        if master is not None:
+            raise InputError("check: --master is for groups that do not change")
+        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, out)
+    else:
+        explorations = _explore(protocol, bounded.bounds(), max_states, reduce, out, master)
+    reports: list[CheckReport | ChangingCheckReport] = []
     with show.progress() as progress:
-        for name, kind in kinds.items():
-            for report in run_check(kind, name, bounds, max_states, reduce, reduce, out, master):
-                progress(f"checking {name}: depth {report.depth}", report.states, 0)
+        for exploration in explorations:
+            for report in exploration:
+                progress(f"checking {report.protocol}: depth {report.depth}", report.states, 0)
             reports.append(report)
     passed = all(report.passed for report in reports)
     if as_json:
@@ -87,7 +155,28 @@ def check(
         raise typer.Exit(1)
 
 
-def _print(reports: list[CheckReport]) -> None:
+def _explore(
+    protocol: str, bounds: Bounds, max_states: int, reduce: bool, out: Path | None, master: str | None
+) -> Iterator[Iterator[CheckReport]]:
+    from antecede.check.run import check as run_check
+    from antecede.protocols.catalog import PROTOCOLS, find_protocol
+
+    kinds = {name: find_protocol(name) for name in (PROTOCOLS if protocol == "all" else [protocol])}
+    for name, kind in kinds.items():
+        yield run_check(kind, name, bounds, max_states, reduce, reduce, out, master)
+
+
+def _explore_changing(
+    protocol: str, bounds: ChangeBounds, max_states: int, out: Path | None
+) -> Iterator[Iterator[ChangingCheckReport]]:
+    from antecede.check.changing.run import check_changing, find_changing
+    from antecede.membership.catalog import CHANGING
+
+    for name in CHANGING if protocol == "all" else [protocol]:
+        yield check_changing(find_changing(name), name, bounds, max_states, out)
+
+
+def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
     header = ["protocol", "verdict", "states", "transitions", "depth", "ends", "process states", "CPU s"]
     rows = [
         [
@@ -108,25 +197,25 @@ def _print(reports: list[CheckReport]) -> None:
             _print_failure(report)
 
 
-def _verdict(report: CheckReport) -> str:
+def _verdict(report: CheckReport | ChangingCheckReport) -> str:
     if not report.passed:
         return "fails"
     return "holds" if report.complete else "holds so far"
 
 
-def _print_failure(report: CheckReport) -> None:
-    from antecede.check.schedule import columns
-
-    found = report.counter_example
-    if found is None:
+def _print_failure(report: CheckReport | ChangingCheckReport) -> None:
+    if report.counter_example is None:
         show.line(f"{report.protocol} fails. {report.violation}")
-        return
+    else:
+        print_counter_example(report.protocol, report.counter_example, report.files)
+
+
+def print_counter_example(protocol: str, found: ShownCounterExample, files: Sequence[str]) -> None:
+    """A run that fails, in columns, and what was written of it."""
+    from antecede.check.run import describe
+
     show.line()
-    show.line(f"{report.protocol} fails with {found.messages} messages at {found.peers} processes:")
-    for line in columns(found.steps, found.peers):
-        show.line(line)
-    show.line(f"{found.process}: {found.violation}")
-    for line in (*found.why, *report.files):
+    for line in (*describe(protocol, found), *files):
         show.line(line)
 
 

@@ -27,3 +27,16 @@ def hypercube(size: int) -> list[tuple[int, ...]]:
             if one != other:
                 linked[one].add(other)
     return [tuple(sorted(neighbours)) for neighbours in linked]
+
+
+def hypercube_neighbours(peer: int, size: int) -> tuple[int, ...]:
+    """The neighbours of one of `size` peers.
+
+    >>> hypercube_neighbours(0, 3), hypercube_neighbours(5, 8)
+    ((1, 2), (1, 4, 7))
+    """
+    dimension = (size - 1).bit_length()
+    half = 1 << dimension >> 1
+    corners = [peer] if (peer < half and peer + half < size) or peer >= half else [peer, peer + half]
+    linked = {corner ^ 1 << bit for corner in corners for bit in range(dimension)}
+    return tuple(sorted({each if each < size else each - half for each in linked} - {peer}))

@@ -9,6 +9,8 @@ that peer's lower clusters, so each peer receives a message exactly once, for ev
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 
 def cluster(peer: int, other: int) -> int:
     """The cluster of `peer` that holds `other`."""
@@ -30,6 +32,24 @@ def first_in_cluster(peer: int, bit: int, size: int) -> int | None:
         if candidate < size:
             return candidate
     return None
+
+
+def closest_by_cluster(peer: int, others: Iterable[int], suspected: Collection[int] = ()) -> dict[int, int]:
+    """The peer that `peer` sends to for each of its clusters, among peers of any ranks.
+
+    VCube lists a cluster in the order of the distance (by exclusive or) from `peer` with that bit flipped,
+    and takes the first that is not suspected; if all are, the first.
+
+    >>> closest_by_cluster(0, [1, 2, 3, 6, 7]), closest_by_cluster(0, [1, 2, 3, 6, 7], {2, 6})
+    ({0: 1, 1: 2, 2: 6}, {0: 1, 1: 3, 2: 7})
+    """
+    closest: dict[int, tuple[bool, int]] = {}
+    for other in others:
+        bit = cluster(peer, other)
+        rank = other in suspected, peer ^ 1 << bit ^ other
+        if bit not in closest or rank < closest[bit]:
+            closest[bit] = rank
+    return {bit: peer ^ 1 << bit ^ distance for bit, (_, distance) in sorted(closest.items())}
 
 
 def children(peer: int, height: int, size: int) -> list[tuple[int, int]]:

@@ -166,6 +166,18 @@ class HoldBackQueue(msgspec.Struct, Generic[K, P]):
             unmet.pop()
             self.hold(packet, unmet, is_met)
 
+    def discard(self, packets: Callable[[P], bool]) -> list[P]:
+        """Take out the packets for which `packets` is true, held or ready; returns them."""
+        found = [packet for packet in self.ready if packets(packet)]
+        self.ready = [packet for packet in self.ready if not packets(packet)]
+        for dependency, held in list(self.held.items()):
+            found += [packet for packet, _ in held if packets(packet)]
+            if left := [each for each in held if not packets(each[0])]:
+                self.held[dependency] = left
+            else:
+                del self.held[dependency]
+        return found
+
     def waiting(self) -> list[tuple[P, K]]:
         """Each held packet, with the dependency it is held for."""
         return [(packet, dependency) for dependency, held in self.held.items() for packet, _ in held]

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import inspect
 import re
 import shlex
-import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from antecede import user_classes
 from antecede.errors import InputError
 from antecede.protocols.base import LinkRequirements, Protocol
 from antecede.protocols.depseq import DepSeq
@@ -46,13 +41,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 
 
 def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
-    """The protocol with this name, the class that `module:Class` names, or the program that `exec:COMMAND`
-    starts (`program`).
-
-    A module that is not installed is looked for in `folder`, by default the current one. Python's path has
-    that folder, at its end, only while the module is imported: whoever works in somebody else's folder must
-    not run the files there.
-    """
+    """The protocol with this name, the class that `module:Class` names (`user_classes`), or the program that
+    `exec:COMMAND` starts (`program`). A module that is not installed is looked for in `folder`."""
     if name in PROTOCOLS:
         return PROTOCOLS[name]
     if name.startswith(PREFIX):
@@ -61,32 +51,10 @@ def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
         known = ", ".join(PROTOCOLS)
         own = "or your own as module:Class or exec:COMMAND"
         raise InputError(f"no protocol '{name}'; there are {known}, {own}")
-    module_name, _, class_name = name.partition(":")
-    try:
-        with _on_path(folder or Path.cwd()):
-            found = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
-        raise InputError(f"cannot load protocol '{name}': {reason}") from error
-    if not (isinstance(found, type) and issubclass(found, Protocol)) or inspect.isabstract(found):
-        raise InputError(f"'{name}' is not a concrete subclass of antecede.protocols.Protocol")
+    found: type[Protocol] = user_classes.load_class(name, Protocol, "protocol", folder)  # type: ignore[type-abstract]
     if not isinstance(getattr(found, "links", None), LinkRequirements):
         raise InputError(f"'{name}' does not declare its links: links = LinkRequirements(fifo=...)")
     return found
-
-
-@contextmanager
-def _on_path(folder: Path) -> Iterator[None]:
-    entry = str(folder)
-    added = entry not in sys.path
-    if added:
-        sys.path.append(entry)
-    try:
-        yield
-    finally:
-        if added and entry in sys.path:
-            sys.path.remove(entry)
 
 
 def fingerprint(name: str) -> str:
@@ -96,10 +64,8 @@ def fingerprint(name: str) -> str:
         return ""
     if name.startswith(PREFIX):
         files = [path for path in map(Path, shlex.split(name.removeprefix(PREFIX))) if path.is_file()]
-    else:
-        source = inspect.getsourcefile(sys.modules[find_protocol(name).__module__])
-        files = [Path(source)] if source else []
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest() if files else ""
+        return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest() if files else ""
+    return user_classes.fingerprint([name])
 
 
 def as_file_name(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import Flat, FlatPacket, Interval, SequencePacket, StampedPacket, sorted_by_peer
 
@@ -53,6 +54,15 @@ class DepSeq(Flat):
         """Add this one message: everything that it names was delivered here before it."""
         number = (packet.seq, packet.seq)
         self.sequences[packet.origin] = merge_intervals(self.sequences.get(packet.origin, []), [number])
+
+    def begin(self, counts: dict[int, int], admission: MessageId) -> None:
+        super().begin(counts, admission)
+        self.sequences = {
+            peer: [(1, count)] for peer, count in self.delivered.items() if count and peer != self.me
+        }
+
+    def stop_naming(self, peer: int) -> None:
+        self.sequences.pop(peer, None)
 
     def paper_bytes(self, packet: Packet) -> int:
         sequences = packet.before.values() if isinstance(packet, SequencePacket) else ()

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from antecede.causality import BitWindow, MessageId
-from antecede.causality.vector_clock import missing_entries
 from antecede.protocols.base import (
     NO_EFFECTS,
     Delivery,
@@ -69,11 +68,14 @@ class ClockPacket(MessagePacket, frozen=True, array_like=True, tag=0):
     def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> UnmetDependencies:
+    def unmet(self, delivered: dict[int, int], is_open: bool = False) -> UnmetDependencies:
         if len(self.clock) != len(delivered) or min(self.clock) < 0:
             raise _invalid_dependencies(delivered)
-        missing = missing_entries(delivered, self.clock)
-        return [MessageId(peer, count) for peer, count in missing if peer != self.origin]
+        return [
+            MessageId(peer, count)
+            for peer, count in enumerate(self.clock)
+            if count > delivered[peer] and peer != self.origin
+        ]
 
 
 class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
@@ -90,8 +92,8 @@ class DependencyPacket(MessagePacket, frozen=True, array_like=True, tag=1):
     def spans(self) -> tuple[Span, ...]:
         return ((self.origin, self.seq, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> UnmetDependencies:
-        return _unmet(self.origin, self.causes, delivered)
+    def unmet(self, delivered: dict[int, int], is_open: bool = False) -> UnmetDependencies:
+        return _unmet(self.origin, self.causes, delivered, is_open)
 
 
 class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
@@ -138,16 +140,19 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
             causes = {}
         return packets
 
-    def unmet(self, delivered: list[int]) -> UnmetDependencies:
-        return _unmet(self.origin, self.causes, delivered)
+    def unmet(self, delivered: dict[int, int], is_open: bool = False) -> UnmetDependencies:
+        return _unmet(self.origin, self.causes, delivered, is_open)
 
 
-def _unmet(origin: int, causes: dict[int, int], delivered: list[int]) -> UnmetDependencies:
-    unmet, size = [], len(delivered)
+def _unmet(
+    origin: int, causes: dict[int, int], delivered: dict[int, int], is_open: bool
+) -> UnmetDependencies:
+    unmet = []
     for peer, count in causes.items():
-        if not 0 <= peer < size or count < 1 or peer == origin:
+        known = delivered.get(peer, 0 if is_open else None)
+        if known is None or count < 1 or peer == origin:
             raise _invalid_dependencies(delivered)
-        if count > delivered[peer]:
+        if count > known:
             unmet.append(MessageId(peer, count))
     return unmet
 
@@ -163,21 +168,24 @@ class SequencePacket(MessagePacket, frozen=True, array_like=True, tag=4):
     def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
 
-    def unmet(self, delivered: list[int]) -> UnmetDependencies:
-        for peer, intervals in self.before.items():
-            if not 0 <= peer < len(delivered) or peer == self.origin or not _is_ascending(intervals):
-                raise _invalid_dependencies(delivered)
-        lasts = ((peer, intervals[-1][1]) for peer, intervals in self.before.items())
-        return [MessageId(peer, last) for peer, last in lasts if last > delivered[peer]]
+    def unmet(self, delivered: dict[int, int], is_open: bool = False) -> UnmetDependencies:
+        if not all(map(_is_ascending, self.before.values())):
+            raise _invalid_dependencies(delivered)
+        lasts = {peer: intervals[-1][1] for peer, intervals in self.before.items()}
+        return _unmet(self.origin, lasts, delivered, is_open)
 
 
-def _invalid_dependencies(delivered: list[int]) -> RemoteError:
+def _invalid_dependencies(delivered: dict[int, int]) -> RemoteError:
     return RemoteError(f"a packet names what is not among the {len(delivered)} peers of the group")
 
 
 def _is_ascending(intervals: list[Interval]) -> bool:
     numbers = [number for interval in intervals for number in interval]
     return bool(numbers) and numbers[0] >= 1 and numbers == sorted(numbers)
+
+
+def _last(packet: FlatPacket) -> int:
+    return packet.last if isinstance(packet, MessageBatch) else packet.seq
 
 
 Dependency = TypeVar("Dependency")
@@ -211,20 +219,29 @@ class Flat(Protocol):
     packets: ClassVar[Any] = DependencyPacket
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (DependencyPacket,)
     """The types of packets that its messages travel in."""
+    control_packets: ClassVar[tuple[type[Packet], ...]] = ()
+    takes_unknown: ClassVar[bool] = False
 
-    delivered: list[int] = msgspec.field(default_factory=list)
-    received: list[BitWindow] = msgspec.field(default_factory=list)
+    delivered: dict[int, int] = msgspec.field(default_factory=dict)
+    """For each peer, how many of its messages are delivered here."""
+    received: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     holdback: HoldBackQueue[MessageId, FlatPacket] = msgspec.field(default_factory=HoldBackQueue)
-    awaited: list[int] = msgspec.field(default_factory=list)
+    awaited: dict[int, int] = msgspec.field(default_factory=dict)
     """For each peer, the last message that one held so far has waited for."""
+    is_open: bool = False
+    """Whether the group changes: messages may name peers that are not known here yet."""
+    audience: tuple[int, ...] = ()
+    """In a group that changes, the peers that broadcasts go to."""
+    forgotten: set[int] = msgspec.field(default_factory=set)
+    """In a group that changes, peers that are forgotten, and that messages on their way may name."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.me < self.size:
-            raise LocalError(f"peer {self.me} is not one of 0 to {self.size - 1}")
         if not self.delivered:
-            self.delivered = [0] * self.size
-            self.awaited = [0] * self.size
-            self.received = [BitWindow() for _ in range(self.size)]
+            if not 0 <= self.me < self.size:
+                raise LocalError(f"peer {self.me} is not one of 0 to {self.size - 1}")
+            self.delivered = dict.fromkeys(range(self.size), 0)
+            self.awaited = dict.fromkeys(range(self.size), 0)
+            self.received = {peer: BitWindow() for peer in range(self.size)}
 
     @abc.abstractmethod
     def stamp(self, seq: int, payload: bytes) -> StampedPacket:
@@ -236,10 +253,14 @@ class Flat(Protocol):
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         seq = self.delivered[self.me] + 1
         self._record_own(seq)
-        others = other_peers(self.me, self.size)
+        others = self.others()
         packet = self.stamp(seq, payload)
         sends = (Send(others, packet),) if others else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
+
+    def others(self) -> tuple[int, ...]:
+        """The peers that broadcasts go to."""
+        return self.audience if self.is_open else other_peers(self.me, self.size)
 
     def _record_own(self, last: int) -> None:
         """This peer has sent its messages up to `last`, which delivers them here.
@@ -266,13 +287,19 @@ class Flat(Protocol):
         if not isinstance(packet, self.message_packets):
             raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
         origin, seq, delivered = packet.origin, packet.seq, self.delivered
-        if not 0 <= origin < self.size:
+        if origin not in delivered:
             raise _invalid_dependencies(delivered)
         if origin == self.me:
             raise RemoteError("another peer sent a message in this peer's name")
         if not 1 <= seq <= delivered[origin] + MAX_AHEAD:
             raise RemoteError(f"message number {seq} of peer {origin} is out of range")
-        return packet, packet.unmet(delivered)
+        return packet, self._unmet(packet)
+
+    def _unmet(self, packet: FlatPacket) -> UnmetDependencies:
+        unmet = packet.unmet(self.delivered, self.is_open)
+        if self.forgotten:
+            return [message for message in unmet if message.origin not in self.forgotten]
+        return unmet
 
     def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
         """Hold a message until its dependencies are delivered; False if it was received before."""
@@ -280,21 +307,22 @@ class Flat(Protocol):
         if isinstance(packet, MessageBatch):
             if not self.received[origin].add_span(seq, packet.last):
                 # Some of its messages were received before, by repair.
-                accepted = [self._accept(single, single.unmet(self.delivered)) for single in packet.split()]
+                accepted = [self._accept(single, self._unmet(single)) for single in packet.split()]
                 return any(accepted)
         elif not self.received[origin].add(seq):
             return False
         if seq - 1 > self.delivered[origin]:
             unmet.append(MessageId(origin, seq - 1))
+        awaited = self.awaited
         for peer, count in unmet:
-            if count > self.awaited[peer]:
-                self.awaited[peer] = count
+            if count > awaited.get(peer, 0):
+                awaited[peer] = count
         self.holdback.hold_unmet(packet, unmet)
         return True
 
     def _is_delivered(self, message: MessageId) -> bool:
         origin, seq = message
-        return self.delivered[origin] >= seq
+        return self.delivered.get(origin, 0) >= seq or origin in self.forgotten
 
     def deliver(self, now: int) -> Delivery | None:
         holdback = self.holdback
@@ -325,10 +353,91 @@ class Flat(Protocol):
         return waiting
 
     def count_held(self) -> int:
-        received = sum(len(window) for window in self.received)
-        delivered = sum(self.delivered) - self.delivered[self.me]
+        received = sum(len(window) for window in self.received.values())
+        delivered = sum(self.delivered.values()) - self.delivered[self.me]
         ready = (len(each.payloads) if isinstance(each, MessageBatch) else 1 for each in self.holdback.ready)
         return received - delivered - sum(ready)
 
     def last_awaited(self, origin: int) -> int:
-        return self.awaited[origin]
+        return self.awaited.get(origin, 0)
+
+    # Groups that change
+
+    def begin(self, counts: dict[int, int], admission: MessageId) -> None:
+        """This member is new: it has what its sponsor had, and depends on the message that admitted it."""
+        self.delivered, self.received, self.awaited = {}, {}, {}
+        for peer, count in counts.items():
+            self.add_peer(peer, count)
+        self.add_peer(admission.origin, admission.seq)
+        self.add_peer(self.me)
+
+    def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
+        """Broadcasts go to these peers from now on. Returns messages to send again, and to whom."""
+        self.audience = peers
+        return []
+
+    def suspect(self, peer: int) -> list[tuple[int, MessageId]]:
+        """A peer seems to be down. Returns messages to send again, and to whom."""
+        return []
+
+    def trust(self, peer: int) -> None:
+        """A peer that was suspected is there after all."""
+
+    def sponsor(self, peer: int) -> None:
+        """This member has admitted a peer."""
+
+    def forget_up_to(self, peer: int, stable: int) -> None:
+        """The messages of a peer up to this one are stable: nobody will need them again."""
+
+    def add_peer(self, peer: int, count: int = 0) -> None:
+        """A peer is new, or its messages up to `count` are delivered."""
+        self.delivered[peer], self.received[peer] = count, BitWindow(count)
+        self.awaited.setdefault(peer, 0)
+
+    def drop_peer(self, peer: int) -> None:
+        """Forget a peer: nobody will name it again."""
+        for table in (self.delivered, self.received, self.awaited):
+            table.pop(peer, None)
+
+    @abc.abstractmethod
+    def stop_naming(self, peer: int) -> None:
+        """Messages no longer name a peer, of which everybody has delivered everything."""
+
+    def received_up_to(self, peer: int) -> int:
+        """The last message of a peer that is here without a gap before it, delivered or not."""
+        return self.received[peer].base
+
+    def has_received(self, message: MessageId) -> bool:
+        origin, seq = message
+        return origin in self.received and seq in self.received[origin]
+
+    def has_deliverable(self) -> bool:
+        return bool(self.holdback.ready)
+
+    def discard_beyond(self, peer: int, last: int) -> None:
+        """Drop the messages of a peer after this one."""
+        received = self.received[peer]
+        if received.last <= last:
+            return
+        kept = [seq for seq in received if seq > received.base and seq <= last]
+        self.received[peer] = BitWindow(min(received.base, last))
+        for seq in kept:
+            self.received[peer].add(seq)
+        for packet in self.holdback.discard(lambda each: each.origin == peer and _last(each) > last):
+            # Of a batch, what comes before the end stays.
+            for single in packet.split() if isinstance(packet, MessageBatch) else ():
+                if self.delivered[peer] < single.seq <= last:
+                    previous = MessageId(peer, single.seq - 1)
+                    self.holdback.hold(single, [*self._unmet(single), previous], self._is_delivered)
+
+    def parts(self, packet: Packet) -> list[Packet]:
+        """A packet as packets with messages of one peer each."""
+        return [packet]
+
+    def joined(self, parts: list[Packet]) -> list[Packet]:
+        """The reverse of `parts`, for some of them."""
+        return parts
+
+    def dependencies(self, packet: Packet) -> list[MessageId]:
+        """What the messages in a packet name that is not delivered here."""
+        return self._unmet(packet) if isinstance(packet, self.message_packets) else []

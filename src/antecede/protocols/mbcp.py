@@ -30,7 +30,6 @@ from antecede.protocols.flat import (
     FlatPacket,
     MessageBatch,
     StampedPacket,
-    other_peers,
     sorted_by_peer,
 )
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
@@ -53,13 +52,13 @@ class Mbcp(Flat):
         return DependencyPacket(payload, self.me, seq, sorted_by_peer(causes))
 
     def broadcast_all(self, payloads: list[bytes], now: int) -> Effects:
-        if not 1 < len(payloads) <= MAX_BATCH_MESSAGES or self.size == 1:
+        to = self.others()
+        if not 1 < len(payloads) <= MAX_BATCH_MESSAGES or not to:
             return super().broadcast_all(payloads, now)
         causes, self.causes = self.causes, {}
         packet = MessageBatch(payloads, self.me, self.delivered[self.me] + 1, sorted_by_peer(causes))
         self._record_own(packet.last)
-        send = Send(other_peers(self.me, self.size), packet)
-        return Effects((send,), message=MessageId(self.me, packet.last))
+        return Effects((Send(to, packet),), message=MessageId(self.me, packet.last))
 
     def on_delivered(self, packet: StampedPacket) -> None:
         causes = self.causes
@@ -69,6 +68,13 @@ class Mbcp(Flat):
                 if causes.get(peer) == seq:
                     del causes[peer]
         causes[packet.origin] = packet.seq
+
+    def begin(self, counts: dict[int, int], admission: MessageId) -> None:
+        super().begin(counts, admission)
+        self.causes = dict([admission])
+
+    def stop_naming(self, peer: int) -> None:
+        self.causes.pop(peer, None)
 
     def paper_bytes(self, packet: Packet) -> int:
         return 8 * len(packet.causes) if isinstance(packet, DependencyPacket | MessageBatch) else 0

@@ -42,13 +42,13 @@ at most a second copy of what is delivered in one trip through the group. Memory
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from antecede.causality import BitWindow, MessageId
-from antecede.overlay.hypercube import hypercube
+from antecede.overlay.shapes import SHAPES
 from antecede.protocols.base import (
     NO_EFFECTS,
     Effects,
@@ -91,23 +91,6 @@ EarlyPacket = FloodPacket | Ping | Pong | Hello
 """What may reach a newcomer before its snapshot."""
 
 
-def _neighbours(size: int, links: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
-    neighbours: list[set[int]] = [set() for _ in range(size)]
-    for one, other in links:
-        if one != other:
-            neighbours[one].add(other)
-            neighbours[other].add(one)
-    return [tuple(sorted(peers)) for peers in neighbours]
-
-
-_SHAPES: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
-    "hypercube": hypercube,
-    "ring": lambda size: _neighbours(size, ((peer, (peer + 1) % size) for peer in range(size))),
-    "line": lambda size: _neighbours(size, ((peer - 1, peer) for peer in range(1, size))),
-    "star": lambda size: _neighbours(size, ((0, peer) for peer in range(1, size))),
-}
-
-
 class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
     """The links that are open from the start."""
 
@@ -119,11 +102,11 @@ class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def random(cls, size: int, pick: Callable[[int], int]) -> Self:
-        return cls(list(_SHAPES)[pick(len(_SHAPES))])
+        return cls(list(SHAPES)[pick(len(SHAPES))])
 
     def validate(self, size: int) -> None:
-        if self.overlay not in _SHAPES:
-            raise LocalError(f"overlay: there is no '{self.overlay}'; there are {', '.join(_SHAPES)}")
+        if self.overlay not in SHAPES:
+            raise LocalError(f"overlay: there is no '{self.overlay}'; there are {', '.join(SHAPES)}")
 
     def sites(self, size: int) -> list[int]:
         """Each member is at a site of its own."""
@@ -138,7 +121,7 @@ class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
         [(1, 2), (0,), (0,)]
         """
         self.validate(size)
-        return _SHAPES[self.overlay](size)
+        return SHAPES[self.overlay](size)
 
 
 class UnsafeLink(msgspec.Struct):

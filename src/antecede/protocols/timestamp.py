@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import (
     ClockPacket,
@@ -35,14 +36,29 @@ class Timestamp(Flat):
     kernel: ClassVar[str] = "flat"
     summary: ClassVar[str] = "the sender's whole vector clock on every message"
     control: ClassVar[str] = "n counts"
-    packets: ClassVar[Any] = ClockPacket
-    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (ClockPacket,)
+    packets: ClassVar[Any] = ClockPacket | DependencyPacket
+    message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (ClockPacket, DependencyPacket)
 
-    def stamp(self, seq: int, payload: bytes) -> ClockPacket:
-        return ClockPacket(payload, self.me, self.delivered.copy())
+    unnamed: set[int] = msgspec.field(default_factory=set)
+    """In a group that changes, peers that are in the clock and are named no more."""
+
+    def stamp(self, seq: int, payload: bytes) -> ClockPacket | DependencyPacket:
+        if not self.is_open:
+            return ClockPacket(payload, self.me, list(self.delivered.values()))
+        # A clock of a group that changes has an entry for each peer, not one for each rank.
+        left_out = {self.me, *self.unnamed}
+        clock = {peer: n for peer, n in sorted(self.delivered.items()) if n and peer not in left_out}
+        return DependencyPacket(payload, self.me, seq, clock)
+
+    def drop_peer(self, peer: int) -> None:
+        super().drop_peer(peer)
+        self.unnamed.discard(peer)
+
+    def stop_naming(self, peer: int) -> None:
+        self.unnamed.add(peer)
 
     def paper_bytes(self, packet: Packet) -> int:
-        return 4 * self.size
+        return 4 * (1 + len(packet.causes)) if isinstance(packet, DependencyPacket) else 4 * self.size
 
 
 class TimestampDiff(Flat):
@@ -60,6 +76,13 @@ class TimestampDiff(Flat):
 
     def on_delivered(self, packet: StampedPacket) -> None:
         self.changed[packet.origin] = packet.seq
+
+    def begin(self, counts: dict[int, int], admission: MessageId) -> None:
+        super().begin(counts, admission)
+        self.changed = dict([admission])
+
+    def stop_naming(self, peer: int) -> None:
+        self.changed.pop(peer, None)
 
     def paper_bytes(self, packet: Packet) -> int:
         return 4 * (1 + len(packet.causes)) if isinstance(packet, DependencyPacket) else 0

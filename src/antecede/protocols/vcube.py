@@ -28,43 +28,131 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.overlay.vcube import children, cluster, height, parent, partners
+from antecede.overlay.vcube import children, closest_by_cluster, cluster, height, parent, partners
 from antecede.protocols.base import NO_EFFECTS, Effects, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.limits import MAX_BUNDLE_BYTES
 from antecede.protocols.timestamp import TimestampDiff
 
+_ALL_CLUSTERS = 64
+"""More than there can be in a group that changes, where peers have ids of up to 63 bits."""
 
-class Vcube(TimestampDiff):
-    name: ClassVar[str] = "vcube"
-    kernel: ClassVar[str] = "vcube"
-    summary: ClassVar[str] = "changed clock entries, down a spanning tree rooted at its source"
-    control: ClassVar[str] = "up to n − 1 counts"
+
+class SpanningTrees(TimestampDiff):
+    """Members that forward messages down the trees of their sources.
+
+    In a group that changes, the peers' ids take the place of ranks. Each member forwards by its own view: the
+    first peer of a cluster that it does not suspect is responsible for the rest of that cluster. Members
+    whose views differ may send a message twice, or not at all, so a member remembers its duties until a
+    message is stable and carries them out again when the one it has sent to is suspected or gone.
+    """
+
     relays: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
 
-    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
-        effects = super().broadcast(payload, now, group)
-        if not effects.sends:
-            return effects
-        packet = effects.sends[0].packet
-        return Effects(self._forward((self.size - 1).bit_length(), packet), message=effects.message)
+    routes: dict[int, int] = msgspec.field(default_factory=dict)
+    """In a group that changes: for each cluster, the peer to forward to."""
+    suspected: set[int] = msgspec.field(default_factory=set)
+    duties: dict[int, dict[int, int]] = msgspec.field(default_factory=dict)
+    """In a group that changes: by source and sequence number, how many clusters this peer serves."""
 
-    def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        valid, unmet = self._validate(packet)
-        below = cluster(self.me, _validate_link(link, self))
-        if not self._accept(valid, unmet):
-            return NO_EFFECTS
-        return Effects(self._forward(below, packet))
+    def children(self, below: int) -> list[tuple[int, int]]:
+        """(cluster, peer) to forward a message to, if this peer serves its clusters below `below`."""
+        if not self.is_open:
+            return children(self.me, below, self.size)
+        return [(bit, child) for bit, child in self.routes.items() if bit < below]
+
+    @property
+    def top(self) -> int:
+        """How many clusters this peer serves in its own tree."""
+        return _ALL_CLUSTERS if self.is_open else (self.size - 1).bit_length()
+
+    def served_for(self, link: int) -> int:
+        """How many clusters this peer serves for a message that `link` has sent it."""
+        if link == self.me or (not self.is_open and not 0 <= link < self.size):
+            raise RemoteError(f"a packet from peer {link}, which is not another member")
+        return cluster(self.me, link)
 
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
 
+    def source_of(self, origin: int) -> int | None:
+        """The peer that forwards a source's messages to this one; None if there is none."""
+        if self.is_open:
+            return origin if origin != self.me else None
+        is_other = 0 <= origin < self.size and origin != self.me
+        return parent(self.me, origin, self.size) if is_other else None
+
+    # Groups that change
+
+    def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
+        self.audience = peers
+        self.suspected &= set(peers)
+        return self._reroute()
+
+    def suspect(self, peer: int) -> list[tuple[int, MessageId]]:
+        self.suspected.add(peer)
+        return self._reroute()
+
+    def trust(self, peer: int) -> None:
+        self.suspected.discard(peer)
+        self._reroute()
+
+    def _reroute(self) -> list[tuple[int, MessageId]]:
+        before, self.routes = self.routes, closest_by_cluster(self.me, self.audience, self.suspected)
+        present = set(self.audience) - self.suspected
+        changed = {bit: peer for bit, peer in self.routes.items() if before.get(bit) not in present}
+        return [
+            (peer, MessageId(source, seq))
+            for source, duties in self.duties.items()
+            for seq, below in sorted(duties.items())
+            for bit, peer in changed.items()
+            if bit < below
+        ]
+
+    def take_duty(self, message: MessageId, below: int) -> None:
+        if self.is_open:
+            self.duties.setdefault(message.origin, {})[message.seq] = below
+
+    def forget_up_to(self, peer: int, stable: int) -> None:
+        duties = self.duties.get(peer, {})
+        for seq in [seq for seq in duties if seq <= stable]:
+            del duties[seq]
+        if not duties:
+            self.duties.pop(peer, None)
+
+    def drop_peer(self, peer: int) -> None:
+        super().drop_peer(peer)
+        self.duties.pop(peer, None)
+
+
+class Vcube(SpanningTrees):
+    name: ClassVar[str] = "vcube"
+    kernel: ClassVar[str] = "vcube"
+    summary: ClassVar[str] = "changed clock entries, down a spanning tree rooted at its source"
+    control: ClassVar[str] = "up to n − 1 counts"
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        effects = super().broadcast(payload, now, group)
+        if not effects.sends or effects.message is None:
+            return effects
+        self.take_duty(effects.message, self.top)
+        return Effects(self._forward(self.top, effects.sends[0].packet), message=effects.message)
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        valid, unmet = self._validate(packet)
+        below = self.served_for(link)
+        if not self._accept(valid, unmet):
+            return NO_EFFECTS
+        self.take_duty(MessageId(valid.origin, valid.seq), below)
+        return Effects(self._forward(below, packet))
+
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
-        return [*_with_parents(self, [packet])] if isinstance(packet, DependencyPacket) else []
+        above = self.source_of(packet.origin) if isinstance(packet, DependencyPacket) else None
+        return [] if above is None else [(above, packet)]
 
     def _forward(self, below: int, packet: Packet) -> tuple[Send, ...]:
-        to = tuple(child for _, child in children(self.me, below, self.size))
+        to = tuple(child for _, child in self.children(below))
         return (Send(to, packet),) if to else ()
 
 
@@ -93,13 +181,11 @@ class ForwardingState(msgspec.Struct):
     last. None until the source's previous message is here, because that determines most of the clock."""
 
 
-class VcubeAgg(TimestampDiff):
+class VcubeAgg(SpanningTrees):
     name: ClassVar[str] = "vcube-agg"
     kernel: ClassVar[str] = "vcube"
     summary: ClassVar[str] = "as vcube, with causally related messages in one packet"
     control: ClassVar[str] = "up to n − 1 counts"
-    relays: ClassVar[bool] = True
-    symmetric: ClassVar[bool] = False
     packets: ClassVar[Any] = Bundle
     buffering: ClassVar[str] = (
         "until its causes are delivered; at a relay, for causes that travel the same way"
@@ -112,33 +198,38 @@ class VcubeAgg(TimestampDiff):
     forwarding: dict[MessageId, ForwardingState] = msgspec.field(default_factory=dict)
     blocked: dict[MessageId, list[MessageId]] = msgspec.field(default_factory=dict)
     """The messages still to be forwarded, by the message that each waits for."""
+    heights: dict[int, int] = msgspec.field(default_factory=dict)
+    """In a group that changes: how many clusters this peer has served for each source's last message."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         effects = super().broadcast(payload, now, group)
-        if not effects.sends:
+        if not effects.sends or effects.message is None:
             return effects
+        self.take_duty(effects.message, self.top)
         message = effects.sends[0].packet
-        to = tuple(child for _, child in children(self.me, (self.size - 1).bit_length(), self.size))
+        to = tuple(child for _, child in self.children(self.top))
         return Effects((Send(to, Bundle([message])),), message=effects.message)  # type: ignore[list-item]
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if not isinstance(packet, Bundle):
             raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
         valid = [(message, self._validate(message)[1]) for message in packet.messages]
-        below = cluster(self.me, _validate_link(link, self))
+        below = self.served_for(link)
         accepted = []
         for message, unmet in valid:
             if self._accept(message, unmet):
                 accepted.append(message)
-                self.forwarding[MessageId(message.origin, message.seq)] = ForwardingState(message, below)
+                number = MessageId(message.origin, message.seq)
+                self.forwarding[number] = ForwardingState(message, below)
+                self.take_duty(number, below)
+                if self.is_open:
+                    self.heights[message.origin] = below
         return Effects(self._send_bundles(self._forward_unblocked(accepted)))
-
-    def partners(self) -> tuple[int, ...]:
-        return partners(self.me, self.size)
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         messages = packet.messages if isinstance(packet, Bundle) else []
-        return [(link, Bundle([message])) for link, message in _with_parents(self, messages)]
+        parts = [(self.source_of(message.origin), Bundle([message])) for message in messages]
+        return [(above, part) for above, part in parts if above is not None]
 
     def _forward_unblocked(self, received: list[DependencyPacket]) -> dict[int, list[DependencyPacket]]:
         """What can be forwarded after new messages were received, by cluster."""
@@ -154,15 +245,17 @@ class VcubeAgg(TimestampDiff):
     def _advance(self, origin: int) -> list[MessageId]:
         """Follow a source's messages as far as they are here without a gap; which messages they unblock."""
         clock = self.clocks.setdefault(origin, {})
+        received = self.received
         unblocked: list[MessageId] = []
-        for seq in range(clock.get(origin, 0) + 1, self.received[origin].base + 1):
+        for seq in range(clock.get(origin, 0) + 1, received[origin].base + 1):
             state = self.forwarding[MessageId(origin, seq)]
             clock.update(state.message.causes)
             clock[origin] = seq
             state.missing = sorted(
                 (self._served(source), source, count)
                 for source, count in clock.items()
-                if source not in (origin, self.me) and self.received[source].base < count
+                if source not in (origin, self.me)
+                and (source not in received or received[source].base < count)
             )
             unblocked.append(MessageId(origin, seq))
             unblocked += self.blocked.pop(MessageId(origin, seq), ())
@@ -175,7 +268,7 @@ class VcubeAgg(TimestampDiff):
             return
         while state.missing:
             _, source, count = state.missing[-1]
-            if self.received[source].base < count:
+            if source not in self.received or self.received[source].base < count:
                 break
             state.missing.pop()
         blocked = min(state.missing[-1][0], state.below) if state.missing else 0
@@ -189,7 +282,7 @@ class VcubeAgg(TimestampDiff):
 
     def _send_bundles(self, out: dict[int, list[DependencyPacket]]) -> tuple[Send, ...]:
         sends = []
-        for bit, child in children(self.me, max(out, default=-1) + 1, self.size):
+        for bit, child in self.children(max(out, default=-1) + 1):
             sends += [Send((child,), Bundle(part)) for part in self._split(out.get(bit, []))]
         return tuple(sends)
 
@@ -212,26 +305,43 @@ class VcubeAgg(TimestampDiff):
 
     def _served(self, source: int) -> int:
         """How many clusters this peer serves in the tree of `source`."""
-        return height(self.me, source, self.size)
+        return self.heights.get(source, 0) if self.is_open else height(self.me, source, self.size)
+
+    # Groups that change
+
+    def begin(self, counts: dict[int, int], admission: MessageId) -> None:
+        super().begin(counts, admission)
+        self.clocks = {peer: {peer: count} for peer, count in self.delivered.items()}
+
+    def drop_peer(self, peer: int) -> None:
+        super().drop_peer(peer)
+        for clock in self.clocks.values():
+            clock.pop(peer, None)
+        self.clocks.pop(peer, None)
+        self.heights.pop(peer, None)
+
+    def discard_beyond(self, peer: int, last: int) -> None:
+        super().discard_beyond(peer, last)
+        dropped = {each for each in self.forwarding if each.origin == peer and each.seq > last}
+        for message in dropped:
+            del self.forwarding[message]
+        self.blocked = {
+            cause: left
+            for cause, waiting in self.blocked.items()
+            if (left := [each for each in waiting if each not in dropped])
+        }
+
+    def parts(self, packet: Packet) -> list[Packet]:
+        return [Bundle([message]) for message in packet.messages] if isinstance(packet, Bundle) else [packet]
+
+    def joined(self, parts: list[Packet]) -> list[Packet]:
+        messages = [message for part in parts if isinstance(part, Bundle) for message in part.messages]
+        return [Bundle(messages)] if messages else []
+
+    def dependencies(self, packet: Packet) -> list[MessageId]:
+        messages = packet.messages if isinstance(packet, Bundle) else []
+        return [cause for message in messages for cause in super(VcubeAgg, self).dependencies(message)]
 
     def paper_bytes(self, packet: Packet) -> int:
         messages = packet.messages if isinstance(packet, Bundle) else []
         return sum(super(VcubeAgg, self).paper_bytes(message) for message in messages)
-
-
-def _with_parents(
-    member: TimestampDiff, messages: list[DependencyPacket]
-) -> list[tuple[int, DependencyPacket]]:
-    """Each message with the peer that forwards its source's messages to this member."""
-    pairs = []
-    for message in messages:
-        if 0 <= message.origin < member.size and message.origin != member.me:
-            above = parent(member.me, message.origin, member.size)
-            pairs += [(above, message)] if above is not None else []
-    return pairs
-
-
-def _validate_link(link: int, member: TimestampDiff) -> int:
-    if not 0 <= link < member.size or link == member.me:
-        raise RemoteError(f"a packet from peer {link}, which is not another member")
-    return link

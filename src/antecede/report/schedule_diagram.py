@@ -1,13 +1,14 @@
 """The diagram of a schedule: a horizontal line for each process, time to the right, an arrow for each packet.
 
 A small dot is a delivery, a large one a broadcast, a bar a message that is held, and a crossed ring what
-should not have happened. An arrow that fades changed nothing, or its packet has not arrived.
+should not have happened. An arrow that fades changed nothing; a line without a head is a packet that has not
+arrived. In the diagram of a fault, a line that would touch the dot of another message is bent around it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,7 +39,15 @@ _FAULT_STYLE = """
 svg { --wrong: #c4162a; }
 @media (prefers-color-scheme: dark) { svg { --wrong: #ff6b6b; } }
 .fault { --c: var(--wrong); } path.fault { stroke-width: 2.5; } text.fault { font-weight: 600; }
+path.missing { stroke-width: 2.5; opacity: 1; }
+.legend { --c: var(--quiet); font-size: 11px; text-anchor: start; }
+.queued { opacity: .4; stroke-width: 4; }
 """
+_LEGEND = "large dot: broadcast; small dot: delivery; crossed ring: what is wrong; broken line: not arrived"
+_BENDS = (0, 22, -22, 40, -40)
+"""How far a line may be bent aside, in the order of preference."""
+_CLEAR = 15
+"""How far a line stays from the dots of other messages."""
 
 
 class DrawnPacket(NamedTuple):
@@ -97,6 +106,8 @@ class DrawnSchedule:
     """Packets that have not arrived by the end."""
     faults: list[DrawnEvent] = field(default_factory=list)
     """Events that should not have happened."""
+    missing: list[str] = field(default_factory=list)
+    """The messages that should have been delivered before them."""
     end: int = 0
 
 
@@ -129,14 +140,17 @@ class _Picture:
     def __init__(self, played: DrawnSchedule) -> None:
         self.played = played
         self.lanes: dict[str, float] = {peer: _TOP + row * _ROW for row, peer in enumerate(played.peers)}
-        self.width = _LEFT + _STEP * played.end + _RIGHT
-        self.height = _TOP + _ROW * (len(self.lanes) - 1) + 64
+        self.width: float = _LEFT + _STEP * played.end + _RIGHT
+        self.height = _TOP + _ROW * (len(self.lanes) - 1) + (82 if played.faults else 64)
+        self.width = max(self.width, _LEFT + _half(_LEGEND) * 1.75) if played.faults else self.width
         self.occupied: list[tuple[float, float, float, float]] = []
+        self.points: dict[int, list[tuple[float, float]]] = {}
+        """Of lines that labels should not cross, by the identity of their arrows."""
         self.arrows = [arrow for arrow in played.arrows if {arrow.source, arrow.to} <= self.lanes.keys()]
         self.deliveries = [
             (event, self._beside(event)) for event in played.deliveries if event.peer in self.lanes
         ]
-        for event, x in [*((send, self.x(send.time)) for send in played.sends), *self.deliveries]:
+        for event, x in self._all_dots():
             self.occupied.append((x - 7, self.lanes[event.peer] - 7, x + 7, self.lanes[event.peer] + 7))
         self.occupied += [(x1, y - 5, x2, y + 5) for _, x1, x2, y in self._held()]
 
@@ -164,6 +178,7 @@ class _Picture:
             tag("rect", class_="paper", width=self.width, height=self.height),
             *self._frame(),
             *(self._arrow(arrow) for arrow in (*self.arrows, *self.played.lost)),
+            *self._queues(),
             *self._bars(),
             *self._dots(),
             *self._rings(),
@@ -179,23 +194,69 @@ class _Picture:
         for peer, y in self.lanes.items():
             yield tag("line", class_="lane", x1=_LEFT, x2=self.width - 16, y1=y, y2=y)
             yield tag("text", text(peer), class_="name", x=_LEFT - 12, y=y + 5)
+        below = 28 if self.played.faults else 10
         for time in range(self.played.end + 1):
-            yield tag("text", text(time), class_="time", x=self.x(time), y=self.height - 10)
+            yield tag("text", text(time), class_="time", x=self.x(time), y=self.height - below)
+        if self.played.faults:
+            yield tag("text", text(_LEGEND), class_="legend", x=_LEFT, y=self.height - 8)
         for link in self.played.links:
             x, ys = self.x(link.time), (self.lanes[link.one], self.lanes[link.other])
             yield tag("line", class_="link", x1=x, x2=x, y1=ys[0], y2=ys[1])
 
     def _arrow(self, arrow: Arrow) -> str:
         x1, y1, x2, y2 = self.ends(arrow)
-        length = math.hypot(x2 - x1, y2 - y1)
-        along_x, along_y = (x2 - x1) / length, (y2 - y1) / length
-        tip_x, tip_y = x2 - 5 * along_x, y2 - 5 * along_y
-        line = f"M{x1:.1f},{y1:.1f} L{tip_x:.1f},{tip_y:.1f}"
-        for side in (1, -1):
+        bend_x, bend_y = self._bend(arrow)
+        length = math.hypot(x2 - bend_x, y2 - bend_y)
+        along_x, along_y = (x2 - bend_x) / length, (y2 - bend_y) / length
+        is_lost = arrow in self.played.lost
+        gap = 14 if is_lost else 5
+        tip_x, tip_y = x2 - gap * along_x, y2 - gap * along_y
+        is_straight = (bend_x, bend_y) == ((x1 + x2) / 2, (y1 + y2) / 2)
+        line = f"M{x1:.1f},{y1:.1f} " + ("L" if is_straight else f"Q{bend_x:.1f},{bend_y:.1f} ")
+        line += f"{tip_x:.1f},{tip_y:.1f}"
+        for side in () if is_lost else (1, -1):
             x, y = tip_x - 9 * along_x + side * 4 * along_y, tip_y - 9 * along_y - side * 4 * along_x
             line += f" M{x:.1f},{y:.1f} L{tip_x:.1f},{tip_y:.1f}"
         again = "" if arrow.changed else " again"
-        return tag("path", class_=self.colour(arrow.flight.name) + again, d=line)
+        missing = " missing" if self._is_missing(arrow) else ""
+        return tag("path", class_=self.colour(arrow.flight.name) + again + missing, d=line)
+
+    def _bend(self, arrow: Arrow) -> tuple[float, float]:
+        """The point towards which a line is bent: its middle, if that keeps it clear of others' dots."""
+        x1, y1, x2, y2 = self.ends(arrow)
+        dots = [(x, self.lanes[event.peer]) for event, x in self._all_dots() if event.peer in self.lanes]
+        others = [dot for dot in dots if dot not in ((x1, y1), (x2, y2)) and dot[1] not in (y1, y2)]
+        length = math.hypot(x2 - x1, y2 - y1)
+        middle = (x1 + x2) / 2, (y1 + y2) / 2
+        found = []
+        for bend in _BENDS if self.played.faults else (0,):
+            at = middle[0] + bend * (y2 - y1) / length, middle[1] - bend * (x2 - x1) / length
+            points = [_curve((x1, y1), at, (x2, y2), share / 40) for share in range(41)]
+            clear = min((math.dist(point, dot) for point in points for dot in others), default=math.inf)
+            found.append((min(clear, _CLEAR), at))
+        return max(found, key=lambda each: each[0])[1]
+
+    def _all_dots(self) -> list[tuple[DrawnEvent, float]]:
+        return [*((send, self.x(send.time)) for send in self.played.sends), *self.deliveries]
+
+    def _is_missing(self, arrow: Arrow) -> bool:
+        """Whether a packet has not arrived that should have before what is wrong."""
+        is_lost = arrow in self.played.lost and arrow.flight.name in self.played.missing
+        return is_lost and any(fault.peer == arrow.to for fault in self.played.faults)
+
+    def _queues(self) -> Iterator[str]:
+        """From where a message arrived to where it is delivered, in the diagram of a fault."""
+        for event, x in self.deliveries if self.played.faults else ():
+            arrivals = [
+                self.x(each.arrived_at)
+                for each in self.arrows
+                if each.to == event.peer and event.message in each.flight.name.split("+")
+                if each.arrived_at < event.time
+            ]
+            if arrivals:
+                y = self.lanes[event.peer]
+                line = f"M{max(arrivals):.1f},{y:.1f} L{x:.1f},{y:.1f}"
+                yield tag("path", class_=f"{self.colour(event.message)} queued", d=line)
 
     def _bars(self) -> Iterator[str]:
         for _, x1, x2, y in self._held():
@@ -233,7 +294,14 @@ class _Picture:
         """The labels, those with the fewest possible positions first."""
         for event, x in self.deliveries:
             y = self.lanes[event.peer]
-            yield Label(event.message, self.colour(event.message), _around(x, y))
+            if event in self.played.faults and self.played.missing:
+                words = f"delivers {event.message} without {', '.join(self.played.missing)}"
+                asides = (0, -30, -60, -90, -120, -150)
+                yield Label(
+                    words, "fault send", [(x + aside, y + up) for aside in asides for up in (32, -20)]
+                )
+            else:
+                yield Label(event.message, self.colour(event.message), _around(x, y))
         yield from self._packet_labels()
         for hold, x1, x2, y in self._held():
             middle = (x1 + x2) / 2
@@ -247,21 +315,29 @@ class _Picture:
     def _packet_labels(self) -> Iterator[Label]:
         """What packets carry: at the dot where a message is sent, along an arrow where it is forwarded."""
         labelled: set[str] = set()
-        starts = {(event.peer, event.time) for event in self.played.sends}
-        for arrow in sorted(self.arrows, key=lambda arrow: arrow.flight.sent_at):
+        lost = {arrow.flight.label for arrow in self.played.lost if self._starts_at_dot(arrow)}
+        for arrow in (*sorted(self.arrows, key=lambda arrow: arrow.flight.sent_at), *self.played.lost):
             label = arrow.flight.label
-            if label in labelled:
-                continue
+            is_send = self._starts_at_dot(arrow)
+            if label in labelled or (not is_send and (label in lost or arrow in self.played.lost)):
+                continue  # what is only forwarded does not hide the name of what is sent
             labelled.add(label)
             x, y, _, _ = self.ends(arrow)
             near: list[tuple[float, float]] = []
-            if (arrow.source, arrow.flight.sent_at) in starts and arrow.flight.name in self.played.messages:
-                near = [(x + aside, y + up) for aside in (0, -24, 24, -44, 44, -64, 64) for up in (-14, 26)]
+            if is_send:
+                asides = (0, -24, 24, -44, 44, -64, 64, _half(label, True))
+                near = [(x + aside, y + up) for aside in asides for up in (-14, 26)]
             same = [each for each in self.arrows if each.flight is arrow.flight]
             shares = (0.5, 0.4, 0.6, 0.3, 0.7, 0.25, 0.75)
             on = [_point(self.ends(each), share) for share in shares for each in same]
             along = [(x + side * (_half(label) + 11), y) for x, y in on for side in (1, -1)] + on
             yield Label(label, self.colour(arrow.flight.name) + (" send" if near else ""), near or along)
+
+    def _starts_at_dot(self, arrow: Arrow) -> bool:
+        """Whether a packet is how a message is sent, and not how it is forwarded."""
+        is_message = arrow.flight.name in self.played.messages
+        starts = ((event.peer, event.time) for event in self.played.sends)
+        return is_message and (arrow.source, arrow.flight.sent_at) in starts
 
     def _place(self, label: Label) -> str:
         """At the best free position: clear of other labels and dots, and if possible of lines."""
@@ -277,8 +353,17 @@ class _Picture:
             left < x2 and x1 < right and top < y2 and y1 < bottom for x1, y1, x2, y2 in self.occupied
         )
         lanes = sum(top < y < bottom for y in self.lanes.values())
-        crossed = sum(_crosses(box, self.ends(arrow)) for arrow in self.arrows)
+        crossed = sum(self._crosses(box, arrow) for arrow in self.arrows)
         return 1000 * outside + 100 * overlaps + 10 * lanes + crossed
+
+    def _crosses(self, box: tuple[float, float, float, float], arrow: Arrow) -> bool:
+        """Approximately: whether any of eighty points of the line is in the box."""
+        if id(arrow) not in self.points:
+            x1, y1, x2, y2 = self.ends(arrow)
+            bend = self._bend(arrow)
+            self.points[id(arrow)] = [_curve((x1, y1), bend, (x2, y2), share / 80) for share in range(81)]
+        left, top, right, bottom = box
+        return any(left < x < right and top < y < bottom for x, y in self.points[id(arrow)])
 
 
 def _around(x: float, y: float) -> list[tuple[float, float]]:
@@ -286,13 +371,14 @@ def _around(x: float, y: float) -> list[tuple[float, float]]:
     return [(x, y + 22), (x, y - 12), (x - 20, y + 18), (x + 20, y + 18), (x - 20, y - 9), (x + 20, y - 9)]
 
 
+def _curve(
+    start: tuple[float, float], bend: tuple[float, float], end: tuple[float, float], share: float
+) -> tuple[float, float]:
+    """A point of a quadratic Bézier curve."""
+    a, b, c = (1 - share) ** 2, 2 * share * (1 - share), share**2
+    return a * start[0] + b * bend[0] + c * end[0], a * start[1] + b * bend[1] + c * end[1]
+
+
 def _point(line: tuple[float, float, float, float], share: float) -> tuple[float, float]:
     x1, y1, x2, y2 = line
     return x1 + share * (x2 - x1), y1 + share * (y2 - y1) + 4
-
-
-def _crosses(box: tuple[float, float, float, float], line: tuple[float, float, float, float]) -> bool:
-    """Approximately: whether any of eighty points of the line is in the box."""
-    left, top, right, bottom = box
-    points: Iterable[tuple[float, float]] = (_point(line, share / 80) for share in range(81))
-    return any(left < x < right and top < y - 4 < bottom for x, y in points)

@@ -30,6 +30,7 @@ each internal peer, and one for each other member of the external group.
 """
 
 from antecede.protocols.freescale.layout import FreescaleLayout
+from antecede.protocols.freescale.packets import DownlinkPacket
 from antecede.protocols.freescale.protocol import Freescale
 
-__all__ = ["Freescale", "FreescaleLayout"]
+__all__ = ["DownlinkPacket", "Freescale", "FreescaleLayout"]

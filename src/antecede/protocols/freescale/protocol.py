@@ -106,6 +106,16 @@ class Freescale(Protocol):
             return 8 * len(packet.peers) + rows + bytes_for(packet.translated.span)
         return 0
 
+    def paper_bytes_with_last(self, packet: DownlinkPacket, last: int) -> int:
+        """The same, where the number of a sender's last message is one of the bits, if it is in the external
+        group. The paper always sends it; we leave it out where nobody can wait for it any more."""
+        numbers = list(packet.causes.numbers())
+        if last and isinstance(self.peer, SuperPeer):
+            inbox, origin = self.peer.inbox, packet.origin
+            if origin >= inbox.super_peers and inbox.representatives[origin] == origin:
+                numbers.append(last)
+        return bytes_for(max(numbers) - min(numbers) + 1) if numbers else 0
+
     def paper_storage(self) -> int:
         return self.peer.paper_storage()
 

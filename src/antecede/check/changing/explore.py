@@ -1,0 +1,427 @@
+"""Every schedule of a small group in which members join, leave, crash and are removed.
+
+As in `check`, processes are tabulated: what an event does to a process in a given state is computed once. A
+state of the group is the states of its processes, the packets on their way, and for each message those that
+happened before it. Deliveries are judged when they happen. Where nothing more can happen, everything that is
+still lacking arrives, members report their progress until they agree, and the oracle judges what is left.
+
+Memory: 8 bytes a state, and the states of the last level; for a counter-example, how each was reached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.world import (
+    ChangingViolation,
+    ChangingWorld,
+    Life,
+    ScheduleEvent,
+    as_violation,
+)
+from antecede.check.processes import canonical_state
+from antecede.errors import InputError
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import Stream
+from antecede.membership.state import Phase
+from antecede.protocols.base import Effects
+
+
+class ChangeBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much may happen in a group that changes."""
+
+    peers: int = 3
+    messages: int = 1
+    """Of each member."""
+    total: int | None = None
+    """Of all members."""
+    joins: int = 0
+    leaves: int = 0
+    removals: int = 0
+    crashes: int = 0
+    """For good: of the packets that the process has sent, those that have not arrived are lost."""
+    reports: int = 0
+    """Of progress, besides those at the end."""
+
+    def __post_init__(self) -> None:
+        if self.peers < 1 or self.messages < 0 or (self.peers + self.joins) * self.messages > 60:
+            raise InputError("check: at least one peer, and at most 60 messages in all")
+
+    @property
+    def size(self) -> int:
+        return self.peers + self.joins
+
+
+class ExploredProcess(NamedTuple):
+    """One process, with what its application has seen."""
+
+    saved: bytes
+    seen: int = 0
+    """The messages that it has sent or delivered, or that were in its snapshot, as bits."""
+    sent: int = 0
+    stream: Stream = -1
+    is_crashed: bool = False
+
+
+class ExploredStep(NamedTuple):
+    """What an event does to a process."""
+
+    after: int
+    sends: tuple[int, ...] = ()
+    message: int = -1
+    """The message that was broadcast or delivered."""
+    fault: str = ""
+
+
+class ChangingState(NamedTuple):
+    """A whole group at one moment."""
+
+    processes: tuple[int, ...]
+    in_flight: tuple[int, ...]
+    """Packets, by link and in the order in which it carries them."""
+    pasts: tuple[int, ...]
+    """For each message the messages that happened before it, as bits; -1 if it is not sent yet."""
+    left: tuple[int, int, int, int, int, int]
+    """How many messages, joins, leaves, removals, crashes and reports there may still be."""
+    removed: frozenset[int] = frozenset()
+    """The addresses of members that somebody removes, or that have crashed."""
+
+
+_MESSAGES, _JOINS, _LEAVES, _REMOVALS, _CRASHES, _REPORTS = range(6)
+_BUDGET = {
+    "broadcast": _MESSAGES,
+    "join": _JOINS,
+    "leave": _LEAVES,
+    "remove": _REMOVALS,
+    "crash": _CRASHES,
+    "report": _REPORTS,
+}
+
+
+class ExploredGroup:
+    """A changing group within bounds: its first state, what can happen in a state, and what that leads to."""
+
+    def __init__(self, kind: type[ChangingMember], bounds: ChangeBounds) -> None:
+        self.kind, self.bounds, self.size = kind, bounds, bounds.size
+        self.states: list[ExploredProcess] = []
+        self.packets: list[tuple[int, int, bytes]] = []
+        self._numbers: dict[ExploredProcess, int] = {}
+        self._packet_numbers: dict[tuple[int, int, bytes], int] = {}
+        self._steps: dict[tuple[int, str, int], ExploredStep | None] = {}
+        self._own_events: dict[int, list[tuple[str, int]]] = {}
+        self._links: list[int] = []
+        members = kind.founders(bounds.peers, bounds.size)
+        processes = tuple(self._number(ExploredProcess(b"", stream=each.stream), each) for each in members)
+        total = bounds.size * bounds.messages if bounds.total is None else bounds.total
+        left = (total, bounds.joins, bounds.leaves, bounds.removals, bounds.crashes, bounds.reports)
+        self.initial = ChangingState(processes, (), (-1,) * (bounds.size * bounds.messages), left)
+
+    # Processes
+
+    def _number(self, state: ExploredProcess, member: ChangingMember) -> int:
+        member.take_changes()
+        state = state._replace(saved=canonical_state(member), stream=member.stream)
+        number = self._numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+        return number
+
+    def step(self, state: int, kind: str, about: int) -> ExploredStep | None:
+        """What an event does in a state; None if it cannot happen there."""
+        key = state, kind, about
+        if key not in self._steps:
+            try:
+                self._steps[key] = self._compute(self.states[state], kind, about)
+            except Exception as error:  # whatever a member raises here is its fault
+                self._steps[key] = ExploredStep(state, fault=f"it raises {type(error).__name__}: {error}")
+        return self._steps[key]
+
+    def _compute(self, before: ExploredProcess, kind: str, about: int) -> ExploredStep | None:
+        member = self.kind.restore(before.saved)
+        if kind == "receive":
+            return self._receive(member, before, about)
+        if kind == "broadcast":
+            if not member.is_member or before.sent == self.bounds.messages:
+                return None
+            number = member.me * self.bounds.messages + before.sent
+            effects = member.broadcast(bytes([number]), 0)
+            after = before._replace(seen=before.seen | 1 << number, sent=before.sent + 1)
+            return self._follow(member, after, effects, number)
+        if kind == "deliver":
+            return self._deliver(member, before)
+        if kind == "report":
+            return self._follow(member, before, member.report(0)) if member.is_member else None
+        if kind == "leave":
+            return self._follow(member, before, member.leave(0)) if member.may_leave() else None
+        if kind == "join":
+            return self._follow(member, before, member.join(about, 0))
+        stream = member.stream_at.get(about)
+        if not member.is_member or stream not in member.addresses:
+            return None
+        return self._follow(member, before, member.remove(stream, 0))
+
+    def _receive(self, member: ChangingMember, before: ExploredProcess, packet: int) -> ExploredStep:
+        source, _, data = self.packets[packet]
+        effects = member.receive(source, self.kind.decode(data), 0)
+        sends = list(effects.sends)
+        snapshot = member.take_snapshot()
+        if snapshot is not None:
+            before = before._replace(seen=int.from_bytes(snapshot, "little"))
+        while member.requests:
+            state = before.seen.to_bytes(8, "little")
+            sends += member.sponsor(member.requests[0], state, 0).sends
+        return self._follow(member, before, Effects(tuple(sends)))
+
+    def _deliver(self, member: ChangingMember, before: ExploredProcess) -> ExploredStep | None:
+        deliveries = member.deliveries
+        delivery = member.deliver(0)
+        if delivery is None and member.deliveries == deliveries:
+            return None
+        effects, number = member.pending_effects(0), -1
+        if delivery is not None:
+            number = delivery.payload[0]
+            if before.seen >> number & 1:
+                return ExploredStep(0, fault=f"it delivers {self.name(number)} twice")
+            before = before._replace(seen=before.seen | 1 << number)
+        return self._follow(member, before, effects, number)
+
+    def _follow(
+        self, member: ChangingMember, after: ExploredProcess, effects: Effects, message: int = -1
+    ) -> ExploredStep:
+        sends = tuple(
+            self._number_packet((member.me, to, self.kind.encode(send.packet)))
+            for send in effects.sends
+            for to in send.to
+        )
+        return ExploredStep(self._number(after, member), sends, message)
+
+    def _number_packet(self, packet: tuple[int, int, bytes]) -> int:
+        number = self._packet_numbers.setdefault(packet, len(self.packets))
+        if number == len(self.packets):
+            self.packets.append(packet)
+            self._links.append(packet[0] * self.size + packet[1])
+        return number
+
+    def name(self, message: int) -> str:
+        return f"p{message // self.bounds.messages}:{message % self.bounds.messages + 1}"
+
+    # Events
+
+    def events(self, state: ChangingState) -> Iterator[ScheduleEvent]:
+        """What can happen in a state."""
+        links = self._links
+        for at, packet in enumerate(state.in_flight):
+            if at == 0 or links[packet] != links[state.in_flight[at - 1]]:
+                source, to, _ = self.packets[packet]
+                yield "transmit", source, to
+        for address, number in enumerate(state.processes):
+            if self.states[number].is_crashed:
+                continue
+            for kind, about in self._own(address, number):
+                if kind == "deliver" or state.left[_BUDGET[kind]]:
+                    yield kind, address, about
+
+    def _own(self, address: int, number: int) -> list[tuple[str, int]]:
+        found = self._own_events.get(number)
+        if found is None:
+            others = [each for each in range(self.size) if each != address]
+            possible = [("broadcast", -1), ("deliver", -1), ("report", -1), ("leave", -1)]
+            possible += [("remove", each) for each in others if self.bounds.removals]
+            found = [each for each in possible if self.step(number, *each) is not None]
+            member = self.kind.restore(self.states[number].saved)
+            if member.phase == Phase.OUTSIDE:
+                found += [("join", each) for each in range(self.bounds.peers)]
+            if member.is_member:
+                found.append(("crash", -1))
+            self._own_events[number] = found
+        return found
+
+    def apply(self, state: ChangingState, event: ScheduleEvent) -> ChangingState | ChangingViolation:
+        """The state after an event, or what is wrong with it."""
+        kind, address, about = event
+        if kind == "crash":
+            return self._crash(state, address)
+        processes, in_flight, pasts, left, removed = state
+        at = address
+        if kind == "transmit":
+            at = about
+            place = next(
+                place for place, each in enumerate(in_flight) if self.packets[each][:2] == (address, about)
+            )
+            packet, in_flight = in_flight[place], in_flight[:place] + in_flight[place + 1 :]
+            if self.states[processes[at]].is_crashed:
+                return state._replace(in_flight=in_flight)
+            step = self.step(processes[at], "receive", packet)
+        else:
+            step = self.step(processes[at], kind, about)
+        if step is None or step.fault:
+            return ChangingViolation(at, step.fault if step else "that cannot happen")
+        if kind == "deliver" and step.message >= 0:
+            past = pasts[step.message]
+            if missing := past & ~self.states[step.after].seen:
+                cause = (missing & -missing).bit_length() - 1
+                text = f"it delivers {self.name(step.message)} before {self.name(cause)}"
+                return ChangingViolation(at, text)
+        elif kind == "broadcast":
+            seen = self.states[processes[at]].seen
+            pasts = (*pasts[: step.message], seen, *pasts[step.message + 1 :])
+        elif kind == "remove":
+            removed = removed | {about}
+        if kind in _BUDGET:
+            spent = _BUDGET[kind]
+            left = (*left[:spent], left[spent] - 1, *left[spent + 1 :])  # type: ignore[assignment]
+        if step.sends:
+            in_flight = tuple(sorted(in_flight + step.sends, key=self._links.__getitem__))
+        processes = (*processes[:at], step.after, *processes[at + 1 :])
+        return ChangingState(processes, in_flight, pasts, left, removed)
+
+    def _crash(self, state: ChangingState, address: int) -> ChangingState:
+        crashed = self.states[state.processes[address]]._replace(is_crashed=True)
+        number = self._numbers.setdefault(crashed, len(self.states))
+        if number == len(self.states):
+            self.states.append(crashed)
+        left = state.left
+        return ChangingState(
+            (*state.processes[:address], number, *state.processes[address + 1 :]),
+            tuple(each for each in state.in_flight if self.packets[each][0] != address),
+            state.pasts,
+            (*left[:_CRASHES], left[_CRASHES] - 1, *left[_CRASHES + 1 :]),  # type: ignore[arg-type]
+            state.removed | {address},
+        )
+
+    # The end
+
+    def judge_end(self, state: ChangingState) -> ChangingViolation | None:
+        """What is wrong once everything has arrived and members agree."""
+        world = self._world(state)
+        RandomSchedule.of_world(world).settle()
+        violations = self._oracle(world, state).violations()
+        if not violations:
+            return None
+        return as_violation(violations[0])
+
+    def _world(self, state: ChangingState) -> ChangingWorld:
+        """The group in this state, to go on from there."""
+        world = _NumberedWorld(self.kind, self.bounds.peers, self.size)
+        processes = [self.states[number] for number in state.processes]
+        world.members = [self.kind.restore(each.saved) for each in processes]
+        world.lives = [
+            Life(address, each.stream, _ids(each.seen), end="crashed" if each.is_crashed else "")
+            for address, each in enumerate(processes)
+        ]
+        for member, life in zip(world.members, world.lives, strict=True):
+            if member.phase in (Phase.LEAVING, Phase.ENDED) and not life.end:
+                life.end = "left"
+            elif member.phase == Phase.REMOVED:
+                life.end = "removed"
+            own = self.bounds.messages * life.address
+            life.own = tuple(each for each in life.snapshot if own <= each.seq < own + self.bounds.messages)
+        world.crashed = {each.address for each in world.lives if each.end == "crashed"}
+        world.removed = {processes[address].stream for address in state.removed}
+        for packet in state.in_flight:
+            source, to, data = self.packets[packet]
+            world.links.setdefault((source, to), deque()).append(self.kind.decode(data))
+        return world
+
+    def _oracle(self, world: ChangingWorld, state: ChangingState) -> ChangingOracle:
+        oracle = ChangingOracle(world)
+        oracle.numbers = {MessageId(0, number): number for number in range(len(state.pasts))}
+        oracle.pasts = [max(0, past) for past in state.pasts]
+        return oracle
+
+
+class _NumberedWorld(ChangingWorld):
+    """Goes on with messages that are told apart by their numbers, which their payloads have."""
+
+    def _deliver(self, address: int, _: int) -> bool:
+        member = self.members[address]
+        if not member.is_member:
+            return False
+        before = member.deliveries
+        delivery = member.deliver(0)
+        if delivery is not None:
+            self.lives[address].events.append(("deliver", MessageId(0, delivery.payload[0])))
+        self._carry_out(address, member.pending_effects(0))
+        return delivery is not None or member.deliveries != before
+
+
+def _ids(bits: int) -> tuple[MessageId, ...]:
+    return tuple(MessageId(0, number) for number in range(bits.bit_length()) if bits >> number & 1)
+
+
+class ChangingCounterExample(NamedTuple):
+    """A schedule that fails, and how."""
+
+    schedule: list[ScheduleEvent]
+    violation: ChangingViolation
+
+
+class ChangingProgress(msgspec.Struct):
+    """How far an exploration is."""
+
+    states: int = 1
+    transitions: int = 0
+    depth: int = 0
+    ends: int = 0
+    is_complete: bool = False
+    found: ChangingCounterExample | None = None
+
+
+def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]:
+    """Yields after each level, until everything is explored, something is wrong, or it is too much."""
+    progress = ChangingProgress()
+    came_from: dict[int, tuple[int, ScheduleEvent] | None] = {hash(group.initial): None}
+    level = {hash(group.initial): group.initial}
+    while level and progress.states < max_states:
+        following: dict[int, ChangingState] = {}
+        for key, state in level.items():
+            has_events = False
+            for event in group.events(state):
+                has_events = True
+                progress.transitions += 1
+                after = group.apply(state, event)
+                if isinstance(after, ChangingViolation):
+                    progress.found = _trace_back(came_from, key, [event], after)
+                    yield progress
+                    return
+                number = hash(after)
+                if number not in came_from:
+                    came_from[number] = key, event
+                    following[number] = after
+            if not has_events or _has_only_changes(group, state):
+                progress.ends += 1
+                if (violation := group.judge_end(state)) is not None:
+                    progress.found = _trace_back(came_from, key, [], violation)
+                    yield progress
+                    return
+        level = following
+        progress.states += len(level)
+        progress.depth += bool(level)
+        progress.is_complete = not level
+        yield progress
+
+
+def _has_only_changes(group: ExploredGroup, state: ChangingState) -> bool:
+    """Whether nothing happens unless an application, an operator or a failure wants it: the group is at rest
+    and must be right then, too."""
+    return all(event[0] not in ("transmit", "deliver") for event in group.events(state))
+
+
+def _trace_back(
+    came_from: dict[int, tuple[int, ScheduleEvent] | None],
+    key: int,
+    last: list[ScheduleEvent],
+    violation: ChangingViolation,
+) -> ChangingCounterExample:
+    schedule = last
+    while (step := came_from[key]) is not None:
+        key, event = step
+        schedule.insert(0, event)
+    return ChangingCounterExample(schedule, violation)

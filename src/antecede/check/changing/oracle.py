@@ -1,0 +1,208 @@
+"""Judges a changing group from what applications saw, and from what members remember at the end.
+
+- *Order*: a message is delivered after all that happened before it, once, and not again if it was in the
+  snapshot. A snapshot contains what happened before what it contains.
+- *Completeness*: what a member sent that stays, leaves or returns, and what any survivor has, every survivor
+  has, in its snapshot or by delivery. So survivors have the same messages of a removed member: one cut.
+- *Agreement*: in the end views are equal, and have just the survivors. There is one group.
+- *Forgetting*: in the end members remember nothing of members that are gone, and hold and retain nothing.
+
+It knows nothing of how that is done. Messages are bits, in the order of their sending.
+"""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.check.changing.world import ChangingWorld, Life
+from antecede.membership.member import ChangingMember
+from antecede.membership.state import Phase
+
+
+class ChangingOracle:
+    """The verdict on a world in which nothing more will happen by itself."""
+
+    def __init__(self, world: ChangingWorld) -> None:
+        self.world = world
+        self.numbers: dict[MessageId, int] = {}
+        self.pasts: list[int] = []
+        """For each message, those that happened before it."""
+
+    def violations(self) -> list[str]:
+        found = [*self.judge_order(), *self.judge_one_group()]
+        if self.has_quorum():
+            found += [*self.judge_completeness(), *judge_agreement(self.survivors()), *self.judge_memory()]
+        return found
+
+    def survivors(self) -> list[ChangingMember]:
+        world = self.world
+        return [each for each in world.members if world.is_active(each.me)]
+
+    def has_quorum(self) -> bool:
+        """Without one the removed stay where they are, and what was said to them is retained."""
+        removed = self.world.removed
+        alive = sum(each.me < self.world.founders and each.stream not in removed for each in self.survivors())
+        return not removed or alive > len(removed)
+
+    # Order
+
+    def judge_order(self) -> list[str]:
+        if not self.numbers:
+            self._number_messages()
+        found = []
+        for life in self.world.lives:
+            seen = self._bits(life.snapshot)
+            if lacking := self._closure(seen) & ~seen:
+                found.append(f"the snapshot of p{life.address} lacks {self._name(lacking)}")
+            for kind, message in life.events:
+                number = self.numbers.get(message)
+                if number is None:
+                    found.append(f"p{life.address} delivers {message}, which nobody has sent")
+                    continue
+                if kind == "deliver":
+                    if seen >> number & 1:
+                        found.append(f"p{life.address} delivers {self._name(1 << number)} twice")
+                    if missing := self.pasts[number] & ~seen:
+                        names = self._name(1 << number), self._name(missing)
+                        found.append(f"p{life.address} delivers {names[0]} before {names[1]}")
+                seen |= 1 << number
+        return found
+
+    def _number_messages(self) -> None:
+        """Find what happened before each message: follow every process until it delivers what is not sent
+        yet, again and again."""
+        lives = self.world.lives
+        place = [0] * len(lives)
+        seen: list[int | None] = [None] * len(lives)
+        progressed = True
+        while progressed:
+            progressed = False
+            for at, life in enumerate(lives):
+                if seen[at] is None:
+                    if not all(message in self.numbers for message in life.snapshot):
+                        continue
+                    seen[at] = self._bits(life.snapshot)
+                known = seen[at] or 0
+                while place[at] < len(life.events):
+                    kind, message = life.events[place[at]]
+                    if kind == "send":
+                        self.numbers[message] = len(self.pasts)
+                        self.pasts.append(known)
+                    elif message not in self.numbers:
+                        break
+                    known |= 1 << self.numbers[message] | self.pasts[self.numbers[message]]
+                    place[at] += 1
+                    progressed = True
+                seen[at] = known
+
+    def _bits(self, messages: tuple[MessageId, ...]) -> int:
+        bits = 0
+        for message in messages:
+            if message in self.numbers:
+                bits |= 1 << self.numbers[message]
+        return bits
+
+    def _closure(self, bits: int) -> int:
+        closure = 0
+        for number, past in enumerate(self.pasts):
+            if bits >> number & 1:
+                closure |= past
+        return closure
+
+    def _name(self, bits: int) -> str:
+        """The first of some messages, by where its sender is and its number there."""
+        first = (bits & -bits).bit_length() - 1
+        message = next(message for message, number in self.numbers.items() if number == first)
+        return self.show(message)
+
+    def show(self, message: MessageId) -> str:
+        at = next((life.address for life in self.world.lives if life.stream == message.origin), "?")
+        return f"p{at}:{message.seq}"
+
+    # Completeness
+
+    def judge_completeness(self) -> list[str]:
+        lives = [self.world.lives[each.me] for each in self.survivors()]
+        owed = self._owed(lives)
+        found = [
+            f"p{life.address} never delivers {self._name(missing)}"
+            for life in lives
+            if (missing := owed & ~self._bits(life.seen))
+        ]
+        if lives:
+            joining = {
+                self.world.attempts[each.me][0]
+                for each in self.world.members
+                if each.phase == Phase.JOINING and each.me not in self.world.crashed
+            }
+            found += [f"p{each} is never admitted" for each in sorted(joining)]
+        return found
+
+    def _owed(self, survivors: list[Life]) -> int:
+        owed = 0
+        for life in survivors:
+            owed |= self._bits(life.seen)
+        seen_origins = {message.origin for message, n in self.numbers.items() if owed >> n & 1}
+        for life in self.world.lives:
+            if self._is_back(life):
+                owed |= self._bits(tuple(message for _, message in life.events))
+            if life.end in ("", "left"):
+                is_removed = life.stream in self.world.removed
+                if not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins)):
+                    owed |= self._bits(life.sent)
+        return owed
+
+    def _is_back(self, life: Life) -> bool:
+        """Whether a process that was removed has returned, and still is there."""
+        world, back = self.world, self.world.returned_to.get(life.address)
+        while back is not None:
+            attempts = world.attempts[back]
+            if any(map(world.is_active, attempts)):
+                return True
+            back = next((world.returned_to[each] for each in attempts if each in world.returned_to), None)
+        return False
+
+    def _may_be_cut(self, life: Life) -> bool:
+        """Whether a member, or one of its sponsors, was removed: its last messages, or its admission, may be
+        lost."""
+        if life.stream in self.world.removed:
+            return True
+        return life.sponsor >= 0 and self._may_be_cut(self.world.lives[life.sponsor])
+
+    def judge_one_group(self) -> list[str]:
+        """No two members have both completed removals of each other."""
+        return [
+            f"p{one.me} and p{other.me} have removed each other"
+            for one in self.world.members
+            for other in self.world.members
+            if one.me < other.me and has_removed(one, other) and has_removed(other, one)
+        ]
+
+    # What members remember
+
+    def judge_memory(self) -> list[str]:
+        survivors = self.survivors()
+        alive = {member.stream for member in survivors}
+        found = []
+        for member in survivors:
+            if gone := member.order.delivered.keys() - alive | member.removals.removed:
+                found.append(f"p{member.me} remembers {len(gone)} that are gone")
+            if member.waiting() or member.early:
+                found.append(f"p{member.me} holds messages for ever")
+            if member.unstable:
+                found.append(f"p{member.me} retains messages for ever")
+        return found
+
+
+def has_removed(member: ChangingMember, other: ChangingMember) -> bool:
+    """Whether a member has completed the removal of another."""
+    stream = other.stream
+    return stream in member.tombstones or (stream in member.removals.removed and stream in member.ends)
+
+
+def judge_agreement(survivors: list[ChangingMember]) -> list[str]:
+    alive = {member.stream for member in survivors}
+    return [
+        f"the view of p{member.me} is wrong about {len(differs)} members"
+        for member in survivors
+        if (differs := member.view ^ alive)
+    ]

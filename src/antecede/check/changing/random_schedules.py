@@ -1,0 +1,228 @@
+"""Random schedules of changing groups. Schedule r of seed s is always the same, so both replay a failure."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Self
+
+from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.world import ChangingWorld, ScheduleEvent
+from antecede.membership.member import ChangingMember
+from antecede.membership.state import Phase
+
+_MOST_JOINS = 3
+_ROUNDS = 60
+
+
+class RandomSchedule:
+    """Draws what happens next, and in the end lets everything arrive."""
+
+    def __init__(self, kind: type[ChangingMember], seed: int | str, steps: int | None = None) -> None:
+        self.random = random.Random(seed)
+        founders = self.random.choice([2, 3, 4, 5, 5, 6])
+        self.world = ChangingWorld(kind, founders, founders + _MOST_JOINS)
+        self.steps = steps or self.random.choice([30, 60, 120, 250])
+        choose = self.random.choice
+        self.weights = {
+            "broadcast": choose([0.5, 1, 2, 4]),
+            "deliver": choose([1, 2, 4, 8]),
+            "transmit": choose([2, 4, 8, 16]),
+            "report": choose([0.3, 1, 2, 4]),
+            "join": choose([0.0, 0.2, 0.5]),
+            "ask": choose([0.0, 0.2]),
+            "leave": choose([0.0, 0.2]),
+            "remove": choose([0.0, 0.1, 0.4]),
+            "crash": choose([0.0, 0.0, 0.1]),
+            "freeze": choose([0.0, 0.0, 0.1]),
+            "suspect": choose([0.0, 0.5]),
+            "trust": 0.5,
+            "return": choose([0.0, 0.1, 0.5]),
+            "cut": choose([0.0, 0.0, 0.1, 0.5]),
+            "heal": choose([0.02, 0.1]),
+        }
+        self.is_reckless = choose([False, False, False, True])
+        """Whether so many are removed that there may be no quorum."""
+        self._spread = choose([0, 0, 1, 2, 3])
+        """Some links are slower than others: up to 10 to this power."""
+        self._speeds: dict[tuple[int, int], float] = {}
+
+    @classmethod
+    def of_world(cls, world: ChangingWorld) -> Self:
+        """For a world that has been on a schedule of its own; what follows is always the same."""
+        schedule = cls.__new__(cls)
+        schedule.random, schedule.world = random.Random(0), world
+        return schedule
+
+    def run(self) -> ChangingWorld:
+        kinds, weights = list(self.weights), list(self.weights.values())
+        for kind in self.random.choices(kinds, weights, k=self.steps):
+            event = getattr(self, f"draw_{kind}", self.draw_own)(kind)
+            if event is not None:
+                self.world.apply(event)
+        self.settle()
+        return self.world
+
+    # What happens next
+
+    def draw_own(self, kind: str) -> ScheduleEvent | None:
+        return self._event(kind, self._pick(self.world.active()), -1)
+
+    def draw_transmit(self, kind: str) -> ScheduleEvent | None:
+        links = self.world.open_links()
+        if not links:
+            return None
+        (link,) = self.random.choices(links, [self._speed(link) for link in links])
+        return kind, *link
+
+    def _speed(self, link: tuple[int, int]) -> float:
+        if link not in self._speeds:
+            self._speeds[link] = 10 ** -self.random.uniform(0, self._spread)
+        return self._speeds[link]
+
+    def draw_join(self, kind: str) -> ScheduleEvent | None:
+        return self._event(kind, self._pick(self._in_phase(Phase.OUTSIDE)), self._contact())
+
+    def draw_ask(self, kind: str) -> ScheduleEvent | None:
+        joining = [each for each in self._in_phase(Phase.JOINING) if len(self.world.attempts[each]) < 3]
+        return self._event(kind, self._pick(joining), self._contact())
+
+    def _in_phase(self, phase: Phase) -> list[int]:
+        world = self.world
+        return [each.me for each in world.members if each.phase == phase and world.can_act(each.me)]
+
+    def draw_return(self, kind: str) -> ScheduleEvent | None:
+        world = self.world
+        removed = [each.address for each in world.lives if each.end == "removed"]
+        return self._event(
+            kind, self._pick([each for each in removed if each not in world.returned_to]), self._contact()
+        )
+
+    def draw_leave(self, kind: str) -> ScheduleEvent | None:
+        address = self._pick(self.world.active())
+        return (kind, address, -1) if address is not None and self._may_spare(address) else None
+
+    def draw_remove(self, kind: str) -> ScheduleEvent | None:
+        active = self.world.active()
+        remover = self._pick(active)
+        if remover is None:
+            return None
+        view = self.world.members[remover].addresses.values()
+        other = self._pick(sorted(set(view) - {remover}))
+        return (kind, remover, other) if other is not None and self._may_remove(other) else None
+
+    def draw_crash(self, kind: str) -> ScheduleEvent | None:
+        address = self._pick(self.world.active())
+        if address is None or self.is_reckless or not self._may_remove(address):
+            return None
+        self.world.removed.add(self.world.members[address].stream)
+        return kind, address, self.random.choice([0, 1, 2, 99])
+
+    def draw_freeze(self, kind: str) -> ScheduleEvent | None:
+        return None if self.world.frozen else self.draw_own(kind)
+
+    def draw_suspect(self, kind: str) -> ScheduleEvent | None:
+        address = self._pick(self.world.active())
+        if address is None:
+            return None
+        view = self.world.members[address].addresses.values()
+        return self._event(kind, address, self._pick(sorted(set(view) - {address})))
+
+    draw_trust = draw_suspect
+
+    def draw_cut(self, kind: str) -> ScheduleEvent | None:
+        """Part of the group cannot reach the rest, or two members cannot reach each other."""
+        active = self.world.active()
+        return self._event(kind, *self.random.sample(active, 2)) if len(active) > 1 else None
+
+    def draw_heal(self, kind: str) -> ScheduleEvent | None:
+        cut = self._pick(sorted(map(sorted, self.world.cuts)))
+        return self._event(kind, *cut) if cut else None
+
+    def _event(self, kind: str, address: int | None, other: int | None) -> ScheduleEvent | None:
+        return None if address is None or other is None else (kind, address, other)
+
+    def _pick(self, choices: list[Any]) -> Any:
+        return self.random.choice(choices) if choices else None
+
+    def _contact(self) -> int | None:
+        contact: int | None = self._pick(self.world.active())
+        return contact
+
+    # A removal needs a quorum: the members that stay, and whose admission is stable, outnumber the removed.
+
+    def _may_remove(self, address: int) -> bool:
+        gone = self.world.removed | {self.world.members[address].stream}
+        return self.is_reckless or self._founders_without(gone) > len(gone)
+
+    def _may_spare(self, address: int) -> bool:
+        gone = self.world.removed
+        leaving = self._founders_without(gone | {self.world.members[address].stream})
+        return len(self.world.active()) > 2 and (not gone or leaving > len(gone))
+
+    def _founders_without(self, gone: set[int]) -> int:
+        founders = self.world.members[: self.world.founders]
+        return sum(self.world.is_active(each.me) and each.stream not in gone for each in founders)
+
+    # The end: everything arrives, the dead are removed, whoever was removed returns
+
+    def settle(self) -> None:
+        world = self.world
+        for attempt in range(_ROUNDS):
+            if attempt == _ROUNDS // 3:
+                for address in sorted(world.frozen):
+                    world.apply(("thaw", address, -1))
+                for one, other in sorted(map(sorted, world.cuts)):
+                    world.apply(("heal", one, other))
+            self._let_all_arrive()
+            if attempt and not world.frozen and not world.cuts and self._is_settled():
+                return
+            self._let_all_in()
+            if attempt % 2:
+                self._remove_the_dead()
+            for address in world.reporting():
+                world.apply(("report", address, -1))
+
+    def _let_all_arrive(self) -> None:
+        world, active = self.world, True
+        while active:
+            active = False
+            while links := world.open_links():
+                self.random.shuffle(links)
+                for link in links:
+                    active |= world.apply(("transmit", *link))
+            for address in world.active():
+                while world.apply(("deliver", address, -1)):
+                    active = True
+
+    def _is_settled(self) -> bool:
+        oracle = ChangingOracle(self.world)
+        joining = self._in_phase(Phase.JOINING)
+        returning = any(
+            life.end == "removed" and life.address not in self.world.returned_to for life in self.world.lives
+        )
+        return not joining and not returning and not oracle.judge_memory()
+
+    def _let_all_in(self) -> None:
+        world = self.world
+        for life in list(world.lives):
+            if life.end == "removed" and (contact := self._contact()) is not None:
+                world.apply(("return", life.address, contact))
+        for address in self._in_phase(Phase.JOINING):
+            # Whoever was asked has gone.
+            if address == world.attempts[address][-1] and (contact := self._contact()) is not None:
+                world.apply(("ask", address, contact))
+
+    def _remove_the_dead(self) -> None:
+        """One member removes all that have crashed and that it knows."""
+        world = self.world
+        if not (active := world.active()):
+            return
+        member = world.members[active[0]]
+        for address in sorted(world.crashed):
+            if address in member.addresses.values():
+                world.apply(("remove", active[0], address))
+
+
+def judge_schedule(kind: type[ChangingMember], seed: int, steps: int | None = None) -> list[str]:
+    """What is wrong with a random schedule; nothing if the protocol is right."""
+    return ChangingOracle(RandomSchedule(kind, seed, steps).run()).violations()

@@ -1,0 +1,228 @@
+"""Check a protocol whose members come and go: explore within bounds, or judge random schedules."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from antecede.check.changing.describe import show_schedule
+from antecede.check.changing.explore import ChangeBounds, ExploredGroup, explore
+from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.shrink import replay, shrink
+from antecede.check.changing.world import ChangingViolation, ScheduleEvent, as_violation
+from antecede.check.schedule import ShownCounterExample
+from antecede.errors import InputError
+from antecede.membership.catalog import CHANGING
+from antecede.membership.member import ChangingMember
+from antecede.protocols.catalog import as_file_name
+
+_BATCH = 50
+_MAX_FAILURES = 20
+
+
+def find_changing(name: str) -> type[ChangingMember]:
+    """The protocol with this name, for groups that change."""
+    if name not in CHANGING:
+        raise InputError(f"groups of {name} do not change; those of {', '.join(CHANGING)} do")
+    return CHANGING[name]
+
+
+# Every schedule
+
+
+class ChangingCheckReport(msgspec.Struct):
+    """The outcome of `check` for one protocol whose groups change."""
+
+    protocol: str
+    bounds: ChangeBounds
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    ends: int = 0
+    """States in which the group was at rest, and judged as a whole."""
+    complete: bool = False
+    process_states: int = 0
+    packets: int = 0
+    cpu_seconds: float = 0.0
+    violation: str = ""
+    counter_example: ShownCounterExample | None = None
+    files: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not self.violation
+
+
+def check_changing(
+    kind: type[ChangingMember], name: str, bounds: ChangeBounds, max_states: int, out: Path | None = None
+) -> Iterator[ChangingCheckReport]:
+    """Yields the report after each level, and at the end with the counter-example if there is one: the first
+    that is found, which is one with the fewest steps."""
+    began = time.process_time()
+    group = ExploredGroup(kind, bounds)
+    report = ChangingCheckReport(name, bounds)
+    for progress in explore(group, max_states):
+        report.states, report.transitions = progress.states, progress.transitions
+        report.depth, report.ends, report.complete = progress.depth, progress.ends, progress.is_complete
+        report.process_states, report.packets = len(group.states), len(group.packets)
+        report.cpu_seconds = time.process_time() - began
+        if progress.found is not None:
+            schedule, violation = progress.found
+            report.violation = f"p{violation.address}: {violation.text}"
+            shown, files = _write(kind, name, bounds.peers, bounds.size, schedule, violation, out)
+            report.counter_example, report.files = shown, files
+        yield report
+
+
+class SavedChangingSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A schedule of a changing group that ends in a violation."""
+
+    protocol: str
+    founders: int
+    size: int
+    violation: str
+    changes: list[ScheduleEvent]
+
+
+def _write(
+    kind: type[ChangingMember],
+    name: str,
+    founders: int,
+    size: int,
+    schedule: Sequence[ScheduleEvent],
+    violation: ChangingViolation,
+    out: Path | None,
+) -> tuple[ShownCounterExample, list[str]]:
+    shown, svg = show_schedule(kind, founders, size, schedule, violation)
+    if out is None:
+        return shown, []
+    out.mkdir(parents=True, exist_ok=True)
+    file, diagram = (out / f"{as_file_name(name)}.{suffix}" for suffix in ("json", "svg"))
+    text = f"p{violation.address}: {violation.text}"
+    saved = SavedChangingSchedule(name, founders, size, text, list(schedule))
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
+    diagram.write_text(svg + "\n", encoding="utf-8")
+    return shown, [str(file), str(diagram)]
+
+
+# Random schedules
+
+
+class ChangingFailure(msgspec.Struct, frozen=True):
+    """A random schedule that failed."""
+
+    run: int
+    reason: str
+
+
+class ChangingVerifyReport(msgspec.Struct):
+    """The outcome of `verify --membership` for one protocol."""
+
+    protocol: str
+    runs: int = 0
+    deliveries: int = 0
+    changes: dict[str, int] = msgspec.field(default_factory=dict)
+    """How often members joined, left, were removed, crashed and returned."""
+    packets: int = 0
+    violations: int = 0
+    failed: int = 0
+    failures: list[ChangingFailure] = msgspec.field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return self.failed == 0
+
+    def add(self, other: ChangingVerifyReport) -> None:
+        for name in ("runs", "deliveries", "packets", "violations", "failed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for kind, count in other.changes.items():
+            self.changes[kind] = self.changes.get(kind, 0) + count
+        self.failures = [*self.failures, *other.failures][:_MAX_FAILURES]
+
+
+_CHANGES = ("join", "leave", "remove", "crash", "return", "freeze", "cut")
+
+
+def schedule_seed(seed: int, run: int) -> str:
+    """What run number `run` of a seed is drawn from."""
+    return f"{seed}:{run}"
+
+
+def verify_changing(name: str, runs: int, seed: int, first: int = 0) -> Iterator[ChangingVerifyReport]:
+    """Judge a protocol on `runs` random schedules from number `first` on; yields the report after each."""
+    kind = find_changing(name)
+    report = ChangingVerifyReport(name)
+    for run in range(first, first + runs):
+        report.add(_judge(kind, name, seed, run))
+        yield report
+
+
+def _judge(kind: type[ChangingMember], name: str, seed: int, run: int) -> ChangingVerifyReport:
+    schedule = RandomSchedule(kind, schedule_seed(seed, run))
+    world = schedule.world
+    try:
+        schedule.run()
+        violations = ChangingOracle(world).violations()
+    except Exception as error:  # whatever a member raises is its fault
+        violations = [f"raises {type(error).__name__}: {error}"]
+    kinds = [event[0] for event in world.schedule]
+    return ChangingVerifyReport(
+        name,
+        runs=1,
+        deliveries=sum(kind == "deliver" for life in world.lives for kind, _ in life.events),
+        changes={kind: kinds.count(kind) for kind in _CHANGES},
+        packets=world.packets,
+        violations=len(violations),
+        failed=int(bool(violations)),
+        failures=[ChangingFailure(run, violations[0])] if violations else [],
+    )
+
+
+def verify_changing_parallel(jobs: int, name: str, runs: int, seed: int) -> Iterator[ChangingVerifyReport]:
+    """As `verify_changing`, on `jobs` processes, with the same outcome: the report after each batch."""
+    find_changing(name)
+    report = ChangingVerifyReport(name)
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        parts = [
+            pool.submit(_batch, name, min(_BATCH, runs - first), seed, first)
+            for first in range(0, runs, _BATCH)
+        ]
+        for part in parts:
+            report.add(part.result())
+            yield report
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batch(name: str, runs: int, seed: int, first: int) -> ChangingVerifyReport:
+    report = ChangingVerifyReport(name)
+    for report in verify_changing(name, runs, seed, first):  # noqa: B007
+        pass
+    return report
+
+
+def smallest_changing_failure(
+    report: ChangingVerifyReport, seed: int, out: Path | None
+) -> tuple[ShownCounterExample, list[str]] | None:
+    """A small schedule that fails as the first failure of a report does."""
+    if not report.failures:
+        return None
+    kind = find_changing(report.protocol)
+    schedule = RandomSchedule(kind, schedule_seed(seed, report.failures[0].run))
+    founders, size = schedule.world.founders, len(schedule.world.members)
+    with contextlib.suppress(Exception):  # the schedule up to there is what is shrunk
+        schedule.run()
+    small = shrink(kind, founders, size, schedule.world.schedule)
+    try:
+        violations = ChangingOracle(replay(kind, founders, size, small)).violations()
+    except Exception as error:  # see above
+        violations = [f"raises {type(error).__name__}: {error}"]
+    violation = as_violation(violations[0] if violations else report.failures[0].reason)
+    return _write(kind, report.protocol, founders, size, small, violation, out)

@@ -1,0 +1,66 @@
+"""Shrinks a schedule of a changing group that fails to a small one that fails in the same way.
+
+Events are left out, in ever smaller parts, as long as what is left fails (delta debugging): an event that
+cannot happen any more does nothing. What follows the schedule, so that everything arrives, is not part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.world import ChangingWorld, ScheduleEvent
+from antecede.membership.member import ChangingMember
+
+_MOST_REPLAYS = 4_000
+
+
+def replay(
+    kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
+) -> ChangingWorld:
+    """What a schedule leads to, and then everything arrives."""
+    world = ChangingWorld(kind, founders, size)
+    for event in schedule:
+        if event[1] < len(world.members) and event[2] < len(world.members):
+            world.apply(event)
+    RandomSchedule.of_world(world).settle()
+    return world
+
+
+def fault(world: ChangingWorld) -> str:
+    """The kind of the first violation, without its numbers; empty if there is none."""
+    try:
+        violations = ChangingOracle(world).violations()
+    except Exception as error:  # whatever a member raises is its fault
+        return type(error).__name__
+    return re.sub(r"\d+", "n", violations[0]) if violations else ""
+
+
+def shrink(
+    kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
+) -> list[ScheduleEvent]:
+    """A smallest schedule that fails as this one does: no event of it can be left out."""
+
+    def outcome(events: Sequence[ScheduleEvent]) -> str:
+        try:
+            return fault(replay(kind, founders, size, events))
+        except Exception as error:  # see above
+            return type(error).__name__
+
+    wanted, replays = outcome(schedule), 0
+    if not wanted:
+        return list(schedule)
+    left, part = list(schedule), max(1, len(schedule) // 2)
+    while part and replays < _MOST_REPLAYS:
+        at, progressed = 0, False
+        while at < len(left) and replays < _MOST_REPLAYS:
+            without = left[:at] + left[at + part :]
+            replays += 1
+            if outcome(without) == wanted:
+                left, progressed = without, True
+            else:
+                at += part
+        part = part if part == 1 and progressed else part // 2
+    return left

@@ -1,0 +1,58 @@
+"""What a member that was removed wrongly brings back: messages that the others may have lost with it.
+
+That is all it had broadcast or delivered and did not know to be stable, in the order of delivery. As a new
+incarnation, it broadcasts again what lies beyond the end of its stream, under its original id, by which
+everyone drops copies: several may return with the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.membership.packets import Counts, Stream
+
+
+class BacklogEntry(msgspec.Struct, frozen=True):
+    """A message of the application, under its original id."""
+
+    original: MessageId
+    payload: bytes
+
+
+class Backlog(msgspec.Struct):
+    """The entries that are not settled, the first of which is looked at first, and who was admitted by which
+    message as far as the former incarnation knew."""
+
+    entries: list[BacklogEntry] = msgspec.field(default_factory=list)
+    admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+
+
+class Fate(Enum):
+    """What has become of a message, as far as the group knows."""
+
+    DELIVERED = 0
+    LOST = 1
+    OPEN = 2
+
+
+def fate(
+    message: MessageId,
+    admissions: dict[Stream, MessageId],
+    delivered: Counts,
+    end_of: Callable[[Stream], int | None],
+) -> Fate:
+    """What has become of a message: if its stream has ended, it is delivered up to the end and lost beyond.
+    A stream that is not known here was forgotten, or its admission was lost."""
+    stream, seq = message
+    end = end_of(stream)
+    if end is not None:
+        return Fate.DELIVERED if seq <= end else Fate.LOST
+    if stream in delivered:
+        return Fate.DELIVERED if seq <= delivered[stream] else Fate.OPEN
+    if stream not in admissions:
+        return Fate.DELIVERED  # a founder, or one that was forgotten before
+    return fate(admissions[stream], admissions, delivered, end_of)

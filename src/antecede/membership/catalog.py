@@ -1,0 +1,98 @@
+"""The protocols whose groups may change, by the names that they have in fixed groups."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import MembershipPacket
+from antecede.membership.view_flooding import ViewFlooding
+from antecede.protocols.depseq import DepSeq
+from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.pc import Pc
+from antecede.protocols.timestamp import Timestamp, TimestampDiff
+from antecede.protocols.vcube import Vcube, VcubeAgg
+
+
+class ChangingMbcp(ChangingMember):
+    name: ClassVar[str] = Mbcp.name
+    summary: ClassVar[str] = Mbcp.summary
+    control: ClassVar[str] = Mbcp.control
+    ordering: ClassVar[type[Any]] = Mbcp
+    packets: ClassVar[Any] = Mbcp.packets | MembershipPacket
+
+    order: Mbcp
+
+
+class ChangingTimestamp(ChangingMember):
+    name: ClassVar[str] = Timestamp.name
+    summary: ClassVar[str] = Timestamp.summary
+    control: ClassVar[str] = Timestamp.control
+    ordering: ClassVar[type[Any]] = Timestamp
+    packets: ClassVar[Any] = Timestamp.packets | MembershipPacket
+
+    order: Timestamp
+
+
+class ChangingTimestampDiff(ChangingMember):
+    name: ClassVar[str] = TimestampDiff.name
+    summary: ClassVar[str] = TimestampDiff.summary
+    control: ClassVar[str] = TimestampDiff.control
+    ordering: ClassVar[type[Any]] = TimestampDiff
+    packets: ClassVar[Any] = TimestampDiff.packets | MembershipPacket
+
+    order: TimestampDiff
+
+
+class ChangingDepSeq(ChangingMember):
+    name: ClassVar[str] = DepSeq.name
+    summary: ClassVar[str] = DepSeq.summary
+    control: ClassVar[str] = DepSeq.control
+    ordering: ClassVar[type[Any]] = DepSeq
+    packets: ClassVar[Any] = DepSeq.packets | MembershipPacket
+
+    order: DepSeq
+
+
+class ChangingVcube(ChangingMember):
+    name: ClassVar[str] = Vcube.name
+    summary: ClassVar[str] = Vcube.summary
+    control: ClassVar[str] = Vcube.control
+    ordering: ClassVar[type[Any]] = Vcube
+    packets: ClassVar[Any] = Vcube.packets | MembershipPacket
+
+    order: Vcube
+
+
+class ChangingVcubeAgg(ChangingMember):
+    name: ClassVar[str] = VcubeAgg.name
+    summary: ClassVar[str] = VcubeAgg.summary
+    control: ClassVar[str] = VcubeAgg.control
+    ordering: ClassVar[type[Any]] = VcubeAgg
+    packets: ClassVar[Any] = VcubeAgg.packets | MembershipPacket
+
+    order: VcubeAgg
+
+
+class ChangingPc(ChangingMember):
+    name: ClassVar[str] = Pc.name
+    summary: ClassVar[str] = "its identity; FIFO links of a hypercube that follows the view"
+    control: ClassVar[str] = "none; n counts when a link opens"
+    ordering: ClassVar[type[Any]] = ViewFlooding
+    packets: ClassVar[Any] = ViewFlooding.packets | MembershipPacket
+
+    order: ViewFlooding
+
+
+CHANGING: dict[str, type[ChangingMember]] = {
+    each.name: each
+    for each in (
+        ChangingMbcp,
+        ChangingTimestamp,
+        ChangingTimestampDiff,
+        ChangingDepSeq,
+        ChangingVcube,
+        ChangingVcubeAgg,
+        ChangingPc,
+    )
+}

@@ -1,0 +1,182 @@
+"""How a process becomes a member: it asks one, its sponsor, which admits it with a snapshot."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.membership.packets import (
+    AdmitMember,
+    Disowning,
+    JoinRequest,
+    NobodyHere,
+    Stream,
+    Welcome,
+    admitted_stream,
+)
+from antecede.membership.progress import KnownProgress
+from antecede.membership.removal import Removals
+from antecede.membership.returning import ReturningMember
+from antecede.membership.state import Phase, ViewChange
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet
+
+
+class JoiningMember(ReturningMember, kw_only=True):
+    """Asks to be admitted, and admits others."""
+
+    def join(self, contact: int, now: int) -> Effects:
+        """Ask the member at an address to be admitted.
+
+        An address is for one attempt. If there is no answer, the process asks again at another one and, once
+        it is admitted, abandons the others.
+        """
+        if self.phase != Phase.OUTSIDE:
+            raise LocalError("only a process outside the group can join it, and asks once at an address")
+        self.phase = Phase.JOINING
+        self._send(contact, JoinRequest(self.me))
+        return self._effects()
+
+    def abandon(self, now: int) -> Effects:
+        """The process does not wait for an answer here any more: there will be no member at this address."""
+        if self.phase not in (Phase.OUTSIDE, Phase.JOINING):
+            raise LocalError("only a process that is not a member yet can abandon that")
+        self.phase = Phase.ENDED
+        before, self.before_welcome = self.before_welcome, []
+        for link in sorted({link for link, _ in before}):
+            self._answer_nobody(link)
+        return self._effects()
+
+    def _on_welcome(self, link: int, welcome: Welcome, now: int) -> None:
+        if self.phase != Phase.JOINING:
+            if self.phase in (Phase.ENDED, Phase.REMOVED):
+                self._answer_nobody(link)
+            return
+        self.phase, self.stream, self.snapshot = Phase.MEMBER, welcome.stream, welcome.snapshot
+        self.addresses = dict(welcome.addresses)
+        self.stream_at = {address: stream for stream, address in self.addresses.items()}
+        self.order = self.ordering(self.stream, 0, is_open=True, delivered={self.stream: 0})
+        self.order.begin(welcome.delivered, welcome.admission)
+        self.ends, self.tombstones = dict(welcome.cuts), dict(welcome.tombstones)
+        self.forgotten = {stream: dict(counts) for stream, counts in welcome.forgotten.items()}
+        self.order.forgotten = set(self.forgotten)
+        self.admissions = dict(welcome.admissions)
+        self.unstable_admissions = dict(welcome.unstable_admissions)
+        self.originals = set(welcome.originals)
+        self.progress.done = set(welcome.done)
+        for stream in welcome.done:
+            self.order.stop_naming(stream)
+        for other, report in welcome.progress.items():
+            self.progress.known[other] = KnownProgress()
+            self.progress.known[other].add(report)
+        self.removals = Removals(set(welcome.removed), dict(welcome.flushes))
+        self.changes.append(ViewChange("admit", self.stream, welcome.admission))
+        self._announce_view()
+        self._adopt(welcome)
+        if self.removals.removed:
+            self._flush(now)  # others wait for it, even if the sponsor knows where these streams end
+        self._rebroadcast_lost(now)
+
+    def _adopt(self, welcome: Welcome) -> None:
+        """Take over the messages that the sponsor held, or had delivered and did not know to be stable."""
+        delivered = self.order.delivered
+        for data in welcome.messages:
+            packet = self._decode_message(data)
+            for message in packet.message_ids():
+                if message.seq <= delivered.get(message.origin, 0):
+                    self._retain(message, data, is_delivered=True)
+            self._receive_messages(welcome.admission.origin, [packet], 0)
+
+    # At the sponsor, and at everyone else
+
+    def sponsor(self, address: int, snapshot: bytes, now: int) -> Effects:
+        """Admit the process at an address, at a moment between two deliveries, when the application has been
+        given all that counts as delivered: `snapshot` is its state."""
+        self.requests = [each for each in self.requests if each != address]
+        if not self.is_member:
+            return NO_EFFECTS
+        if self.undelivered:
+            raise LocalError("deliver first: the snapshot would lack what counts as delivered")
+        order = self.order
+        stream = admitted_stream(address, MessageId(self.stream, order.delivered[self.stream] + 1))
+        counts, known = dict(order.delivered), self._known()
+        admission = AdmitMember(stream, address, counts)
+        message = self._broadcast(admission, now)
+        packets = [entry.packet for _, entry in self._in_order_of_arrival()]
+        self._on_admission(admission, message, now, is_sponsor=True)
+        welcome = Welcome(
+            stream=stream,
+            admission=message,
+            snapshot=snapshot,
+            delivered=counts,
+            addresses=dict(self.addresses),
+            messages=list(dict.fromkeys(packets)),
+            removed=frozenset(self.removals.removed),
+            cuts=dict(self.ends),
+            done=frozenset(self.progress.done),
+            flushes=dict(self.removals.flushes),
+            progress=known,
+            admissions=dict(self.admissions),
+            unstable_admissions=dict(self.unstable_admissions),
+            tombstones=dict(self.tombstones),
+            forgotten={stream: dict(counts) for stream, counts in self.forgotten.items()},
+            originals=frozenset(self.originals),
+        )
+        self._send(address, welcome)
+        return self._effects(message)
+
+    def _on_admission(
+        self, admission: AdmitMember, message: MessageId, now: int, is_sponsor: bool = False
+    ) -> None:
+        stream, order = admission.stream, self.order
+        if stream in self.ends:
+            return  # removed or disowned before
+        if stream not in order.delivered:
+            order.add_peer(stream)
+        self.progress.admit(stream, admission.counts, message.origin, self.ends)
+        self.admissions[stream] = message
+        self.changes.append(ViewChange("admit", stream, message))
+        self.unstable_admissions[stream] = message
+        owed = [] if is_sponsor or stream == self.stream else self._owed_to(stream, admission)
+        self.addresses[stream], self.stream_at[admission.address] = admission.address, stream
+        if is_sponsor:
+            order.sponsor(stream)
+        self._announce_view()
+        if (request := self.early_requests.pop(stream, None)) is not None:
+            self._on_link_packet(stream, self.decode(request))
+        for source, data in self.early.pop(stream, ()):
+            self._receive_messages(source, [self._decode_message(data)], now)
+        if is_sponsor or stream == self.stream:
+            return
+        for packet in owed:
+            self._send(admission.address, packet)
+        # Its sponsor knew these; they are forgotten here, and will not be mentioned again.
+        forgotten = admission.counts.keys() - order.delivered.keys()
+        self._send(admission.address, self._report(forgotten))
+
+    def _owed_to(self, stream: Stream, admission: AdmitMember) -> list[Packet]:
+        """What this member must send to a new one. From now on it is sent everything."""
+        known = admission.counts.get(self.stream, 0)
+        own = {} if self.order.relays else self.unstable.get(self.stream, {})
+        packets = dict.fromkeys(own[seq].packet for seq in sorted(own) if seq > known)
+        return [self._decode_message(data) for data in packets]
+
+    # Incarnations that never started
+
+    def _answer_nobody(self, link: int) -> None:
+        """Somebody takes this address for a member's. Whoever has left need not say so: its last message
+        does."""
+        if self.phase == Phase.REMOVED or self.stream < 0:
+            self._send(link, NobodyHere(self.phase == Phase.REMOVED))
+
+    def _on_nobody(self, link: int, packet: NobodyHere, now: int) -> None:
+        stream = self.stream_at.get(link)
+        if stream is None or stream not in self.addresses or not self.is_member:
+            return
+        if packet.has_started:
+            self._remove(stream, now)
+        else:
+            self._on_disowning(stream, self._broadcast(Disowning(stream), now))
+
+    def _on_disowning(self, stream: Stream, message: MessageId) -> None:
+        self.changes.append(ViewChange("disown", stream, message))
+        if stream not in self.ends:
+            self._end(stream, 0)
+        self._exclude(stream)

@@ -1,0 +1,86 @@
+"""How a member leaves: with its last message, and when everyone has that."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.membership.joining import JoiningMember
+from antecede.membership.packets import (
+    Departure,
+    DepartureConfirmed,
+    Farewell,
+    FetchRequest,
+    NobodyHere,
+    ProgressReport,
+    Stream,
+)
+from antecede.membership.state import Phase, ViewChange
+from antecede.protocols.base import Effects, LocalError, Packet, Send
+
+
+class LeavingMember(JoiningMember, kw_only=True):
+    """Leaves, and confirms that others have left."""
+
+    def may_leave(self) -> bool:
+        """Others may wait for what this member holds of removed streams."""
+        return self.is_member and not self._unclosed()
+
+    def leave(self, now: int) -> Effects:
+        if not self.may_leave():
+            raise LocalError("only a member can leave, and not while it takes part in a removal")
+        others = self.view - {self.stream}
+        message = self._broadcast(Departure(frozenset(others)), now)
+        self.changes.append(ViewChange("leave", self.stream, message))
+        self.phase = Phase.LEAVING
+        self.awaiting, self.ended = others, set(self.ends)
+        if self.order.relays and others:
+            to = tuple(sorted(self.addresses[each] for each in others))
+            self.outbox.append(Send(to, Farewell(self.stream)))
+        self._go_if_possible()
+        return self._effects(message)
+
+    def _go_if_possible(self) -> None:
+        """A member that has left goes when every member has all of its messages. Until then it supplies
+        them to whoever asks."""
+        if self.phase == Phase.LEAVING and not self.awaiting - self.ended:
+            self.phase = Phase.ENDED
+
+    def _receive_after_leaving(self, link: int, packet: Packet, now: int) -> None:
+        match packet:
+            case FetchRequest():
+                self._on_fetch(link, packet)
+            case DepartureConfirmed():
+                self.awaiting.update(packet.view)
+                self.addresses |= packet.view
+                self.ended |= {packet.member, *packet.ended}
+                self._go_if_possible()
+            case ProgressReport() if not packet.has_left:
+                # Perhaps from a member of which this one does not know.
+                self.awaiting.add(packet.member)
+                self._send(link, self._report())
+            case NobodyHere():
+                self.ended |= {each for each, address in self.addresses.items() if address == link}
+                self._go_if_possible()
+            case _:
+                # It forwards nothing any more, since it takes no part in removals either. Whoever relied on
+                # it sends again what it has sent here, once it knows.
+                pass
+
+    # Others
+
+    def _on_departure(self, departure: Departure, message: MessageId) -> None:
+        stream = message.origin
+        self.changes.append(ViewChange("leave", stream, message))
+        address = self.addresses.get(stream)
+        self._end(stream, message.seq)
+        is_sent = self.stream in departure.sent_to and stream not in self.gone
+        if is_sent and stream not in self.removals.removed:
+            self.progress.coming.add(stream)
+        self._exclude(stream)
+        if address is not None:
+            self._send(address, self._confirmation(stream))
+
+    def _confirmation(self, stream: Stream) -> DepartureConfirmed:
+        """What a member that has left is told: who needs nothing more of it, as far as is known here."""
+        have_it = (member for member, known in self.progress.known.items() if stream in known.closed)
+        ended = frozenset({*self.ends, *self.removals.removed, *self.tombstones, *have_it})
+        return DepartureConfirmed(self.stream, dict(self.addresses), ended)

@@ -1,0 +1,260 @@
+"""A member of a changing group, without clock, socket or disk.
+
+Changes are causally ordered messages. A member's *view* is a function of the messages that it has delivered:
+admitted, minus left, minus removed. There is no coordinator, and nobody stops broadcasting.
+
+The member has a protocol of a fixed group (`order`) that keeps causal order among streams, and tells it who
+is there. Links must be reliable and FIFO. A driver treats a member like any other protocol, and besides:
+
+- passes `join`, `leave`, `remove`, `suspect` and `trust`, and calls `report` now and then;
+- when somebody asks to be admitted (`requests`), calls `sponsor` with the application's state;
+- gives the application `take_snapshot()` of a new member before anything else is delivered to it;
+- sends what `pending_effects` returns after each delivery, and may look at `changes`.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from antecede.causality import MessageId
+from antecede.membership.leaving import LeavingMember
+from antecede.membership.packets import (
+    AdmitMember,
+    ApplicationData,
+    Content,
+    Departure,
+    Disowning,
+    Farewell,
+    FetchReply,
+    FetchRequest,
+    FlushReport,
+    JoinRequest,
+    MembershipPacket,
+    NobodyHere,
+    ProgressReport,
+    Removal,
+    RemovedNotice,
+    Stream,
+    Welcome,
+    decode_content,
+)
+from antecede.membership.state import Phase
+from antecede.membership.view_flooding import LinkRequest
+from antecede.protocols.base import NO_EFFECTS, Delivery, Effects, LocalError, Packet, Send, Waiting
+
+
+class ChangingMember(LeavingMember, kw_only=True):
+    """A member as drivers see it."""
+
+    # Creating members
+
+    @classmethod
+    def group(cls, size: int) -> list[Self]:
+        return cls.founders(size, size)
+
+    @classmethod
+    def founders(cls, founders: int, size: int) -> list[Self]:
+        """The processes at `size` addresses, of which the first are members from the start."""
+        members = [
+            cls(
+                me=me,
+                size=size,
+                stream=me,
+                addresses={each: each for each in range(founders)},
+                stream_at={each: each for each in range(founders)},
+                order=cls.ordering(me, founders, is_open=True),
+            )
+            for me in range(founders)
+        ]
+        for member in members:
+            member._announce_view()
+        return members + [cls.outsider(me, size) for me in range(founders, size)]
+
+    @classmethod
+    def outsider(cls, me: int, size: int) -> Self:
+        """A process that is not a member."""
+        order = cls.ordering(0, 1, is_open=True)
+        return cls(me=me, size=size, phase=Phase.OUTSIDE, stream=-1, addresses={}, order=order)
+
+    # What the application does
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        if not self.is_member:
+            raise LocalError("only a member can broadcast")
+        message = self._broadcast(ApplicationData(payload), now)
+        return self._effects(message)
+
+    def remove(self, stream: Stream, now: int) -> Effects:
+        """Remove a member from the group."""
+        if self.is_member and stream in self.addresses:
+            self._remove(stream, now)
+            self._update(now)
+        return self._effects()
+
+    def suspect(self, stream: Stream, now: int) -> Effects:
+        """A member seems to be down: others are preferred where that is possible."""
+        if self.is_member and stream in self.addresses:
+            self._send_again(self.order.suspect(stream))
+        return self._effects()
+
+    def trust(self, stream: Stream, now: int) -> Effects:
+        """A member that was suspected is there after all."""
+        self.order.trust(stream)
+        return self._effects()
+
+    def take_snapshot(self) -> bytes | None:
+        """The state for the application of a new member, once."""
+        snapshot, self.snapshot = self.snapshot, None
+        return snapshot
+
+    # Delivering
+
+    def deliver(self, now: int) -> Delivery | None:
+        """The next message for the application. What concerns members takes effect on the way."""
+        while self.is_member and not self.undelivered:
+            delivery = self.order.deliver(now)
+            if delivery is None:
+                return None
+            self.deliveries += 1
+            origin, seq = delivery.message
+            self.unstable[origin][seq].place = self.deliveries
+            content = decode_content(delivery.payload)
+            if isinstance(content, ApplicationData):
+                if self._is_new(content.original):
+                    message = content.original or delivery.message
+                    self.undelivered.append(Delivery(message, content.payload))
+            else:
+                self._apply(content, delivery.message, now)
+            self._update(now)
+        return self.undelivered.pop(0) if self.is_member and self.undelivered else None
+
+    def pending_effects(self, now: int) -> Effects:
+        """What deliveries have caused to be sent."""
+        return self._effects() if self.outbox else NO_EFFECTS
+
+    def _apply(self, content: Content, message: MessageId, now: int) -> None:
+        match content:
+            case AdmitMember():
+                self._on_admission(content, message, now)
+            case Departure():
+                self._on_departure(content, message)
+            case Removal():
+                self._on_removal(content, message, now)
+            case FlushReport():
+                self.removals.flushes[message.origin] = content
+                self.removals.hear(message.origin, content.cuts)
+            case Disowning():
+                self._on_disowning(content.stream, message)
+            case ApplicationData():
+                pass
+
+    def waiting(self) -> list[Waiting]:
+        held: list[Waiting] = self.order.waiting()
+        return held
+
+    # Receiving
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        """A packet from the process at an address, whatever that is."""
+        if isinstance(packet, Welcome):
+            self._on_welcome(link, packet, now)
+            before, self.before_welcome = self.before_welcome, []
+            for source, data in before:
+                self._receive_as_member(source, self.decode(data), now)
+        elif self.phase in (Phase.OUTSIDE, Phase.ENDED, Phase.REMOVED):
+            if not isinstance(packet, NobodyHere | RemovedNotice | JoinRequest):
+                self._answer_nobody(link)
+        elif self.phase == Phase.JOINING:
+            self.before_welcome.append((link, self.encode(packet)))
+        else:
+            self._receive_as_member(link, packet, now)
+        if self.is_member:
+            self._update(now)
+        return self._effects()
+
+    def _receive_as_member(self, link: int, packet: Packet, now: int) -> None:
+        if isinstance(packet, JoinRequest):
+            if self.is_member and packet.address == link:
+                self.requests.append(link)
+            return
+        if isinstance(packet, RemovedNotice):
+            if packet.stream == self.stream:
+                self.phase = Phase.REMOVED
+            return
+        source = self.stream_at.get(link)
+        if isinstance(packet, ProgressReport | LinkRequest):
+            source = packet.member
+        if source is not None and (source in self.removals.removed or source in self.tombstones):
+            end = self.ends.get(source, self.tombstones.get(source))
+            if end is not None:
+                self._send(link, RemovedNotice(source, end))
+        elif isinstance(packet, self.order.control_packets):
+            if source in self.addresses:
+                self._on_link_packet(source, packet)
+            elif isinstance(packet, LinkRequest) and packet.member not in self.ends:
+                self.early_requests[packet.member] = self.encode(packet)
+        elif self.phase == Phase.LEAVING:
+            self._receive_after_leaving(link, packet, now)
+        elif not isinstance(packet, MembershipPacket):
+            self._receive_packet(link, source, packet, now)
+        else:
+            self._receive_control(link, source, packet, now)
+
+    def _receive_control(self, link: int, source: Stream | None, packet: MembershipPacket, now: int) -> None:
+        match packet:
+            case ProgressReport():
+                self._on_progress(link, packet)
+            case FetchRequest():
+                self._on_fetch(link, packet)
+            case FetchReply():
+                if source is not None and source in self.addresses:
+                    self._on_fetched(source, packet, now)
+            case NobodyHere():
+                self._on_nobody(link, packet, now)
+            case Farewell():
+                self._on_farewell(packet.member)
+            case _:
+                pass  # too late
+
+    def _on_progress(self, link: int, report: ProgressReport) -> None:
+        member = report.member
+        is_forgotten = member not in self.order.delivered and report.admission is None
+        if report.has_left and (member in self.ends or is_forgotten):
+            self._send(link, self._confirmation(member))  # perhaps once more: others may have ended since
+            return
+        self.progress.receive(report)
+        if member not in self.order.delivered:
+            self._refuse_void()
+        self.heard[member] = report.delivered
+        if member in self.addresses:
+            self.removals.hear(member, report.closed)
+
+    # What follows from whatever happened
+
+    def _update(self, now: int) -> None:
+        if self.progress.pending and self.progress.apply(self.order.delivered):
+            self.is_stale = True
+        self._close_removed()
+        if self.is_stale:
+            self._find_stable()
+        if self.backlog.entries:
+            self._rebroadcast_lost(now)
+
+    def report(self, now: int) -> Effects:
+        """Tell others what is delivered here, and ask for what is still lacking since the last time."""
+        if self.is_member:
+            report = self._report()
+            if to := tuple(self.addresses[each] for each in sorted(self.view - {self.stream})):
+                self.outbox.append(Send(to, report))
+            self.progress.announced |= report.done
+            self.is_stale = True
+            self._fetch_lacking()
+            self._update(now)
+        elif self.phase == Phase.LEAVING:
+            # Everybody: those that are awaited may be down, and others know whether they were removed.
+            others = tuple(sorted(self.addresses[each] for each in self.addresses if each != self.stream))
+            self.outbox.append(Send(others, self._report()))
+        return self._effects()
+
+    def paper_bytes(self, packet: Packet) -> int:
+        return 0 if isinstance(packet, MembershipPacket) else int(self.order.paper_bytes(packet))

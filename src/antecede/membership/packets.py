@@ -1,0 +1,228 @@
+"""What members of a changing group send each other.
+
+A *stream* is the numbered messages of one incarnation of a member. Its id is unique without agreement: small
+for founders, and a hash of the message that admitted it for everyone else, so a process that joins again is
+another stream. An *address* is where a driver reaches a process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import ClassVar
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.protocols.base import Packet, RemoteError
+
+Stream = int
+"""The id of a stream."""
+
+_JOINED = 1 << 62
+"""Ids from here on are of members that have joined; founders have lower ones."""
+
+
+def admitted_stream(address: int, admission: MessageId) -> Stream:
+    """The stream of the process at an address that a message admits."""
+    text = f"{address}:{admission.origin}:{admission.seq}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little") | _JOINED
+
+
+Counts = dict[Stream, int]
+"""How many messages of each stream; none of a stream that is not in it."""
+
+
+# What a message contains. All of these are broadcast, and delivered in causal order.
+
+
+class ApplicationData(msgspec.Struct, frozen=True, tag="data", array_like=True):
+    """Of the application."""
+
+    payload: bytes
+    original: MessageId | None = None
+    """Where it was broadcast first, by a member that was removed wrongly and has returned."""
+
+
+class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
+    """`stream` is a member, for everyone who has delivered this."""
+
+    stream: Stream
+    address: int
+    counts: Counts
+    """What its sponsor had delivered at that moment, of every stream that it knew: what the snapshot has."""
+
+
+class Departure(msgspec.Struct, frozen=True, tag="leave", array_like=True):
+    """The last message of its stream; its member needs nothing more."""
+
+    sent_to: frozenset[Stream]
+    """Whom it is sent to by its member itself; others have to fetch it."""
+
+
+class Removal(msgspec.Struct, frozen=True, tag="remove", array_like=True):
+    """A stream is to be closed; its member needs nothing more."""
+
+    stream: Stream
+
+
+class FlushReport(msgspec.Struct, frozen=True, tag="flush", array_like=True):
+    """How much of each removed stream this member holds, and holds for good: it accepts no more of it from
+    the removed member."""
+
+    held: Counts
+    """The last message held without a gap before it."""
+    cuts: Counts
+    """Where the stream ends, if that is known."""
+
+
+class Disowning(msgspec.Struct, frozen=True, tag="disown", array_like=True):
+    """An incarnation that was admitted never started: its stream ends at 0."""
+
+    stream: Stream
+
+
+MembershipChange = AdmitMember | Departure | Removal | FlushReport | Disowning
+Content = ApplicationData | MembershipChange
+
+PLAIN, _OTHER = b"\x00", b"\x01"
+"""How the payloads of the application's own messages begin, and how the others do."""
+_decoder = msgspec.msgpack.Decoder(Content)
+
+
+def encode_content(content: Content) -> bytes:
+    """A payload: one byte more than the application's own, if it is that."""
+    if isinstance(content, ApplicationData) and content.original is None:
+        return PLAIN + content.payload
+    return _OTHER + msgspec.msgpack.encode(content)
+
+
+def decode_content(payload: bytes) -> Content:
+    try:
+        return ApplicationData(payload[1:]) if payload[:1] == PLAIN else _decoder.decode(payload[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteError(f"not the content of a message: {error}") from error
+
+
+# Packets that are not broadcast. Links carry them in FIFO order with messages.
+
+
+class ProgressReport(Packet, frozen=True, array_like=True, tag=40):
+    """What its sender has delivered."""
+
+    metric_name: ClassVar[str] = "progress"
+
+    member: Stream
+    delivered: Counts
+    closed: Counts
+    """The streams that have ended and are delivered completely, and where each ended."""
+    done: frozenset[Stream]
+    """Those that all members are known to have closed: its sender will not name them again."""
+    has_left: bool = False
+    """Whether its sender has left, and says so only to tell that it has its own messages."""
+    admission: MessageId | None = None
+    """The message that admitted its sender, until that is stable: some may never deliver it."""
+
+
+class DepartureConfirmed(Packet, frozen=True, array_like=True, tag=41):
+    """Its sender has delivered the receiver's last message."""
+
+    metric_name: ClassVar[str] = "departed"
+
+    member: Stream
+    view: Counts
+    """Those who may not have, as far as the sender knows, and their addresses."""
+    ended: frozenset[Stream]
+    """Those who need it no more."""
+
+
+class JoinRequest(Packet, frozen=True, array_like=True, tag=42):
+    """The process at this address wants to be a member."""
+
+    metric_name: ClassVar[str] = "join"
+
+    address: int
+
+
+class Welcome(Packet, frozen=True, array_like=True, tag=43):
+    """What a sponsor tells the member that it has admitted."""
+
+    metric_name: ClassVar[str] = "welcome"
+
+    stream: Stream
+    admission: MessageId
+    snapshot: bytes
+    """The application's state, after exactly what is in `delivered` and before the admission."""
+    delivered: Counts
+    addresses: Counts
+    """Of the members of the view."""
+    messages: list[bytes]
+    """What the sponsor holds, or has delivered and does not know to be stable: packets of its protocol."""
+    removed: frozenset[Stream]
+    cuts: Counts
+    done: frozenset[Stream]
+    flushes: dict[Stream, FlushReport]
+    progress: dict[Stream, ProgressReport]
+    admissions: dict[Stream, MessageId]
+    unstable_admissions: dict[Stream, MessageId]
+    tombstones: Counts
+    forgotten: dict[Stream, Counts]
+    originals: frozenset[MessageId]
+
+    def payload_bytes(self) -> int:
+        return len(self.snapshot)
+
+
+class FetchRequest(Packet, frozen=True, array_like=True, tag=44):
+    """Its sender lacks these messages."""
+
+    metric_name: ClassVar[str] = "fetch"
+
+    stream: Stream
+    first: int
+    last: int
+
+
+class FetchReply(Packet, frozen=True, array_like=True, tag=45):
+    """Packets of the sender's protocol, with messages that were asked for."""
+
+    metric_name: ClassVar[str] = "fetched"
+
+    messages: list[bytes]
+
+
+class NobodyHere(Packet, frozen=True, array_like=True, tag=46):
+    """No member is at its sender's address: it was removed, or never started."""
+
+    metric_name: ClassVar[str] = "nobody"
+
+    has_started: bool
+
+
+class Farewell(Packet, frozen=True, array_like=True, tag=48):
+    """Its sender has left, and forwards nothing more."""
+
+    metric_name: ClassVar[str] = "farewell"
+
+    member: Stream
+
+
+class RemovedNotice(Packet, frozen=True, array_like=True, tag=47):
+    """A stream of the receiver was removed; it ends here."""
+
+    metric_name: ClassVar[str] = "refused"
+
+    stream: Stream
+    cut: int
+
+
+MembershipPacket = (
+    ProgressReport
+    | DepartureConfirmed
+    | JoinRequest
+    | Welcome
+    | FetchRequest
+    | FetchReply
+    | NobodyHere
+    | Farewell
+    | RemovedNotice
+)

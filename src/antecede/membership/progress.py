@@ -1,0 +1,121 @@
+"""What others have delivered, what is therefore stable, and when a stream that has ended may be forgotten.
+
+A report takes effect once everything that its sender had broadcast before it is delivered here. So whoever
+hears that a member has delivered m knows every member whom that one had admitted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from antecede.membership.packets import Counts, ProgressReport, Stream
+
+
+class KnownProgress(msgspec.Struct):
+    """What a member is known to have delivered, closed, and called done.
+
+    Reports no longer mention a stream that their sender has forgotten, so this only grows; what is forgotten
+    here is taken out.
+    """
+
+    delivered: Counts = msgspec.field(default_factory=dict)
+    closed: set[Stream] = msgspec.field(default_factory=set)
+    done: set[Stream] = msgspec.field(default_factory=set)
+
+    def add(self, report: ProgressReport) -> None:
+        self.delivered.update(report.delivered)
+        self.closed.update(report.closed)
+        self.done.update(report.done)
+
+    def drop(self, stream: Stream) -> None:
+        self.delivered.pop(stream, None)
+        self.closed.discard(stream)
+        self.done.discard(stream)
+
+
+_NOTHING = KnownProgress()
+
+
+class StreamProgress(msgspec.Struct):
+    """The reports of other members."""
+
+    known: dict[Stream, KnownProgress] = msgspec.field(default_factory=dict)
+    """By member, of the reports that have taken effect."""
+    pending: dict[Stream, list[ProgressReport]] = msgspec.field(default_factory=dict)
+    """Those that have not, the earliest first."""
+    done: set[Stream] = msgspec.field(default_factory=set)
+    """Ended streams that all members are known to have closed. This member names them no more."""
+    announced: set[Stream] = msgspec.field(default_factory=set)
+    """Those of them that this member has announced to everyone."""
+    coming: set[Stream] = msgspec.field(default_factory=set)
+    """Streams of members that have left and whose own copy of their last message has not arrived. After it
+    nothing else of theirs does, so that they can be forgotten."""
+
+    def receive(self, report: ProgressReport) -> None:
+        self.pending.setdefault(report.member, []).append(report)
+
+    def apply(self, delivered: Counts) -> bool:
+        """Let reports take effect that may; whether there were any."""
+        found = False
+        for member, reports in list(self.pending.items()):
+            if member not in delivered:
+                continue  # its admission is not delivered yet
+            while reports and delivered[member] >= reports[0].delivered.get(member, 0):
+                self.known.setdefault(member, KnownProgress()).add(reports.pop(0))
+                found = True
+            if not reports:
+                del self.pending[member]
+        return found
+
+    def admit(self, member: Stream, counts: Counts, sponsor: Stream, ended: Collection[Stream]) -> None:
+        """A new member has what its sponsor's snapshot has.
+
+        It will never mention a stream that its sponsor had forgotten: such a stream was closed by the sponsor
+        and is not among its counts.
+        """
+        reported = self.known.get(sponsor, _NOTHING)
+        forgotten = {stream for stream in ended if stream in reported.closed and stream not in counts}
+        known = self.known.setdefault(member, KnownProgress())
+        known.delivered = {**counts, **known.delivered}
+        known.closed |= forgotten
+        known.done |= forgotten
+
+    def has_delivered(self, member: Stream, stream: Stream, seq: int) -> bool:
+        """Whether a member is known to have delivered a message."""
+        return self.known.get(member, _NOTHING).delivered.get(stream, 0) >= seq
+
+    def stable(self, stream: Stream, members: Collection[Stream], delivered: Counts) -> int:
+        """How many messages of a stream all these members are known to have delivered, and this one."""
+        least = delivered.get(stream, 0)
+        for member in members:
+            if (count := self.known.get(member, _NOTHING).delivered.get(stream, 0)) < least:
+                least = count
+        return least
+
+    def finish(
+        self, members: Collection[Stream], closed: Mapping[Stream, int]
+    ) -> tuple[list[Stream], list[Stream]]:
+        """Advance ended streams: those that are now done, since all members have closed them, and those that
+        may be forgotten, since all have said that they are done, this member too."""
+        known = [self.known.get(member, _NOTHING) for member in members]
+        done = [
+            stream
+            for stream in closed
+            if stream not in self.done and all(stream in each.closed for each in known)
+        ]
+        self.done.update(done)
+        # Whoever has left may have passed on messages of others, which are still on their way.
+        ready = () if self.coming else sorted(self.announced)
+        forgotten = [stream for stream in ready if all(stream in each.done for each in known)]
+        return done, forgotten
+
+    def drop(self, stream: Stream) -> None:
+        """A stream is forgotten."""
+        self.done.discard(stream)
+        self.announced.discard(stream)
+        self.known.pop(stream, None)
+        self.pending.pop(stream, None)
+        for known in self.known.values():
+            known.drop(stream)

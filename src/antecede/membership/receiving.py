@@ -1,0 +1,88 @@
+"""How a member receives messages and reports of others."""
+
+from __future__ import annotations
+
+from antecede.membership.packets import PLAIN, Departure, FetchReply, Stream, decode_content
+from antecede.membership.removing import RemovingMember
+from antecede.membership.view_flooding import LinkReady, LinkRequest
+from antecede.protocols.base import Packet, RemoteError
+
+
+class ReceivingMember(RemovingMember, kw_only=True):
+    """Passes messages to the protocol, once the admission of their senders is delivered."""
+
+    def _receive_packet(self, link: int, source: Stream | None, packet: Packet, now: int) -> None:
+        if self.order.takes_unknown and source not in self.addresses:
+            return  # a link brings all causes of what it brings, or is not used at all
+        parts = self.order.parts(packet)
+        self._receive_messages(source, parts, now)
+        if not self.order.relays:
+            self._note_last(link, parts[-1])
+
+    def _receive_messages(
+        self, source: Stream | None, parts: list[Packet], now: int, link: Stream | None = None
+    ) -> None:
+        """Packets with messages of one stream each, from one member; None if nobody knows it. The protocol
+        takes them as if they came from `link`, if that is another."""
+        taken = [part for part in parts if self._takes(source, part)]
+        link = source if link is None else link
+        for packet in self.order.joined(taken):
+            origin = packet.message_ids()[0].origin
+            self._carry_out(self.order.receive(origin if link is None else link, packet, now))
+        for origin in {part.message_ids()[0].origin for part in taken} & self.ends.keys():
+            self.order.discard_beyond(origin, self.ends[origin])
+            self._drop_beyond(origin, self.ends[origin])
+
+    def _takes(self, source: Stream | None, packet: Packet) -> bool:
+        """Whether a packet is for the protocol now; it may also be early, late or a lie."""
+        messages = packet.message_ids()
+        if not messages:
+            raise RemoteError("a packet without a message")
+        origin = messages[0].origin
+        if origin == self.stream or origin in self.tombstones or self._is_beyond(messages[0]):
+            return False
+        if origin in self.removals.removed and source not in self.addresses:
+            return False  # only who takes part in the removal has said how much of this stream it holds
+        data = self.encode(packet)
+        if origin not in self.order.delivered and not self.order.takes_unknown:
+            self.early.setdefault(origin, []).append((origin if source is None else source, data))
+            if self._is_void(packet):
+                self._refuse_void()
+            return False
+        for message in messages:
+            if not self.order.has_received(message):
+                self._retain(message, data)
+        return True
+
+    def _on_fetched(self, source: Stream, reply: FetchReply, now: int) -> None:
+        for data in reply.messages:
+            for link, part in self.order.on_repair(self._decode_message(data)):
+                if part.message_ids()[0].origin in self.order.delivered:
+                    self._receive_messages(source, [part], now, link)
+
+    def _on_link_packet(self, source: Stream, packet: Packet) -> None:
+        """A packet with which the protocol opens and closes links."""
+        self._send_again(self.order.on_control(source, packet))
+        if isinstance(packet, LinkRequest):
+            for (stream, seq), entry in self._in_order_of_arrival():
+                # Of what arrives after it has left, a member passes on nothing.
+                is_ours = self.is_member or entry.place
+                if is_ours and seq > packet.counts.get(stream, 0):
+                    self._send_message((self.addresses[source],), self._decode_message(entry.packet))
+            self._send(self.addresses[source], LinkReady())
+
+    # Members that have left
+
+    def _note_last(self, link: int, packet: Packet) -> None:
+        """If members do not forward messages, nothing comes of one after its own copy of its last message."""
+        (payloads,) = packet.payloads_by_span()
+        if payloads[-1][:1] != PLAIN and isinstance(decode_content(payloads[-1]), Departure):
+            origin = packet.message_ids()[-1].origin
+            # If nobody is known there, its admission is on its way.
+            if self.stream_at.get(link, origin) == origin:
+                self._on_farewell(origin)
+
+    def _on_farewell(self, stream: Stream) -> None:
+        self.gone.add(stream)
+        self.progress.coming.discard(stream)
+        self.is_stale = True

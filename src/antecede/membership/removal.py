@@ -1,0 +1,101 @@
+"""Removing members: one end of their streams for everyone.
+
+Whoever delivers a removal accepts nothing more from the removed member, and reports how much of its stream it
+holds. With reports of everyone in its view a member knows where the stream ends: at the last message that
+anybody holds, if its causes are held too. It fetches what it lacks. Several removed members are treated
+together, since their messages may depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from antecede.membership.packets import Counts, FetchRequest, FlushReport, Stream
+
+FetchRequests = list[tuple[Stream, FetchRequest]]
+"""What to ask for, and of whom."""
+
+
+class Removals(msgspec.Struct):
+    """The removed members that are not forgotten, and what others hold of their streams."""
+
+    removed: set[Stream] = msgspec.field(default_factory=set)
+    flushes: dict[Stream, FlushReport] = msgspec.field(default_factory=dict)
+    """The last report of each member."""
+    decided: dict[Stream, tuple[int, Stream]] = msgspec.field(default_factory=dict)
+    """Where a member of the view says that a removed stream ends, and which: it had all reports."""
+
+    def add(self, stream: Stream) -> None:
+        """A member is removed. What it has said of others does not count any more: it may not have had all
+        reports, and nobody else may know."""
+        self.removed.add(stream)
+        self.decided = {each: end for each, end in self.decided.items() if end[1] != stream}
+
+    def report(self, order: Any, ends: Counts) -> FlushReport:
+        """What this member holds of all removed streams. What lies beyond a gap is dropped: nobody else may
+        have it, or count on it."""
+        held: Counts = {}
+        for stream in sorted(self.removed):
+            held[stream] = order.received_up_to(stream)
+            order.discard_beyond(stream, held[stream])
+        return FlushReport(held, {stream: ends[stream] for stream in self.removed if stream in ends})
+
+    def hear(self, member: Stream, ends: Counts) -> None:
+        """A member of the view knows where these streams end."""
+        for stream in self.removed:
+            if stream in ends:
+                self.decided.setdefault(stream, (ends[stream], member))
+
+    def find_ends(
+        self,
+        me: Stream,
+        view: Collection[Stream],
+        stable_members: int,
+        order: Any,
+        open_streams: set[Stream],
+        closed: Collection[Stream],
+    ) -> tuple[Counts, FetchRequests]:
+        """Where these removed streams end, and what to fetch, and from whom, before more is known. Reports
+        must cover all removed streams but those that everybody has `closed`: whoever reports only on some
+        may still accept them from another removed member."""
+        decided = {stream: self.decided[stream] for stream in sorted(open_streams) if stream in self.decided}
+        ends: Counts = {}
+        requests: FetchRequests = []
+        for stream, (end, holder) in decided.items():
+            last = order.received_up_to(stream)
+            if last >= end:
+                ends[stream] = end
+            elif holder in view:
+                requests.append((holder, FetchRequest(stream, last + 1, end)))
+        if not decided and self.has_quorum(stable_members):
+            needed = self.removed.difference(closed)
+            if all(each in self.flushes and needed <= self.flushes[each].held.keys() for each in view):
+                return self._decide(me, view, open_streams, order)
+        return ends, requests
+
+    def has_quorum(self, stable_members: int) -> bool:
+        """Whether the members whose admission is stable outnumber the removed."""
+        return stable_members > len(self.removed)
+
+    def _decide(
+        self, me: Stream, view: Collection[Stream], streams: set[Stream], order: Any
+    ) -> tuple[Counts, FetchRequests]:
+        """With all reports."""
+        reports = {member: self.flushes[member] for member in view}
+        requests: FetchRequests = []
+        for stream in sorted(streams):
+            held = [order.delivered.get(stream, 0), *(each.held[stream] for each in reports.values())]
+            end, last = max(held), order.received_up_to(stream)
+            if last < end:
+                holders = [each for each in sorted(view) if each != me and reports[each].held[stream] >= end]
+                requests += [(holder, FetchRequest(stream, last + 1, end)) for holder in holders]
+        if requests or order.has_deliverable():
+            # What can be delivered comes first: it may admit members, who have to report too.
+            return {}, requests
+        # What is left depends on a message of a removed member that nobody holds, or on a member whose
+        # admission nobody holds. Whatever else it depended on was broadcast before the reports of its
+        # senders, and would be delivered.
+        return {stream: order.delivered.get(stream, 0) for stream in sorted(streams)}, []

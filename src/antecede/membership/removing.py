@@ -1,0 +1,80 @@
+"""How a member takes part in removals."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.membership.packets import Removal, Stream
+from antecede.membership.reporting import ReportingMember
+from antecede.membership.state import Phase, ViewChange
+from antecede.protocols.base import Packet
+
+
+class RemovingMember(ReportingMember, kw_only=True):
+    """Closes the streams of removed members where everyone does."""
+
+    def _remove(self, stream: Stream, now: int) -> None:
+        self._on_removal(Removal(stream), self._broadcast(Removal(stream), now), now)
+
+    def _on_removal(self, removal: Removal, message: MessageId, now: int) -> None:
+        stream = removal.stream
+        self.changes.append(ViewChange("remove", stream, message))
+        if stream == self.stream:
+            self.phase = Phase.REMOVED
+            return
+        self._exclude(stream)
+        self.progress.coming.discard(stream)  # nothing of it is accepted any more
+        if stream not in self.removals.removed and stream not in self.tombstones:
+            self.removals.add(stream)
+            if stream not in self.order.delivered:
+                self.order.add_peer(stream)
+            self._flush(now)
+
+    def _flush(self, now: int) -> None:
+        report = self.removals.report(self.order, self.ends)
+        for stream, held in report.held.items():
+            self._drop_beyond(stream, held)
+        self._broadcast(report, now)
+        self.removals.flushes[self.stream] = report
+
+    def _close_removed(self) -> None:
+        open_streams = self.removals.removed - self.ends.keys()
+        if not open_streams:
+            return
+        stable = sum(member not in self.unstable_admissions for member in self.addresses)
+        ends, requests = self.removals.find_ends(
+            self.stream, self.addresses, stable, self.order, open_streams, self.progress.done
+        )
+        for holder, request in requests:
+            key = holder, request.stream, request.last
+            if key not in self.fetching:
+                self.fetching.add(key)
+                self._fetch(holder, request)
+        for stream, end in ends.items():
+            self._end(stream, end)
+        if ends:
+            self._refuse_void()
+
+    # Members that were never admitted
+
+    def _is_void(self, packet: Packet) -> bool:
+        """Whether a message can never be delivered: it depends on one beyond the end of its stream."""
+        return any(map(self._is_beyond, self.order.dependencies(packet)))
+
+    def _refuse_void(self) -> None:
+        """Refuse members whose admission lies beyond the end of their sponsor's stream, and members whom
+        those have admitted."""
+        unknown = (self.early.keys() | self.progress.pending.keys()) - self.order.delivered.keys()
+        found = True
+        while found:
+            found = False
+            for stream in sorted(unknown):
+                packets = (self._decode_message(data) for _, data in self.early.get(stream, ()))
+                admissions = (each.admission for each in self.progress.pending.get(stream, ()))
+                if any(map(self._is_void, packets)) or any(
+                    each is not None and self._is_beyond(each) for each in admissions
+                ):
+                    found = True
+                    unknown.discard(stream)
+                    self.tombstones[stream] = 0
+                    for table in (self.early, self.progress.pending, self.heard):
+                        table.pop(stream, None)

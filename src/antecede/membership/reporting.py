@@ -1,0 +1,127 @@
+"""Reports of progress: what is stable, what is lacking, and which streams may be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from antecede.membership.packets import FetchReply, FetchRequest, ProgressReport, Stream
+from antecede.membership.state import MemberState, Phase
+from antecede.protocols.base import RemoteError
+
+_MAX_FETCHED = 10_000
+"""Messages that are supplied at once."""
+
+
+class ReportingMember(MemberState, kw_only=True):
+    """Tells others what is delivered here, and learns what they have delivered."""
+
+    def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
+        closed = self._closed() | dict.fromkeys(forgotten, 0)
+        done = frozenset({*self.progress.done, *forgotten})
+        admission = self.unstable_admissions.get(self.stream)
+        has_left = self.phase == Phase.LEAVING
+        return ProgressReport(self.stream, dict(self.order.delivered), closed, done, has_left, admission)
+
+    def _known(self) -> dict[Stream, ProgressReport]:
+        """What is known of others, and this member itself."""
+        known = {
+            member: ProgressReport(
+                member, dict(each.delivered), dict.fromkeys(each.closed, 0), frozenset(each.done)
+            )
+            for member, each in self.progress.known.items()
+        }
+        return known | {self.stream: self._report()}
+
+    def _required(self) -> set[Stream]:
+        """The members whose progress counts: those of the view, and removed ones whose streams may go on."""
+        return (self.view | self._unclosed()) - {self.stream}
+
+    # What is stable
+
+    def _find_stable(self) -> None:
+        self.is_stale = False
+        others, delivered = self._required(), self.order.delivered
+        for stream in list(self.unstable):
+            self._forget_stable(stream, self.progress.stable(stream, others, delivered))
+        for member, (sponsor, seq) in list(self.unstable_admissions.items()):
+            if sponsor not in delivered or self.progress.stable(sponsor, others, delivered) >= seq:
+                del self.unstable_admissions[member]
+        done, forgotten = self.progress.finish(others, self._closed())
+        for stream in done:
+            self.order.stop_naming(stream)
+        for stream in forgotten:
+            self._forget(stream)
+        for stream, counts in list(self.forgotten.items()):
+            left = [each for each in counts if each in delivered]
+            if all(self.progress.stable(each, others, delivered) >= counts[each] for each in left):
+                del self.forgotten[stream]
+                self.order.forgotten.discard(stream)
+
+    def _forget_stable(self, stream: Stream, stable: int) -> None:
+        entries = self.unstable[stream]
+        for seq in [seq for seq in entries if seq <= stable]:
+            del entries[seq]
+        if not entries:
+            del self.unstable[stream]
+        self.order.forget_up_to(stream, stable)
+
+    def _forget(self, stream: Stream) -> None:
+        """All members have closed a stream, and said so: it is in no table any more."""
+        if stream in self.removals.removed:
+            self.tombstones[stream] = self.ends[stream]
+        else:
+            self.stream_at = {address: each for address, each in self.stream_at.items() if each != stream}
+        self.removals.removed.discard(stream)
+        self.gone.discard(stream)
+        self.progress.drop(stream)
+        self.order.drop_peer(stream)
+        self.forgotten[stream] = dict(self.order.delivered)
+        self.order.forgotten.add(stream)
+        tables: tuple[dict[Stream, Any], ...] = (
+            self.removals.flushes,
+            self.removals.decided,
+            self.admissions,
+            self.heard,
+            self.ends,
+            self.unstable,
+            self.early,
+            self.early_requests,
+        )
+        for table in tables:
+            table.pop(stream, None)
+
+    # What is lacking
+
+    def _fetch_lacking(self) -> None:
+        """Ask for messages that others have delivered and that have not come since the last report: those of
+        a member that left before it knew of this one, say."""
+        before, self.lacked = self.lacked, {}
+        self.reports += 1
+        self.fetching.clear()  # and those of whom it was asked before may be gone
+        for stream in sorted(self.order.delivered.keys() - {self.stream}):
+            last = self.order.received_up_to(stream)
+            counts = {each: self.heard[each].get(stream, 0) for each in self.addresses if each in self.heard}
+            holders = sorted(each for each, count in counts.items() if count > last)
+            if holders:
+                self.lacked[stream] = last
+                if before.get(stream) == last:
+                    # In turn: one of them may be gone, and that be known only with what is lacking.
+                    holder = holders[self.reports % len(holders)]
+                    self._fetch(holder, FetchRequest(stream, last + 1, counts[holder]))
+
+    def _fetch(self, holder: Stream, request: FetchRequest) -> None:
+        if self.order.takes_unknown:
+            self._send_again(self.order.ask(holder))  # only links bring messages, in their order
+        else:
+            self._send(self.addresses[holder], request)
+
+    def _on_fetch(self, link: int, request: FetchRequest) -> None:
+        if request.last - request.first > _MAX_FETCHED:
+            raise RemoteError(f"it asks for more than {_MAX_FETCHED} messages at once")
+        entries = self.unstable.get(request.stream, {})
+        found = [entries[seq] for seq in range(request.first, request.last + 1) if seq in entries]
+        if self.phase == Phase.LEAVING:
+            # It takes no part in deciding where removed streams end, so what it only holds does not count.
+            found = [each for each in found if each.place]
+        self._send(link, FetchReply(list(dict.fromkeys(each.packet for each in found))))

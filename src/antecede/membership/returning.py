@@ -1,0 +1,59 @@
+"""How a member that was removed wrongly returns."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.membership.backlog import Backlog, BacklogEntry, Fate, fate
+from antecede.membership.packets import ApplicationData, decode_content
+from antecede.membership.receiving import ReceivingMember
+from antecede.protocols.base import Delivery
+
+
+class ReturningMember(ReceivingMember, kw_only=True):
+    """Brings back what its former incarnation had, and others may have lost."""
+
+    def make_backlog(self) -> Backlog:
+        """What a new incarnation of this member, which was removed, is to bring back.
+
+        What it has delivered itself comes first. What is left of its own former incarnation depends on that,
+        or on nothing that is lost, and nothing here depends on it.
+        """
+        delivered = (
+            (entry.place, MessageId(stream, seq), entry.packet)
+            for stream, messages in self.unstable.items()
+            for seq, entry in messages.items()
+            if entry.place
+        )
+        entries: dict[MessageId, bytes] = {}
+        for _, message, data in sorted(delivered):
+            content = decode_content(self._payload(message, data))
+            if isinstance(content, ApplicationData):
+                entries[content.original or message] = content.payload
+        entries |= {entry.original: entry.payload for entry in self.backlog.entries}
+        return Backlog(
+            [BacklogEntry(original, payload) for original, payload in entries.items()],
+            self.backlog.admissions | self.admissions,
+        )
+
+    def bring_back(self, backlog: Backlog) -> None:
+        """What the former incarnation of this process left; it is brought back when this one is admitted."""
+        self.backlog = Backlog(list(backlog.entries), dict(backlog.admissions))
+
+    def _rebroadcast_lost(self, now: int) -> None:
+        entries, admissions = self.backlog.entries, self.backlog.admissions
+        while entries and self.is_member:
+            entry = entries[0]
+            known = fate(entry.original, admissions, self.order.delivered, self._end_of)
+            if known is Fate.OPEN:
+                return
+            del entries[0]
+            if known is Fate.LOST and self._is_new(entry.original):
+                self._broadcast(ApplicationData(entry.payload, entry.original), now)
+                self.undelivered.append(Delivery(entry.original, entry.payload))
+
+    def _is_new(self, original: MessageId | None) -> bool:
+        if original is None:
+            return True
+        is_new = original not in self.originals
+        self.originals.add(original)
+        return is_new

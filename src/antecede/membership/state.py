@@ -1,0 +1,269 @@
+"""The state of a member, and how it sends and retains messages."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.membership.backlog import Backlog
+from antecede.membership.packets import Content, Counts, MembershipPacket, Stream, encode_content
+from antecede.membership.progress import StreamProgress
+from antecede.membership.removal import Removals
+from antecede.protocols.base import (
+    Delivery,
+    Effects,
+    LinkRequirements,
+    LocalError,
+    Packet,
+    Protocol,
+    RemoteError,
+    Send,
+)
+
+
+class Phase(IntEnum):
+    """What the process at an address is."""
+
+    OUTSIDE = 0
+    JOINING = 1
+    MEMBER = 2
+    LEAVING = 3
+    """It has left, and supplies what others may lack."""
+    ENDED = 4
+    """It has gone."""
+    REMOVED = 5
+    """It was removed, and may return as another incarnation with what others may have lost."""
+
+
+class ViewChange(NamedTuple):
+    """A member was admitted, has left or was removed, or its stream was closed, as seen here."""
+
+    kind: Literal["admit", "leave", "remove", "disown", "close"]
+    member: Stream
+    message: MessageId
+    """The message that changed the view; for `close`, the last one of the closed stream."""
+
+
+class RetainedMessage(msgspec.Struct):
+    """A message that is here and may be lacking elsewhere."""
+
+    packet: bytes
+    arrived: int
+    """In the order of arrivals here."""
+    place: int = 0
+    """In the order of deliveries here; 0 if it is not delivered yet."""
+
+
+class MemberState(Protocol, kw_only=True):
+    """One incarnation of a member. Its address is `me`; `size` is how many addresses there are."""
+
+    ordering: ClassVar[type[Any]]
+    """The protocol that keeps causal order."""
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
+    membership: ClassVar[str] = "members join, leave, and are removed"
+    symmetric: ClassVar[bool] = False
+    is_changing: ClassVar[bool] = True
+
+    order: Any
+    phase: Phase = Phase.MEMBER
+    stream: Stream
+    addresses: Counts
+    """The members of the view, and where they are."""
+    stream_at: dict[int, Stream] = msgspec.field(default_factory=dict)
+    """By address: who is there, or was there and is not forgotten, or was removed."""
+    gone: set[Stream] = msgspec.field(default_factory=set)
+    """Members that have left and of which nothing more can arrive."""
+    ends: Counts = msgspec.field(default_factory=dict)
+    """Where streams end, of those that do: nothing beyond it is delivered."""
+    unstable: dict[Stream, dict[int, RetainedMessage]] = msgspec.field(default_factory=dict)
+    """Messages held, or delivered and not known to be stable."""
+    arrivals: int = 0
+    deliveries: int = 0
+    before_welcome: list[tuple[int, bytes]] = msgspec.field(default_factory=list)
+    """What arrived before this process knew that it was admitted, and from which address."""
+    early: dict[Stream, list[tuple[Stream, bytes]]] = msgspec.field(default_factory=dict)
+    """Packets of streams whose admission is not delivered yet, each with the member that it came from."""
+    early_requests: dict[Stream, bytes] = msgspec.field(default_factory=dict)
+    """Requests for links, of members whose admission is not delivered yet."""
+    is_stale: bool = False
+    """Whether something has happened since that may make messages stable, or streams done."""
+    progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
+    removals: Removals = msgspec.field(default_factory=Removals)
+    unstable_admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+    """The messages that admitted members of the view, where they are not known to be stable."""
+    tombstones: Counts = msgspec.field(default_factory=dict)
+    """Where the streams of removed members that are forgotten ended."""
+    forgotten: dict[Stream, Counts] = msgspec.field(default_factory=dict)
+    """Streams that are forgotten, and that messages up to these counts may still name, until those are
+    stable."""
+    admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+    """The messages that admitted the streams that are not forgotten."""
+    backlog: Backlog = msgspec.field(default_factory=Backlog)
+    """What this member's former incarnation brought back."""
+    originals: set[MessageId] = msgspec.field(default_factory=set)
+    """The original ids of messages that were broadcast again, and delivered."""
+    undelivered: list[Delivery] = msgspec.field(default_factory=list)
+    """What the application is to be given before anything else: what this member has broadcast again."""
+    requests: list[int] = msgspec.field(default_factory=list)
+    """The addresses of processes that ask to be admitted."""
+    snapshot: bytes | None = None
+    """The state that this member's application is to start with."""
+    awaiting: set[Stream] = msgspec.field(default_factory=set)
+    """After it has left: the members that may lack its last message."""
+    ended: set[Stream] = msgspec.field(default_factory=set)
+    """After it has left: those who do not, or need it no more."""
+    heard: dict[Stream, Counts] = msgspec.field(default_factory=dict)
+    """What others have said that they have delivered, whether that has taken effect or not."""
+    lacked: Counts = msgspec.field(default_factory=dict)
+    """The last message held of each stream that others have more of, at the last report."""
+    reports: int = 0
+    """How many times this member has reported."""
+    fetching: set[tuple[Stream, Stream, int]] = msgspec.field(default_factory=set)
+    """What was asked for since then: of whom, the stream and up to which message."""
+    outbox: list[Any] = msgspec.field(default_factory=list)
+    """What to send (`Send`), for the effects of the present call."""
+    changes: list[ViewChange] = msgspec.field(default_factory=list)
+    """What has changed, for the driver to take."""
+
+    @property
+    def is_member(self) -> bool:
+        return self.phase == Phase.MEMBER
+
+    @property
+    def view(self) -> set[Stream]:
+        return set(self.addresses)
+
+    def _closed(self) -> Counts:
+        """The streams that have ended and are delivered completely, and where they ended."""
+        delivered = self.order.delivered
+        return {stream: end for stream, end in self.ends.items() if delivered.get(stream, 0) >= end}
+
+    def _unclosed(self) -> set[Stream]:
+        """The removed members whose streams are not delivered completely, as far as is known here."""
+        delivered = self.order.delivered
+        return {
+            stream
+            for stream in self.removals.removed
+            if stream not in self.ends or delivered.get(stream, 0) < self.ends[stream]
+        }
+
+    def _end_of(self, stream: Stream) -> int | None:
+        """Where a stream ended that is delivered completely: what was lost depends on what was not."""
+        end = self.ends.get(stream)
+        if end is not None and self.order.delivered.get(stream, 0) >= end:
+            return end
+        return self.tombstones.get(stream)
+
+    def _is_beyond(self, message: MessageId) -> bool:
+        stream, seq = message
+        return seq > self.ends.get(stream, self.tombstones.get(stream, seq))
+
+    # What is retained
+
+    def _retain(self, message: MessageId, data: bytes, is_delivered: bool = False) -> None:
+        self.arrivals += 1
+        self.deliveries += is_delivered
+        entry = RetainedMessage(data, self.arrivals, self.deliveries if is_delivered else 0)
+        self.unstable.setdefault(message.origin, {})[message.seq] = entry
+
+    def _in_order_of_arrival(self) -> list[tuple[MessageId, RetainedMessage]]:
+        found = [
+            (MessageId(stream, seq), entry)
+            for stream, entries in self.unstable.items()
+            for seq, entry in entries.items()
+        ]
+        return sorted(found, key=lambda each: each[1].arrived)
+
+    def _drop_beyond(self, stream: Stream, last: int) -> None:
+        entries = self.unstable.get(stream, {})
+        for seq in [seq for seq in entries if seq > last]:
+            del entries[seq]
+        if not entries:
+            self.unstable.pop(stream, None)
+
+    def _decode_message(self, data: bytes) -> Packet:
+        packet = self.decode(data)
+        if isinstance(packet, MembershipPacket):
+            raise RemoteError("a packet where a message should be")
+        return packet
+
+    def _payload(self, message: MessageId, data: bytes) -> bytes:
+        packet = self._decode_message(data)
+        for (origin, first, _), payloads in zip(packet.spans(), packet.payloads_by_span(), strict=True):
+            if origin == message.origin and first <= message.seq < first + len(payloads):
+                return payloads[message.seq - first]
+        raise LocalError(f"a packet without {message}")
+
+    # The view
+
+    def _exclude(self, stream: Stream) -> None:
+        self.unstable_admissions.pop(stream, None)
+        if self.addresses.pop(stream, None) is not None:
+            self._announce_view()
+
+    def _announce_view(self) -> None:
+        """Tell the protocol who is in the view."""
+        self.is_stale = True
+        self._send_again(self.order.set_view(tuple(sorted(self.addresses.keys() - {self.stream}))))
+
+    def _send_again(self, items: list[tuple[Stream, MessageId | Packet]]) -> None:
+        """Send packets of the protocol, and messages to members that may lack them because others were to
+        forward them."""
+        for member, item in items:
+            if isinstance(item, Packet):
+                self._send(self.addresses[member], item)
+                continue
+            entry = self.unstable.get(item.origin, {}).get(item.seq)
+            if entry is not None and not self.progress.has_delivered(member, *item):
+                self._send_message((self.addresses[member],), self._decode_message(entry.packet))
+
+    def _end(self, stream: Stream, last: int) -> None:
+        """A stream ends with this message."""
+        self.ends[stream], self.is_stale = last, True
+        if stream in self.order.delivered:
+            self.order.discard_beyond(stream, last)
+        self._drop_beyond(stream, last)
+        self.changes.append(ViewChange("close", stream, MessageId(stream, last)))
+
+    # Sending
+
+    def _broadcast(self, content: Content, now: int) -> MessageId:
+        effects = self.order.broadcast(encode_content(content), now)
+        message: MessageId = effects.message
+        packet = next((send.packet for send in effects.sends), None)
+        if packet is not None:
+            self._retain(message, self.encode(self.order.parts(packet)[0]), is_delivered=True)
+        self._carry_out(effects)
+        return message
+
+    def _carry_out(self, effects: Effects) -> None:
+        for send in effects.sends:
+            addresses = tuple(self.addresses[each] for each in send.to if each in self.addresses)
+            self._send_message(addresses, send.packet)
+
+    def _send_message(self, addresses: tuple[int, ...], packet: Packet) -> None:
+        """Send messages, but none of a stream that this member has called done: whoever has heard that may
+        have forgotten the stream."""
+        announced = self.progress.announced
+        if announced and any(origin in announced for origin, _ in packet.message_ids()):
+            parts = [
+                each for each in self.order.parts(packet) if each.message_ids()[0].origin not in announced
+            ]
+            for each in self.order.joined(parts):
+                self._send_message(addresses, each)
+        elif addresses:
+            self.outbox.append(Send(addresses, packet))
+
+    def _send(self, address: int, packet: Packet) -> None:
+        self.outbox.append(Send((address,), packet))
+
+    def _effects(self, message: MessageId | None = None) -> Effects:
+        sends, self.outbox = tuple(self.outbox), []
+        return Effects(sends, message=message)
+
+    def take_changes(self) -> list[ViewChange]:
+        changes, self.changes = self.changes, []
+        return changes

@@ -1,0 +1,221 @@
+"""Flooding on a hypercube that follows the view: what `flooding` and `pc` become in a changing group.
+
+Every member asks the members next to it, on the hypercube of its own view, to forward to it whatever they
+receive. Whoever is asked first sends what the other lacks, in the order in which it has received it, and from
+then on everything. So all causes of a message arrive before it on each link, or have arrived before: the link
+is safe, as in `pc`. Members reshape independently: no order depends on their agreeing. A member that no
+longer needs a link says so, once those that it needs are there.
+
+`pc` proves a new link safe with a ping that travels through the group: n log n packets, and a path of safe
+links that must not break. Here a member says what it has, n counts on one link. That is possible because
+members retain what others may lack.
+
+A message carries its identity. About n log2 n packets a message. Memory O(n).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.membership.packets import Counts, Stream
+from antecede.overlay.hypercube import hypercube_neighbours
+from antecede.protocols.base import (
+    NO_EFFECTS,
+    Delivery,
+    Effects,
+    LinkRequirements,
+    Packet,
+    RemoteError,
+    Send,
+    Waiting,
+)
+from antecede.protocols.flooding import FloodPacket
+
+
+class LinkRequest(Packet, frozen=True, array_like=True, tag=50):
+    """Forward to `member`, from now on, what is received; it has received this much."""
+
+    metric_name: ClassVar[str] = "link_request"
+
+    member: Stream
+    counts: Counts
+
+
+class LinkReady(Packet, frozen=True, array_like=True, tag=51):
+    """What the receiver lacked has been sent; the link is safe."""
+
+    metric_name: ClassVar[str] = "link_ready"
+
+
+class LinkRelease(Packet, frozen=True, array_like=True, tag=52):
+    """Its sender needs this link no more."""
+
+    metric_name: ClassVar[str] = "link_release"
+
+
+class ViewFlooding(msgspec.Struct):
+    """What one member has received, and the links over which it receives and forwards."""
+
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
+    packets: ClassVar[Any] = FloodPacket | LinkRequest | LinkReady | LinkRelease
+    control_packets: ClassVar[tuple[type[Packet], ...]] = (LinkRequest, LinkReady, LinkRelease)
+    relays: ClassVar[bool] = True
+    takes_unknown: ClassVar[bool] = True
+    """Whether messages of members are taken whose admission is received and not delivered yet."""
+
+    me: Stream
+    size: int
+    is_open: bool = True
+    delivered: Counts = msgspec.field(default_factory=dict)
+    received: Counts = msgspec.field(default_factory=dict)
+    ready: list[FloodPacket] = msgspec.field(default_factory=list)
+    audience: tuple[Stream, ...] = ()
+    wanted: set[Stream] = msgspec.field(default_factory=set)
+    """The members next to this one on the hypercube of its view."""
+    incoming: dict[Stream, bool] = msgspec.field(default_factory=dict)
+    """Those that were asked to forward, and whether the link is safe."""
+    outgoing: list[Stream] = msgspec.field(default_factory=list)
+    """Those that have asked, and to which everything is forwarded."""
+    forgotten: set[Stream] = msgspec.field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if not self.delivered:
+            self.delivered = dict.fromkeys(range(self.size), 0)
+            # Nothing is sent yet, so all links are safe.
+            self.outgoing = list(hypercube_neighbours(self.me, self.size))
+            self.incoming = dict.fromkeys(self.outgoing, True)
+        if not self.received:
+            self.received = dict(self.delivered)
+
+    # Messages
+
+    def broadcast(self, payload: bytes, now: int) -> Effects:
+        self.delivered[self.me] = self.received[self.me] = seq = self.delivered[self.me] + 1
+        packet = FloodPacket(payload, self.me, seq)
+        return Effects((Send(tuple(self.outgoing), packet),), message=MessageId(self.me, seq))
+
+    def receive(self, link: Stream, packet: Packet, now: int) -> Effects:
+        if not isinstance(packet, FloodPacket):
+            raise RemoteError(f"pc has no packets of type {type(packet).__name__} here")
+        last = self.received.get(packet.origin, 0)
+        if packet.seq <= last:
+            return NO_EFFECTS
+        if packet.seq != last + 1:
+            raise RemoteError(f"message {packet.seq} of member {packet.origin} came after message {last}")
+        self.received[packet.origin] = packet.seq
+        self.ready.append(packet)
+        return Effects((Send(tuple(each for each in self.outgoing if each != link), packet),))
+
+    def deliver(self, now: int) -> Delivery | None:
+        if not self.ready:
+            return None
+        packet = self.ready.pop(0)
+        self.delivered[packet.origin] = packet.seq
+        return Delivery(MessageId(packet.origin, packet.seq), packet.payload)
+
+    def waiting(self) -> list[Waiting]:
+        return []
+
+    def paper_bytes(self, packet: Packet) -> int:
+        return 4 if isinstance(packet, FloodPacket) else 0
+
+    # Links
+
+    def set_view(self, peers: tuple[Stream, ...]) -> list[tuple[Stream, Packet]]:
+        self.audience = peers
+        present = set(peers)
+        self.outgoing = [each for each in self.outgoing if each in present]
+        self.incoming = {each: safe for each, safe in self.incoming.items() if each in present}
+        members = sorted({self.me, *peers})
+        place = members.index(self.me)
+        self.wanted = {members[each] for each in hypercube_neighbours(place, len(members))}
+        requests = [
+            packet for peer in sorted(self.wanted - self.incoming.keys()) for packet in self.ask(peer)
+        ]
+        return requests + self._release()
+
+    def ask(self, peer: Stream) -> list[tuple[Stream, Packet]]:
+        """Ask a member to forward, and for what this one lacks. It may have been asked before."""
+        self.incoming[peer] = False
+        return [(peer, LinkRequest(self.me, dict(self.received)))]
+
+    def _release(self) -> list[tuple[Stream, Packet]]:
+        """Give up links that are not needed, if those that are needed are there."""
+        if not all(self.incoming.get(peer) for peer in self.wanted):
+            return []
+        extra = sorted(self.incoming.keys() - self.wanted)
+        for peer in extra:
+            del self.incoming[peer]
+        return [(peer, LinkRelease()) for peer in extra]
+
+    def on_control(self, link: Stream, packet: Packet) -> list[tuple[Stream, Packet]]:
+        """A packet about a link, from its other end."""
+        if isinstance(packet, LinkReady):
+            if link in self.incoming:
+                self.incoming[link] = True
+            return self._release()
+        if isinstance(packet, LinkRelease) and link in self.outgoing:
+            self.outgoing.remove(link)
+        elif isinstance(packet, LinkRequest) and link not in self.outgoing:
+            self.outgoing.append(link)
+        return []
+
+    def sponsor(self, peer: Stream) -> None:
+        """A new member begins with what this one has; from now on everything is forwarded to it."""
+        self.outgoing.append(peer)
+
+    def suspect(self, peer: Stream) -> list[tuple[Stream, Packet]]:
+        return []
+
+    def trust(self, peer: Stream) -> None:
+        pass
+
+    # Streams
+
+    def begin(self, counts: Counts, admission: MessageId) -> None:
+        self.delivered = {**counts, admission.origin: admission.seq, self.me: 0}
+        self.received = dict(self.delivered)
+        self.incoming, self.outgoing = {admission.origin: True}, []
+
+    def add_peer(self, peer: Stream, count: int = 0) -> None:
+        self.delivered[peer] = count
+        self.received.setdefault(peer, count)
+
+    def drop_peer(self, peer: Stream) -> None:
+        self.delivered.pop(peer, None)
+        self.received.pop(peer, None)
+
+    def stop_naming(self, peer: Stream) -> None:
+        """Messages name nobody."""
+
+    def forget_up_to(self, peer: Stream, stable: int) -> None:
+        """Nothing is remembered of messages but their count."""
+
+    def received_up_to(self, peer: Stream) -> int:
+        return self.received.get(peer, 0)
+
+    def has_received(self, message: MessageId) -> bool:
+        return message.seq <= self.received.get(message.origin, 0)
+
+    def has_deliverable(self) -> bool:
+        return bool(self.ready)
+
+    def discard_beyond(self, peer: Stream, last: int) -> None:
+        self.ready = [each for each in self.ready if each.origin != peer or each.seq <= last]
+        if peer in self.received:
+            self.received[peer] = min(self.received[peer], last)
+
+    def parts(self, packet: Packet) -> list[Packet]:
+        return [packet]
+
+    def joined(self, parts: list[Packet]) -> list[Packet]:
+        return parts
+
+    def dependencies(self, packet: Packet) -> list[MessageId]:
+        return []
+
+    def on_repair(self, packet: Packet) -> list[tuple[Stream, Packet]]:
+        return []  # only links bring messages, in their order
