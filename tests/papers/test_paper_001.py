@@ -9,10 +9,13 @@ import pytest
 from antecede.causality import MessageId
 from antecede.papers import paper_001
 from antecede.papers.paper import FinishedRun, Runs, Scale
-from antecede.papers.paper_001 import each_once, figure_5, reached, run, serial
-from antecede.papers.scoreboard import interval
+from antecede.papers.paper_001 import each_once, figure_5, propositions, reached, run, serial
+from antecede.papers.verdicts import interval
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
+
+STUDY = paper_001.STUDY
+PLAIN = STUDY.plainest
 
 
 def done(*scenarios: Scenario) -> Runs:
@@ -22,7 +25,7 @@ def done(*scenarios: Scenario) -> Runs:
 @pytest.fixture(scope="module")
 def tiny() -> Runs:
     """Every point of the quick grid, few messages each, two seeds."""
-    random = [setting for setting in paper_001.grid("quick") if setting.workload == "poisson"]
+    random = [setting for setting in STUDY.plain_grid("quick") if setting.workload == "poisson"]
     points = dict.fromkeys((setting.peers, paper_001.load_of(setting), setting.delay) for setting in random)
     runs = [run(size, load, 150, seed, delay) for size, load, delay in points for seed in (1, 2)]
     return done(*runs, figure_5(), serial())
@@ -30,7 +33,7 @@ def tiny() -> Runs:
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_grids_have_every_run_once(scale: Scale) -> None:
-    runs = paper_001.grid(scale)
+    runs = STUDY.plain_grid(scale)
     assert len({setting.key() for setting in runs}) == len(runs)
     random = [setting for setting in runs if setting.workload == "poisson"]
     assert {paper_001.load_of(setting) for setting in random} == set(paper_001.LOADS)
@@ -115,25 +118,27 @@ def test_the_load_decides_and_not_the_rate() -> None:
 
 
 def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
-    rows = paper_001.score(tiny)
-    assert [row.quantity for row in rows] == [row.quantity for row in paper_001.score(Runs([]))]
-    assert len({row.quantity for row in rows}) == len(rows) == 11
+    rows = paper_001.score(tiny, PLAIN)
+    assert [row.quantity for row in rows] == [row.quantity for row in paper_001.score(Runs([]), PLAIN)]
+    assert len({row.quantity for row in rows}) == len(rows) == 7 + 5
     assert {row.paper for row in rows} == {"001"}
     assert all(row.verdict != "pending" and row.runs for row in rows)
-    assert all(row.verdict == "pending" and row.measured is None for row in paper_001.score(Runs([])))
-    assert all(row.verdict == "same shape" for row in rows if "|CI|" in row.quantity)
+    empty = paper_001.score(Runs([]), PLAIN)
+    assert all(row.verdict == "pending" and row.measured is None for row in empty[:7])
+    assert empty[7:] == rows[7:] == propositions.proposition_rows()
+    assert all(row.verdict == "holds" for row in rows if "|CI|" in row.quantity)
     assert rows[0].published == 0.0497
 
 
 def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: Runs) -> None:
-    of_load, of_size, _ = paper_001.figures(tiny)
+    of_load, of_size, _ = paper_001.figures(tiny, PLAIN)
     line = dict(of_load.lines["n = 3"])
     assert line[0.1] < line[0.5] < line[1.0] < line[4.0]
     assert all(line[load] <= named for load, named in of_load.lines["n = 3, all others named"])
     sizes = dict(of_size.lines["n predecessors"])
     assert sizes[2] > sizes[3] > sizes[5] > sizes[10]
     assert of_size.published == {"n predecessors": [(3.0, 0.0497)]}
-    assert all(not any(figure.lines.values()) for figure in paper_001.figures(Runs([])))
+    assert all(not any(figure.lines.values()) for figure in paper_001.figures(Runs([]), PLAIN))
 
 
 def test_where_a_line_reaches_a_value() -> None:
@@ -146,3 +151,18 @@ def test_where_a_line_reaches_a_value() -> None:
 def test_each_once_is_poissons_law_for_one_and_bernoullis_for_all() -> None:
     assert f"{each_once(3):.4f}" == "0.0498"
     assert each_once(3, 0.5) < each_once(3) > each_once(3, 2.0)
+
+
+def test_the_propositions_hold_and_table_1_as_printed_is_not_minimal() -> None:
+    verdicts = {row.quantity: row.verdict for row in propositions.proposition_rows()}
+    (printed,) = (quantity for quantity in verdicts if "Table 1" in quantity)
+    assert verdicts.pop(printed) == "fails"
+    assert set(verdicts.values()) == {"holds"}
+
+
+def test_a_proposition_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing between two messages mattered, too little would be respected."""
+    monkeypatch.setattr(propositions.SmallExecution, "immediate", lambda *_: False)
+    premises, found, first = propositions.counterexamples.__wrapped__(((0, 1, 2),))
+    assert 0 < found < premises
+    assert "delivered" in first

@@ -10,12 +10,15 @@ import pytest
 from antecede.papers import paper_003
 from antecede.papers.paper import FinishedRun, Runs, Scale
 from antecede.papers.paper_003 import runs as paper_runs
-from antecede.papers.paper_003 import scores
+from antecede.papers.paper_003 import scores, theorems
 from antecede.papers.paper_003.runs import closed_form, closed_form_basic, run
-from antecede.papers.scoreboard import interval
+from antecede.papers.verdicts import interval
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import Scenario, scenario
 from antecede.sim.workload import OncePerWindow
+
+STUDY = paper_003.STUDY
+PLAIN = STUDY.plainest
 
 SHARE = "p1_after_p2"
 
@@ -38,7 +41,7 @@ def tiny() -> Runs:
             round(paper_runs.delay_of(setting)),
             setting.silent == (2,),
         )
-        for setting in paper_runs.grid("quick")
+        for setting in STUDY.plain_grid("quick")
     )
     return done(
         *(
@@ -64,7 +67,7 @@ def test_every_peer_sends_once_in_every_window() -> None:
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_grids_have_every_run_once(scale: Scale) -> None:
-    runs = paper_runs.grid(scale)
+    runs = STUDY.plain_grid(scale)
     assert len({setting.key() for setting in runs}) == len(runs)
     assert {paper_runs.window_of(setting) for setting in runs} == set(paper_runs.LAMBDAS)
     assert {paper_runs.delay_of(setting) for setting in runs} == set(paper_runs.FIGURE_8_DELAYS[scale])
@@ -73,7 +76,7 @@ def test_grids_have_every_run_once(scale: Scale) -> None:
 
 def test_windows_do_not_overlap() -> None:
     """A window is over, forwarded and delivered, before the next begins."""
-    for setting in paper_runs.grid("full"):
+    for setting in STUDY.plain_grid("full"):
         assert 1e6 / setting.rate > paper_runs.window_of(setting) + 2 * paper_runs.delay_of(setting) + 1
 
 
@@ -115,38 +118,41 @@ def test_pairs_within_the_delay_are_never_ordered_by_hcg_and_always_by_basic() -
 
 
 def test_there_is_a_row_for_every_claim(tiny: Runs) -> None:
-    rows = scores.score(tiny)
-    assert [row.quantity for row in rows] == [row.quantity for row in scores.score(Runs([]))]
-    assert len({row.quantity for row in rows}) == len(rows) == 17
+    rows = scores.score(tiny, PLAIN)
+    assert [row.quantity for row in rows] == [row.quantity for row in scores.score(Runs([]), PLAIN)]
+    assert len({row.quantity for row in rows}) == len(rows) == 9 + 4
     assert {row.paper for row in rows} == {"003"}
     assert all(row.verdict != "pending" and row.runs for row in rows)
-    assert all(row.verdict == "pending" and row.measured is None for row in scores.score(Runs([])))
+    empty = scores.score(Runs([]), PLAIN)
+    assert all(row.verdict == "pending" and row.measured is None for row in empty[:9])
+    assert empty[9:] == rows[9:] == theorems.theorem_rows()
+    verdicts = [row.verdict for row in theorems.theorem_rows()]
+    assert verdicts == ["holds", "fails", "holds", "fails"]  # docs/protocols/hcg.md has the counterexamples
     by_name = {row.quantity: row for row in rows}
-    assert by_name["HCG: a precedes b only if b.LT − a.LT > δj"].verdict == "same shape"
+    assert by_name["HCG: a precedes b only if b.LT − a.LT > δj"].verdict == "holds"
     assert (
         by_name["B: a precedes b if b reaches the gateway after a, even if b was sent first"].verdict
-        == "same shape"
+        == "holds"
     )
-    (meet,) = (row for row in rows if row.quantity.startswith("Figures 7 and 8 agree"))
-    assert meet.verdict == "differs"
 
 
 def test_rows_have_the_values_of_their_runs(tiny: Runs) -> None:
-    rows = {row.quantity: row for row in scores.score(tiny)}
-    at = "at λ = 30,000 µs, δl = 1,000 µs, %"
     here = tiny.where(
         lambda setting: (paper_runs.window_of(setting), paper_runs.delay_of(setting)) == (30_000, 1000),
         silent=(0,),
     )
     hcg, basic = (here.where(protocol=protocol).values(SHARE) for protocol in ("hcg", "basic"))
-    assert rows[f"Figure 7: pairs ordered {at}"].measured == pytest.approx(100 * fmean(hcg))
-    ratios = [100 * one / other for one, other in zip(hcg, basic, strict=True)]
-    assert rows[f"Figure 7, read as HCG over B {at}"].measured == pytest.approx(fmean(ratios))
-    assert rows[f"Figure 7, read as saved of B {at}"].measured == pytest.approx(100 - fmean(ratios))
+    ratio = fmean(100 * one / other for one, other in zip(hcg, basic, strict=True))
+    for reading, expected in (
+        ("share", 100 * fmean(hcg)), ("HCG over B", ratio), ("saved of B", 100 - ratio),
+    ):  # fmt: skip
+        rows = {row.quantity: row for row in scores.score(tiny, PLAIN | {"ratio": reading})}
+        measured = rows["Figure 7: at λ = 30,000 µs, δl = 1,000 µs, %"].measured
+        assert measured == pytest.approx(expected)
 
 
 def test_figures_have_the_closed_form_beside_what_was_measured(tiny: Runs) -> None:
-    drawn = {figure.number: figure for figure in paper_003.STUDY.figures(tiny)}
+    drawn = {figure.number: figure for figure in STUDY.figures(tiny, PLAIN)}
     assert list(drawn) == ["7", "7, second reading", "8", "8, second reading"]
     for figure in drawn.values():
         assert set(figure.published) <= set(figure.lines)
@@ -154,4 +160,4 @@ def test_figures_have_the_closed_form_beside_what_was_measured(tiny: Runs) -> No
     eight = drawn["8"]
     assert dict(eight.lines["HCG, closed form"])[1000] == pytest.approx(46.72, abs=0.01)
     assert [x for x, _ in eight.lines["HCG"]] == list(paper_runs.FIGURE_8_DELAYS["quick"])
-    assert all(not any(figure.lines.values()) for figure in paper_003.STUDY.figures(Runs([])))
+    assert all(not any(figure.lines.values()) for figure in STUDY.figures(Runs([]), PLAIN))

@@ -21,13 +21,16 @@ from antecede.sim.network import NodesModel
 from antecede.sim.probes import Bundles
 from antecede.sim.scenario import Scenario
 
+STUDY = paper_004.STUDY
+PLAIN = STUDY.plainest
+
 MS = 1_000_000
 
 
 @cache
 def tiny() -> Runs:
     """The quick study's runs with 8 and 16 nodes, and 16 nodes with small messages."""
-    settings = [each for each in paper_runs.grid("quick") if each.peers <= 16 and each.seed <= 3]
+    settings = [each for each in STUDY.plain_grid("quick") if each.peers <= 16 and each.seed <= 3]
     settings += [paper_runs.run(paper_runs.AGG, 16, 1, paper_runs.SMALL_MESSAGE)]
     return done(settings)
 
@@ -43,18 +46,18 @@ def row(rows: list[ScoreRow], quantity: str) -> ScoreRow:
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_grids_have_every_run_once(scale: Scale) -> None:
-    for grid in (paper_runs.grid, open_question.open_grid):
+    for grid in (STUDY.plain_grid, open_question.open_grid):
         settings = grid(scale)
         assert settings
         assert len({each.key() for each in settings}) == len(settings)
         assert {each.protocol for each in settings} <= set(paper_runs.NAMES)
-    assert {each.peers for each in paper_runs.grid(scale)} == set(paper_runs.SIZES[scale])
+    assert {each.peers for each in STUDY.plain_grid(scale)} == set(paper_runs.SIZES[scale])
     assert set(open_question.ODD_SIZES[scale]) < {each.peers for each in open_question.open_grid(scale)}
 
 
 def test_rows_have_a_verdict_where_runs_exist_and_are_pending_elsewhere() -> None:
-    rows = scores.score(tiny())
-    assert len({each.quantity for each in rows}) == len(rows) > 80
+    rows = scores.score(tiny(), PLAIN)
+    assert len({each.quantity for each in rows}) == len(rows) > 70
     pending = {each.quantity for each in rows if each.verdict == "pending"}
     tables = [each.quantity for each in rows if each.quantity.startswith("Table 1, ")]
     assert {quantity for quantity in tables if "16 nodes" not in quantity} == pending & set(tables)
@@ -63,21 +66,24 @@ def test_rows_have_a_verdict_where_runs_exist_and_are_pending_elsewhere() -> Non
             assert each.quantity in pending
         if each.quantity.endswith((" 16 nodes", " 8 nodes", "whatever the size")):
             assert each.quantity not in pending
-    plain = row(rows, "Table 1, 16 nodes: packets without aggregation")
-    assert (plain.published, plain.measured, plain.runs, plain.verdict) == (240, 240, 3, "matches")
-    assert {each.verdict for each in scores.score(Runs([]))} == {"pending"}
-    assert len(scores.score(Runs([]))) == len(rows)
+    saved = row(rows, "Table 1, 16 nodes: % fewer packets")
+    assert (saved.published, saved.runs) == (3.33, 3)
+    assert {each.verdict for each in scores.score(Runs([]), PLAIN)} == {"pending"}
+    assert len(scores.score(Runs([]), PLAIN)) == len(rows)
 
 
 def test_a_parameter_moves_a_row() -> None:
     """Slower and faster links let more messages overtake each other; links all alike fewer."""
     usual = [
-        each for each in paper_runs.grid("quick") if each.protocol == paper_runs.AGG and each.peers == 16
+        each for each in STUDY.plain_grid("quick") if each.protocol == paper_runs.AGG and each.peers == 16
     ]
 
     def saved(propagation: str) -> float:
         network = NodesModel(propagation=propagation)
-        rows = scores.score(done([msgspec.structs.replace(each, network=network) for each in usual[:3]]))
+        rows = scores.score(
+            done([msgspec.structs.replace(each, network=network) for each in usual[:3]]),
+            PLAIN,
+        )
         measured = row(rows, "Table 1, 16 nodes: % fewer packets").measured
         assert isinstance(measured, float)
         return measured
@@ -86,14 +92,14 @@ def test_a_parameter_moves_a_row() -> None:
 
 
 def test_every_figure_is_drawn_from_what_was_run() -> None:
-    drawn = {figure.number: figure for figure in paper_004.STUDY.figures(tiny())}
+    drawn = {figure.number: figure for figure in STUDY.figures(tiny(), PLAIN)}
     assert set(drawn) == {"1a", "1b", "T1", "T2", "T3", "6", "7", "8", "9", "10", "11", "bytes"}
     for figure in drawn.values():
         assert all(figure.lines.values()), figure.number
     for shares in (drawn["T2"], drawn["T3"], drawn["6"], drawn["9"], drawn["10"]):
         for line in shares.lines.values():
             assert sum(y for _, y in line) == pytest.approx(100), shares.number
-    assert paper_004.STUDY.figures(Runs([])) == []
+    assert STUDY.figures(Runs([]), PLAIN) == []
 
 
 def test_any_number_of_nodes() -> None:
@@ -101,7 +107,7 @@ def test_any_number_of_nodes() -> None:
     runs = done(settings)
     rows = open_question.open_score(runs)
     assert "pending" not in {each.verdict for each in rows}
-    assert row(rows, "beyond: any number of nodes gets each message by N − 1 packets").measured == "12: 132"
+    assert row(rows, "any number of nodes gets each message by N − 1 packets").measured == "12: 132"
     assert [figure.number for figure in open_question.open_figures(runs)] == ["open a", "open b", "open c"]
 
 

@@ -2,36 +2,100 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
 from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs, wire_figure
-from antecede.papers.scoreboard import ScoreRow, claim, interval, judge, number, slope
+from antecede.papers.paper_000 import runs as paper_runs
+from antecede.papers.paper_000.home_numbers import home_intervals
+from antecede.papers.readings import ChosenReading, Seeds
+from antecede.papers.scoreboard import ScoreRow, claim, number, slope
 from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
+from antecede.papers.verdicts import all_hold, interval, is_less, judge_number
 from antecede.sim.engines import simulate
 
-
-def test_verdicts() -> None:
-    assert number("p", "q", 10.0, [9.0, 11.0, 12.0]).verdict == "matches"  # inside the interval
-    assert number("p", "q", 10.0, [10.9, 10.9, 10.9]).verdict == "matches"  # within 10 %
-    assert number("p", "q", 10.0, [11.2, 11.2, 11.2]).verdict == "same shape"
-    assert number("p", "q", 10.0, [5.1, 5.1]).verdict == "same shape"
-    assert number("p", "q", 10.0, [4.9, 4.9]).verdict == "differs"
-    assert number("p", "q", 10.0, [-10.0, -10.0]).verdict == "differs"
-    assert number("p", "q", -10.0, [-11.5, -11.5]).verdict == "same shape"
-    assert judge(0.0, 0.0, 0.0, 0.0) == "matches"
-    assert judge(0.0, 1.0, 0.9, 1.1) == "differs"
+STUDY = paper_000.STUDY
+PLAIN = STUDY.plainest
 
 
-def test_a_reason_appears_only_where_a_number_does_not_match() -> None:
-    assert number("p", "q", 10.0, [10.0], "because").why == ""
-    assert number("p", "q", 10.0, [30.0], "because").why == "because"
+@pytest.mark.parametrize(
+    ("published", "low", "high", "verdict"),
+    [
+        (100, 90, 110, "matches"),  # both borders of ±10 %
+        (100, 89.9, 110, "close"),  # 20.1 wide
+        (100, 90, 110.1, "close"),
+        (100, 85, 104.9, "matches"),  # contains it and is narrower than 20 %
+        (100, 85, 105, "close"),
+        (100, 100, 119.9, "matches"),
+        (100, 101, 111, "close"),  # narrow, but does not contain it
+        (100, 75, 125, "close"),  # both borders of ±25 %
+        (100, 74.9, 125, "undecided"),
+        (100, 75, 125.1, "undecided"),
+        (100, 120, 130, "undecided"),  # across the border
+        (100, 125, 130, "undecided"),
+        (100, 125.1, 130, "differs"),
+        (100, 50, 74.9, "differs"),
+        (100, -300, 500, "undecided"),  # contains it, and tells nothing
+        (5, 26.2 - 85.5, 26.2 + 85.5, "undecided"),  # matched once, because the interval contains 5
+        (-100, -110, -90, "matches"),
+        (-100, -124, -80, "close"),
+        (-100, 90, 110, "differs"),
+        (0.0612, -0.0013, -0.0004, "differs"),
+        (0, 0, 0, "matches"),
+        (0, -0.1, 0.2, "undecided"),
+        (0, 0.1, 0.2, "differs"),
+        (1, -math.inf, math.inf, "undecided"),
+    ],
+)
+def test_a_number_is_judged_by_its_interval(published: float, low: float, high: float, verdict: str) -> None:
+    assert judge_number(published, low, high) == verdict
+
+
+def test_noise_never_helps() -> None:
+    """Wider intervals around one mean: the verdict of a number only becomes worse."""
+    order = ("matches", "close", "undecided")
+    widths = [0.1 * step for step in range(1, 1000)]
+    places = [order.index(judge_number(100, 103 - width, 103 + width)) for width in widths]
+    assert places == sorted(places)
+    assert set(places) == {0, 1, 2}
+    assert {judge_number(100, 140 - width, 140 + width) for width in widths} == {"differs", "undecided"}
+
+
+def test_one_run_decides_nothing() -> None:
+    row = number("p", "q", 10.0, [10.0])
+    assert (row.verdict, row.measured, row.low, row.high) == ("undecided", 10.0, None, None)
+    assert number("p", "q", 10.0, [10.0, 10.0]).verdict == "matches"
+
+
+def test_a_reason_appears_only_where_a_row_does_not_agree() -> None:
+    assert number("p", "q", 10.0, [10.0, 10.0], "because").why == ""
+    assert number("p", "q", 10.0, [30.0, 30.0], "because").why == "because"
     pending = number("p", "q", 10.0, [])
     assert (pending.verdict, pending.measured, pending.runs, pending.ratio) == ("pending", None, 0, None)
-    assert claim("p", "says", True, "shown", 3, "because").verdict == "same shape"
+    assert claim("p", "says", True, "shown", 3, "because").why == ""
     assert claim("p", "says", False, "shown", 3, "because").why == "because"
     assert claim("p", "says", None, "shown", 0).measured is None
+
+
+def test_a_claim_holds_or_fails() -> None:
+    verdicts = [claim("p", "says", holds, "", 3).verdict for holds in (True, False, "undecided", None)]
+    assert verdicts == ["holds", "fails", "undecided", "pending"]
+
+
+def test_an_order_by_chance_is_no_order() -> None:
+    assert is_less([1.0, 2.0, 9.0], [1.1, 2.1, 9.1]) is True  # by pairs, not by means
+    assert is_less([1.1, 2.1, 9.1], [1.0, 2.0, 9.0]) is False
+    assert is_less([1.0, 2.0, 9.0], [9.0, 1.0, 3.0]) == "undecided"
+    assert is_less([1.0], [2.0]) == "undecided"
+    assert is_less([1.0, 1.0], [1.0, 1.0]) is False
+    assert is_less([], []) is None
+    assert all_hold([True, None]) is True
+    assert all_hold([True, "undecided"]) == "undecided"
+    assert all_hold([True, "undecided", False]) is False
+    assert all_hold([None]) is None
 
 
 def test_intervals_are_students_t() -> None:
@@ -49,10 +113,10 @@ def test_the_slope_of_least_squares() -> None:
 
 def small(**changes: object) -> Runs:
     runs = [
-        paper_000._run(protocol, peers, delay, seed, "quick")
-        for protocol in paper_000.PROTOCOLS
+        paper_runs.run(protocol, peers, delay, seed, "quick")
+        for protocol in paper_runs.PROTOCOLS
         for peers in (4, 8)
-        for delay in paper_000.DELAYS
+        for delay in paper_runs.DELAYS
         for seed in (1, 2)
     ]
     setting = [msgspec.structs.replace(run, seconds=run.warmup + 0.4, **changes) for run in runs]
@@ -65,10 +129,10 @@ def runs() -> Runs:
 
 
 def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
-    rows = paper_000.score(runs)
+    rows = STUDY.score(runs, PLAIN)
     by_name = {row.quantity: row for row in rows}
     assert len(by_name) == len(rows)
-    printed = 3 * (7 + 7 + 5) + 4 * (2 + 2 + 1) + 3
+    printed = 3 * (7 + 7 + 5) + 4 * (2 + 2 + 1) + 3 + (2 * 3 + 1 + 2)
     assert len(rows) == printed
     assert {row.verdict for row in rows if " at " in row.quantity} == {"pending"}
     ran = [row for row in rows if "slope per peer," in row.quantity]
@@ -79,7 +143,7 @@ def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
 def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:
     faster = small(interval="normal:30-50ms")
     before, after = (
-        each.where(protocol="freescale", peers=9, delay=paper_000.DELAYS["0–50 ms"]).values(
+        each.where(protocol="freescale", peers=9, delay=paper_runs.DELAYS["0–50 ms"]).values(
             "across_paper_bytes"
         )
         for each in (runs, faster)
@@ -88,21 +152,25 @@ def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:
 
 
 def test_what_has_not_been_run_is_pending() -> None:
-    assert {row.verdict for row in paper_000.score(Runs([]))} == {"pending"}
-    assert all(not any(figure.lines.values()) for figure in paper_000.figures(Runs([])))
+    assert {row.verdict for row in STUDY.score(Runs([]), PLAIN)} == {"pending"}
+    assert all(not any(figure.lines.values()) for figure in STUDY.figures(Runs([]), PLAIN))
 
 
 def test_grids_are_valid_and_have_every_run_once() -> None:
     for scale in ("quick", "full"):
-        setting = [*paper_000.grid(scale), *paper_000.open_grid(scale), *contest.grid(scale)]
+        setting = [
+            *STUDY.plain_grid(scale),
+            *STUDY.open_grid(scale),
+            *contest.grid(scale),
+        ]
         assert len({each.key() for each in setting}) == len(setting)
-        assert max(paper_000.size(each) for each in paper_000.grid(scale)) == (
+        assert max(paper_runs.size(each) for each in STUDY.plain_grid(scale)) == (
             40 if scale == "quick" else 900
         )
 
 
 def test_figures_have_a_line_for_everything_that_was_run(runs: Runs) -> None:
-    drawn = {figure.number: figure for figure in paper_000.figures(runs)}
+    drawn = {figure.number: figure for figure in STUDY.figures(runs, PLAIN)}
     assert set(drawn) == {"bytes"} | {f"{number}{part}" for number in range(4, 10) for part in "ab"}
     assert [len(points) for points in drawn["4a"].lines.values()] == [2, 2, 2, 2]
 
@@ -112,13 +180,24 @@ def test_the_scoreboard_as_markdown() -> None:
         ScoreRow("000", "a | b", 1234.5, 1300.0, 1200.0, 1400.0, 5, 1.053, "matches", ""),
         ScoreRow("000", "c", 0.0612, None, None, None, 0, None, "pending", "not run"),
         claim("004", "says", True, "3 < 4", 2),
+        claim("004", "ours", True, "5 < 6", 2, own=True),
     ]
     assert cells(rows[0]) == ["a | b", "1,234", "1,300 ± 100", "5", "1.05", "matches", ""]
     assert cells(rows[1])[:3] == ["c", "0.0612", "–"]
-    assert tally(rows) == "3 numbers and claims: 1 matches, 1 same shape, 0 differs, 1 pending."
-    text = markdown(Reproduction(rows, [{"network": "n", "cheapest": "mbcp"}], "All audited."), "today")
+    assert tally(rows) == (
+        "3 numbers and claims of the papers: 1 matches, 0 close, 1 holds, 0 differs, 0 fails, 0 undecided, "
+        "1 pending (67 % match, are close or hold). Results of our own: 1 of 1 hold."
+    )
+    choice = ChosenReading({}, [], Seeds((), (1, 2)))
+    choices = {"000": choice, "004": choice}
+    text = markdown(
+        Reproduction(rows, [{"network": "n", "cheapest": "mbcp"}], choices, "All audited."), "today"
+    )
     assert "| a \\| b | 1,234 | 1,300 ± 100 | 5 | 1.05 | matches |  |" in text
-    assert "## Paper 004" in text
+    paper, own = text.split("## Paper 004")[1].split("### Beyond paper 004")
+    assert "says" in paper
+    assert "| ours | holds" not in paper
+    assert "| ours | holds | holds |" in own
     assert "| n | mbcp |" in text
 
 
@@ -129,3 +208,22 @@ def test_bytes_on_the_wire_are_drawn_with_bytes_as_the_paper_counts() -> None:
     assert list(figure.lines) == ["one, as the paper counts", "one, on our wire"]
     assert "one 150 for 200 bytes at 20 (-25 %)." in figure.note
     assert wire_figure({}) == []
+
+
+def test_a_peer_has_its_super_peers_numbers_in_as_many_intervals_as_calculated() -> None:
+    """r ∫ F (1 − F) dt + 1, which for delays spread evenly over w is r w / 6 + 1."""
+    peers, rate, width = 60, 12.5, 0.1
+    found = home_intervals(peers, "0-100ms", "normal:70-90ms", 1)
+    assert found == pytest.approx((peers - 1) * rate * width / 6 + 1, rel=0.1)
+    assert home_intervals(peers, "10ms", "normal:70-90ms", 1) == 1.0
+
+
+def test_the_previous_number_of_a_sender_outside_may_be_one_of_the_bits(runs: Runs) -> None:
+    some = runs.where(protocol="freescale", peers=9)
+    without, counted = some.values("down_paper_bytes"), some.values("down_last_paper_bytes")
+    assert all(less <= more for less, more in zip(without, counted, strict=True))
+    assert sum(without) < sum(counted)
+    pairs = zip(STUDY.score(runs, PLAIN | {"Last": "bit"}), STUDY.score(runs, PLAIN), strict=True)
+    changed = [row.quantity for row, other in pairs if row != other]
+    assert changed
+    assert all("internal" in quantity for quantity in changed)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from antecede.papers.readings import Joint, Reading, Seeds, joint_readings
 from antecede.papers.scoreboard import ScoreRow
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
@@ -76,28 +77,35 @@ class Figure(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """Something that a paper leaves open: what it is, how it is read here, and why."""
-
-    question: str
-    reading: str
-    why: str
-
-
 class Paper(msgspec.Struct, frozen=True):
     """One paper's experiments."""
 
     name: str
     title: str
-    grid: Callable[[Scale], list[Scenario]]
-    score: Callable[[Runs], list[ScoreRow]]
-    figures: Callable[[Runs], list[Figure]]
     readings: list[Reading]
+    seeds: Callable[[Scale], Seeds]
+    grid: Callable[[Scale, Joint, Sequence[int]], list[Scenario]]
+    """The runs of a joint reading with these seeds."""
+    score: Callable[[Runs, Joint], list[ScoreRow]]
+    figures: Callable[[Runs, Joint], list[Figure]]
     open_question: str = ""
     """What the paper leaves open and we answer, on the same scenarios."""
     open_grid: Callable[[Scale], list[Scenario]] = lambda _: []
     open_score: Callable[[Runs], list[ScoreRow]] = lambda _: []
     open_figures: Callable[[Runs], list[Figure]] = lambda _: []
+
+    @property
+    def plainest(self) -> Joint:
+        """The joint reading of first alternatives."""
+        return joint_readings(self.readings)[0]
+
+    def plain_grid(self, scale: Scale) -> list[Scenario]:
+        """The runs that the plainest reading is judged by."""
+        return self.grid(scale, self.plainest, self.seeds(scale).judging)
+
+    def joints(self, scale: Scale) -> list[Joint]:
+        """The joint readings to choose from; only the plainest where no seeds are for choosing."""
+        return joint_readings(self.readings)[: None if self.seeds(scale).choosing else 1]
 
 
 def wire_figure(counted: dict[str, tuple[Points, Points]], x_label: str = "peers") -> list[Figure]:

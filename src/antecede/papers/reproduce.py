@@ -10,6 +10,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.papers import contest, paper_000, paper_001, paper_002, paper_003, paper_004
 from antecede.papers.paper import FinishedRun, Paper, Runs, Scale
+from antecede.papers.readings import Agreement, ChosenReading, choose
 from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
 from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
@@ -42,28 +43,71 @@ def reproduce(
     if unknown:
         raise InputError(f"no paper '{unknown[0]}'; there are {', '.join(PAPERS)}")
     papers = [PAPERS[name] for name in names or PAPERS]
-    grids = {paper.name: (paper.grid(scale), paper.open_grid(scale)) for paper in papers}
+    study = _Study(folder, master, finished_only, progress)
+    choices = {paper.name: _choose(study, paper, scale) for paper in papers}
+    grids = {
+        paper.name: (
+            paper.grid(scale, choices[paper.name].joint, paper.seeds(scale).judging),
+            paper.open_grid(scale),
+        )
+        for paper in papers
+    }
     contest_grid = contest.grid(scale) if not names else []
-    scenarios = [setting for pair in grids.values() for grid in pair for setting in grid] + contest_grid
-    sweep = Sweep(folder, scenarios)
-    if finished_only:
-        outcome = SweepResult(write_results(sweep), {}, 0)
-    else:
-        unique = list(sweep.scenarios.values())
-        outcome = run_study(folder, unique, master=master, traced=_is_traced, progress=progress)
-    finished = {key: FinishedRun(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
-
-    def runs(grid: Sequence[Scenario]) -> Runs:
-        keys = [setting.key() for setting in grid]
-        return Runs([finished[key] for key in keys if key in finished])
-
-    results = [PaperResult.score(paper, *(runs(grid) for grid in grids[paper.name])) for paper in papers]
-    compared = contest.table(runs(contest_grid)) if contest_grid else []
+    outcome = study.run(
+        [setting for pair in grids.values() for grid in pair for setting in grid] + contest_grid
+    )
+    results = [
+        PaperResult.score(paper, choices[paper.name], *(study.runs(grid) for grid in grids[paper.name]))
+        for paper in papers
+    ]
+    compared = contest.table(study.runs(contest_grid)) if contest_grid else []
     rows = [row for result in results for row in result.rows]
-    reproduction = Reproduction(rows, compared, lead(outcome.summary, len(outcome.failed)))
+    reproduction = Reproduction(rows, compared, choices, lead(outcome.summary, len(outcome.failed)))
     write_whole(folder / BOARD, msgspec.json.encode(reproduction))
     write_whole(folder / REPORT, report_page(results, reproduction).encode())
     return reproduction, outcome
+
+
+class _Study:
+    """The runs of a reproduction, made in several steps in one folder."""
+
+    def __init__(self, folder: Path, master: str | None, finished_only: bool, progress: Progress) -> None:
+        self._folder, self._master, self._finished_only = folder, master, finished_only
+        self._progress = progress
+        self._asked: dict[str, Scenario] = {}
+        self._finished: dict[str, FinishedRun] = {}
+
+    def run(self, grid: Sequence[Scenario]) -> SweepResult:
+        """Make the runs that are not finished; the result is of all runs asked for so far."""
+        self._asked |= {setting.key(): setting for setting in grid}
+        unique = list(self._asked.values())
+        sweep = Sweep(self._folder, unique)
+        if self._finished_only:
+            outcome = SweepResult(write_results(sweep), {}, 0)
+        else:
+            outcome = run_study(
+                self._folder, unique, master=self._master, traced=_is_traced, progress=self._progress
+            )
+        self._finished = {key: FinishedRun(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
+        return outcome
+
+    def runs(self, grid: Sequence[Scenario]) -> Runs:
+        keys = [setting.key() for setting in grid]
+        return Runs([self._finished[key] for key in keys if key in self._finished])
+
+
+def _choose(study: _Study, paper: Paper, scale: Scale) -> ChosenReading:
+    """The joint reading with which most rows of a paper agree, on the seeds for choosing."""
+    joints, seeds = paper.joints(scale), paper.seeds(scale)
+    if len(joints) == 1:
+        return ChosenReading(joints[0], [], seeds)
+    grids = [paper.grid(scale, joint, seeds.choosing) for joint in joints]
+    study.run([setting for grid in grids for setting in grid])
+    scored = [
+        (joint, Agreement.of(paper.score(study.runs(grid), joint)))
+        for joint, grid in zip(joints, grids, strict=True)
+    ]
+    return choose(scored, seeds)
 
 
 def _is_traced(setting: Scenario) -> bool:

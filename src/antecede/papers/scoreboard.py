@@ -1,20 +1,18 @@
 """The scoreboard: every number and claim that a paper prints, beside what was measured here.
 
-A number *matches* if it lies in the 95 % confidence interval of ours or within 10 % of our mean. A number, a
-claim or a series has the *same shape* if sign and order agree and the ratio is between a half and two.
-Otherwise it *differs*. What has not been run is *pending*. Nothing else decides; nothing is rounded to fit.
+`verdicts` decides; nothing is rounded to fit. What has not been run is *pending*. Results of our own (a
+paper's open question, sizes beyond it) are rows too, but not a paper's: they are counted and shown apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
-from typing import Literal
+from statistics import fmean
 
 import msgspec
 
-Agreement = Literal["matches", "same shape", "differs", "pending"]
+from antecede.papers.verdicts import Holds, Verdict, interval, judge_claim, judge_number
 
 
 class ScoreRow(msgspec.Struct, frozen=True):
@@ -26,10 +24,13 @@ class ScoreRow(msgspec.Struct, frozen=True):
     measured: float | str | None
     low: float | None
     high: float | None
+    """The 95 % interval of a number; None with a single sample, which has none."""
     runs: int
     ratio: float | None
-    verdict: Agreement
+    verdict: Verdict
     why: str
+    own: bool = False
+    """A result of ours that the paper does not claim."""
 
 
 def number(paper: str, quantity: str, published: float, samples: Sequence[float], why: str = "") -> ScoreRow:
@@ -42,55 +43,23 @@ def number(paper: str, quantity: str, published: float, samples: Sequence[float]
             paper, quantity, published, None, None, None, 0, None, "pending", "not run at this size yet"
         )
     mean, low, high = interval(samples)
-    verdict = judge(published, mean, low, high)
+    verdict = judge_number(published, low, high)
     ratio = mean / published if published else None
+    known = math.isfinite(low)
     return ScoreRow(
-        paper, quantity, published, mean, low, high, len(samples), ratio, verdict,
-        "" if verdict == "matches" else why,
+        paper, quantity, published, mean, low if known else None, high if known else None, len(samples),
+        ratio, verdict, "" if verdict == "matches" else why,
     )  # fmt: skip
 
 
-def judge(published: float, mean: float, low: float, high: float) -> Agreement:
-    """How a measured mean and its interval agree with a printed number.
-
-    >>> judge(100, 108, 107, 109), judge(100, 120, 90, 150), judge(100, 60, 59, 61), judge(1, -1, -1, -1)
-    ('matches', 'matches', 'same shape', 'differs')
-    """
-    if low <= published <= high or abs(mean - published) <= 0.1 * abs(published):
-        return "matches"
-    if published and 0.5 <= mean / published <= 2:
-        return "same shape"
-    return "differs"
-
-
 def claim(
-    paper: str, statement: str, holds: bool | None, measured: str, runs: int, why: str = ""
+    paper: str, statement: str, holds: Holds, measured: str, runs: int, why: str = "", own: bool = False
 ) -> ScoreRow:
-    """A row for a claim in words; pending if `holds` is None."""
-    verdict: Agreement = "pending" if holds is None else "same shape" if holds else "differs"
+    """A row for a claim in words; pending if `holds` is None. `own`: it is ours, not the paper's."""
+    verdict = judge_claim(holds)
     shown = None if holds is None else measured
-    return ScoreRow(paper, statement, "holds", shown, None, None, runs, None, verdict, "" if holds else why)
-
-
-_STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-            2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-            2.045, 2.042)  # fmt: skip
-"""Student's 97.5 % quantile for 1, 2, ... 30 degrees of freedom."""
-
-
-def interval(samples: Sequence[float]) -> tuple[float, float, float]:
-    """The mean and the bounds of its 95 % confidence interval; a single sample is its own interval.
-
-    >>> interval([1.0, 2.0, 3.0])[0], interval([5.0])
-    (2.0, (5.0, 5.0, 5.0))
-    """
-    mean = fmean(samples)
-    if len(samples) < 2:
-        return mean, mean, mean
-    freedom = len(samples) - 1
-    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96
-    half = student * stdev(samples) / math.sqrt(len(samples))
-    return mean, mean - half, mean + half
+    reason = "" if verdict == "holds" else why
+    return ScoreRow(paper, statement, "holds", shown, None, None, runs, None, verdict, reason, own)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

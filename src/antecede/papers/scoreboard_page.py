@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import msgspec
 
 from antecede import __version__
 from antecede.papers.paper import Figure, Paper, Runs
+from antecede.papers.readings import ChosenReading, in_words
 from antecede.papers.scoreboard import ScoreRow
+from antecede.papers.verdicts import AGREES, Verdict
 from antecede.report.charts import Series, line_chart
 from antecede.report.page import Section, figure, page, table
 
 TITLE = "Five papers on causal order, reproduced"
-VERDICTS = ("matches", "same shape", "differs", "pending")
+VERDICTS = get_args(Verdict)
+RULES = (
+    "*Matches*: the 95 % interval of ours lies within ±10 % of the published value, or contains it and is "
+    "narrower than 20 % of it. *Close*: it lies within ±25 %. *Differs*: it lies wholly outside. "
+    "*Undecided*: it reaches across that border, or there is one run only; more runs would tell. Claims "
+    "*hold* or *fail*. *Pending*: not run at that size."
+)
 
 
 class Reproduction(msgspec.Struct, frozen=True):
-    """What a reproduction reproduction."""
+    """What a reproduction found."""
 
     scoreboard: list[ScoreRow]
     contest: list[dict[str, str]]
+    choices: dict[str, ChosenReading]
+    """By paper, the joint reading that it is judged by."""
     audited: str
-    """How much was audited, and what was reproduction, in words."""
+    """How much was audited, and what was not, in words."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +42,15 @@ class PaperResult:
     """One paper's runs, those of its open question, and the rows scored from both."""
 
     paper: Paper
+    choice: ChosenReading
     runs: Runs
     open_runs: Runs
     rows: list[ScoreRow]
 
     @classmethod
-    def score(cls, paper: Paper, runs: Runs, open_runs: Runs) -> PaperResult:
-        return cls(paper, runs, open_runs, [*paper.score(runs), *paper.open_score(open_runs)])
+    def score(cls, paper: Paper, choice: ChosenReading, runs: Runs, open_runs: Runs) -> PaperResult:
+        rows = [*paper.score(runs, choice.joint), *paper.open_score(open_runs)]
+        return cls(paper, choice, runs, open_runs, rows)
 
 
 def report_page(results: Sequence[PaperResult], reproduction: Reproduction) -> str:
@@ -48,15 +61,25 @@ def report_page(results: Sequence[PaperResult], reproduction: Reproduction) -> s
 
 
 def tally(rows: Sequence[ScoreRow]) -> str:
-    """How many rows have which verdict, as a sentence."""
-    counts = [f"{sum(row.verdict == verdict for row in rows):,} {verdict}" for verdict in VERDICTS]
-    return f"{len(rows):,} numbers and claims: {', '.join(counts)}."
+    """How many of the papers' rows have which verdict, as a sentence; results of our own in another."""
+    papers = [row for row in rows if not row.own]
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in count_verdicts(papers).items())
+    agreed = sum(row.verdict in AGREES for row in papers)
+    share = f" ({100 * agreed / len(papers):.0f} % match, are close or hold)" if papers else ""
+    own = [row for row in rows if row.own]
+    held = sum(row.verdict in AGREES for row in own)
+    ours = f" Results of our own: {held} of {len(own)} hold." if own else ""
+    return f"{len(papers):,} numbers and claims of the papers: {counts}{share}.{ours}"
+
+
+def count_verdicts(rows: Sequence[ScoreRow]) -> dict[str, int]:
+    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
 def cells(row: ScoreRow) -> list[str]:
     """The cells of a row, as text."""
     if isinstance(row.measured, str):  # the evidence for a claim is too long for its column
-        ours = "holds" if row.verdict == "same shape" else "does not"
+        ours = {"holds": "holds", "fails": "does not"}.get(row.verdict, "")
         note = f"{row.measured}. {row.why}".removesuffix(". ")
     else:
         ours, note = ("–", "") if row.measured is None else (_shown(row.measured), row.why)
@@ -78,15 +101,18 @@ def _shown(value: float | str | None) -> str:
 def markdown(reproduction: Reproduction, machine: str) -> str:
     """The scoreboard as Markdown."""
     lines = ["# Scoreboard", "", f"{tally(reproduction.scoreboard)} {reproduction.audited}", "", machine, ""]
-    lines += [
-        "*Matches*: the published value lies in the 95 % interval of ours, or within 10 %. *Same shape*: a",
-        "claim that holds, or the same sign and a ratio between a half and two. *Pending*: not run at that",
-        "size yet.",
-    ]
+    lines.append(RULES)
     for name in dict.fromkeys(row.paper for row in reproduction.scoreboard):
-        lines += ["", f"## Paper {name}", "", "| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-        mine = (row for row in reproduction.scoreboard if row.paper == name)
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in mine]
+        mine = [row for row in reproduction.scoreboard if row.paper == name]
+        choice = reproduction.choices[name]
+        lines += ["", f"## Paper {name}", "", f"{tally(mine)} {how_chosen(choice)}", ""]
+        lines += _markdown_table([row for row in mine if not row.own])
+        if choice.scored:
+            lines += ["", "| " + " | ".join(_RANKING) + " |", "|---" * len(_RANKING) + "|"]
+            lines += ["| " + " | ".join(row) + " |" for row in _ranking(choice)]
+        if any(row.own for row in mine):
+            lines += ["", f"### Beyond paper {name}: results of our own", ""]
+            lines += _markdown_table([row for row in mine if row.own])
     if reproduction.contest:
         header = list(dict.fromkeys(key for row in reproduction.contest for key in row))
         lines += ["", "## Who is cheapest where", ""]
@@ -96,36 +122,82 @@ def markdown(reproduction: Reproduction, machine: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _markdown_table(rows: Sequence[ScoreRow]) -> list[str]:
+    body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in rows]
+    return ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|", *body]
+
+
 def _overview(rows: Sequence[ScoreRow]) -> Section:
-    papers = list(dict.fromkeys(row.paper for row in rows))
-    counted = [
-        [f"paper {name}", *(str(sum(r.paper == name and r.verdict == v for r in rows)) for v in VERDICTS)]
-        for name in papers
-    ]
-    return Section("The scoreboard in short", tally(rows), table(["", *VERDICTS], counted))
+    counted = []
+    for name in dict.fromkeys(row.paper for row in rows):
+        mine = count_verdicts([row for row in rows if row.paper == name and not row.own])
+        counted.append([f"paper {name}", *map(str, mine.values())])
+    text = f"{tally(rows)} {RULES.replace('*', '')}"
+    return Section("The scoreboard in short", text, table(["", *VERDICTS], counted))
 
 
 def _sections(result: PaperResult) -> list[Section]:
     paper, rows = result.paper, result.rows
     text = "Lines are our measurements; rings are printed values, where our sizes come near the paper's."
-    shown = [cells(row) for row in rows]
-    readings = [[reading.question, reading.reading, reading.why] for reading in paper.readings]
+    drawn = paper.figures(result.runs, result.choice.joint)
     sections = [
-        Section(f"Paper {paper.name}: {paper.title}", text, _panels(paper.figures(result.runs))),
+        Section(f"Paper {paper.name}: {paper.title}", text, _panels(drawn)),
         Section(
             f"Paper {paper.name}: every number and claim", tally(rows),
-            table(HEADER[:6], [row[:6] for row in shown], (0,), [row[6] for row in shown]),
+            _rows([row for row in rows if not row.own]),
         ),
-        Section(
-            f"Paper {paper.name}: how it was read",
-            "Where the paper leaves something open, this is the reading taken here.",
-            table(["what", "reading", "why"], readings, words=(0, 1, 2)),
-        ),
+        _how_it_was_read(paper, result.choice),
     ]  # fmt: skip
     if paper.open_question:
         title = f"Paper {paper.name}: what it left open"
-        sections.append(Section(title, paper.open_question, _panels(paper.open_figures(result.open_runs))))
+        body = _panels(paper.open_figures(result.open_runs)) + _rows([row for row in rows if row.own])
+        sections.append(Section(title, paper.open_question, body))
     return sections
+
+
+def how_chosen(choice: ChosenReading) -> str:
+    """Which joint reading a paper is judged by, and on which seeds it was chosen, as sentences."""
+    judged = f"verdicts are from seeds {_listed(choice.seeds.judging)}"
+    if not choice.scored:
+        return f"Judged by the plainest reading ({in_words(choice.joint) or 'there is one only'}); {judged}."
+    best, total = choice.scored[0][1], len(choice.scored)
+    return (
+        f"Judged by {in_words(choice.joint)}: the best of {total} joint readings on seeds "
+        f"{_listed(choice.seeds.choosing)} ({best.close} of {best.rows} rows within 25 % or holding, "
+        f"{best.matching} within 10 %); {judged}."
+    )
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 2 else " and ".join(map(str, seeds))
+
+
+def _ranking(choice: ChosenReading) -> list[list[str]]:
+    return [
+        [in_words(joint), f"{score.close} of {score.rows}", f"{score.matching}"]
+        for joint, score in choice.scored
+    ]
+
+
+_RANKING = ["joint reading", "within 25 % or holding", "within 10 %"]
+
+
+def _how_it_was_read(paper: Paper, choice: ChosenReading) -> Section:
+    body = []
+    for reading in paper.readings:
+        for each in reading.alternatives:
+            chosen = len(reading.alternatives) == 1 or choice.joint.get(reading.name) == each.name
+            body.append([reading.question, each.reading, each.why, "yes" if chosen else ""])
+    shown = table(["what", "reading", "why", "judged by"], body, words=(0, 1, 2))
+    if choice.scored:
+        shown += table(_RANKING, _ranking(choice), words=(0,))
+    text = f"Where the paper leaves something open, these are the readings. {how_chosen(choice)}"
+    return Section(f"Paper {paper.name}: how it was read", text, shown)
+
+
+def _rows(rows: Sequence[ScoreRow]) -> str:
+    shown = [cells(row) for row in rows]
+    return table(HEADER[:6], [row[:6] for row in shown], (0,), [row[6] for row in shown]) if rows else ""
 
 
 def _panels(figures: Sequence[Figure]) -> str:

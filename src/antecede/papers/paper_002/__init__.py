@@ -11,10 +11,11 @@ open, and `flooding_variants` the flooding protocols as the paper prints them.
 
 from __future__ import annotations
 
-from antecede.papers.paper import Figure, Paper, Reading, Runs, wire_figure
+from antecede.papers.paper import Figure, Paper, Runs, wire_figure
 from antecede.papers.paper_002.open_question import OPEN_QUESTION, open_figures, open_grid, open_score
-from antecede.papers.paper_002.runs import DATA, MB, MS, PAPER, grid, select
+from antecede.papers.paper_002.runs import DATA, MB, MS, PAPER, grid, seeds, select
 from antecede.papers.paper_002.scores import score
+from antecede.papers.readings import Alternative, Joint, Reading, fixed
 
 _FIGURES = (
     # the first of three numbers, one for each size of data; (part, figure, title, unit, scale)
@@ -31,8 +32,9 @@ _FIGURES = (
 _LINES = {"Overlay": "Overlay", "Timestamp": "Timestamp", "unicast": "Timestamp, unicast"}
 
 
-def figures(runs: Runs) -> list[Figure]:
+def figures(runs: Runs, joint: Joint) -> list[Figure]:
     """The paper's Figures 3 to 17, which have no printed numbers."""
+    del joint  # all ways to reach everybody are drawn
     charts = []
     for first, parts in _FIGURES:
         for place, data in enumerate(DATA):
@@ -51,37 +53,40 @@ def figures(runs: Runs) -> list[Figure]:
 
 
 READINGS = [
-    Reading("the length of a run", "10 rounds, and until everything has arrived",
+    fixed("the length of a run", "10 rounds, and until everything has arrived",
             "not printed; the rate is far above the links' capacity, so delays and queues grow with it"),
-    Reading("“10 new messages every 1 milliseconds”", "10 at once, at the start of each millisecond",
-            "it speaks of short loads on the senders' links; one round per second was run too, at 0 bytes"),
-    Reading("GT-ITM with edge probability 0.01 to 0.04",
+    Reading("rounds", "“10 new messages every 1 milliseconds”",
+            (Alternative("1000", "10 at once, 1000 times a second", "as printed", "rate"),
+             Alternative("20", "20 times a second", "links then keep up with most of the load", "rate"),
+             Alternative("1", "once a second", "links are idle again before each round", "rate"))),
+    fixed("GT-ITM with edge probability 0.01 to 0.04",
             "a random graph with probability 4/n, at least 0.01, and links added until it is connected",
             "that is 0.04 at 100 and 0.01 from 400 nodes on; 0.01 at 100 would mean one neighbour each"),
-    Reading("how Timestamp reaches all", "a multicast tree of shortest paths; a second time as unicasts",
-            "“net_multicast”; as unicasts it would not be faster at 1000 bytes (Figure 5)"),
-    Reading("routes", "fewest hops, always the same of several paths", "links must be FIFO end to end"),
-    Reading("what a fragment is", "packets above 1500 bytes are split, each part with a header of 32",
+    Reading("Timestamp", "how Timestamp reaches all",
+            (Alternative("tree", "a multicast tree of shortest paths", "“net_multicast”", "multicast"),
+             Alternative("unicasts", "a packet to each", "“n messages”", "multicast"))),
+    fixed("routes", "fewest hops, always the same of several paths", "links must be FIFO end to end"),
+    fixed("what a fragment is", "packets above 1500 bytes are split, each part with a header of 32",
             "“a real IP network”; the MTU is not printed"),
-    Reading("control information", "4 bytes per sequence number: one for Overlay, n for Timestamp", "5.1"),
-    Reading("which log", "to base 2", "the dimension of a hypercube"),
-    Reading("incomplete hypercubes", "the node half a cube below stands in for a missing corner",
+    fixed("control information", "4 bytes per sequence number: one for Overlay, n for Timestamp", "5.1"),
+    fixed("which log", "to base 2", "the dimension of a hypercube"),
+    fixed("incomplete hypercubes", "the node half a cube below stands in for a missing corner",
             "the paper's construction is in other papers; degrees and disjoint paths are as it says"),
-    Reading("messages and bytes sent", "each fragment once per destination, whatever its path",
+    fixed("messages and bytes sent", "each fragment once per destination, whatever its path",
             "“once for each logical arc it traverses”"),
-    Reading("mean network load", "fragments on a link or in its queue, averaged over links and the run",
+    fixed("mean network load", "fragments on a link or in its queue, averaged over links and the run",
             "“average number of messages on all links”"),
-    Reading("“high maximum queue size and low mean queue size”",
+    fixed("“high maximum queue size and low mean queue size”",
             "maximum above Timestamp's; ratio of mean to maximum below Timestamp's",
             "chosen after the first runs: the mean is not below Timestamp's, which has its own row, and "
             "against unicasts neither holds at this rate"),
-    Reading("“much faster”, “the difference decreases”", "which is less; Timestamp's delay over Overlay's",
+    fixed("“much faster”, “the difference decreases”", "which is less; Timestamp's delay over Overlay's",
             "no factor is printed; where the order is reversed has its own row"),
-    Reading("delivery queue", "messages held, averaged over nodes and the run", "5.1"),
-    Reading("who sends", "10 nodes, evenly spread over the ranks", "not printed"),
+    fixed("delivery queue", "messages held, averaged over nodes and the run", "5.1"),
+    fixed("who sends", "10 nodes, evenly spread over the ranks", "not printed"),
 ]  # fmt: skip
 
 STUDY = Paper(
-    PAPER, "Flooding a hypercube, against vector timestamps", grid, score, figures, READINGS,
+    PAPER, "Flooding a hypercube, against vector timestamps", READINGS, seeds, grid, score, figures,
     OPEN_QUESTION, open_grid, open_score, open_figures,
 )  # fmt: skip

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import fmean
 
 from antecede.papers.paper import Runs, Scale
+from antecede.papers.readings import Joint, Seeds
+from antecede.papers.scoreboard import slope
+from antecede.papers.verdicts import Holds, all_hold, is_less
 from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario, scenario
 
@@ -20,12 +24,9 @@ DATA = (0, 100, 1000)
 SIZES: dict[Scale, list[int]] = {"quick": [32, 64], "full": [100, 200, 300, 400, 500, 600]}
 LARGEST = 600
 """The largest size that takes reasonable time; rows of larger sizes would be pending."""
-SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1,), "full": (1, 2)}
-"""Each seed is another topology."""
 SENDERS, BURST, ROUNDS = 10, 10, 10
-RATE, CALM = 1000.0, 1.0
-"""Rounds per second: the paper's, and so few that links are idle again before each round."""
-CALM_ROUNDS = 3
+RATE = 1000.0
+"""Rounds per second, as printed."""
 HEADER, NUMBER = 32, 4
 ROOM = RoutedModel().mtu - HEADER
 """Bytes in a fragment after its header."""
@@ -34,84 +35,97 @@ MS, MB = 1e6, 1e6
 
 def _run(name: str, peers: int, data: int, seed: int, rate: float = RATE) -> Scenario:
     protocol, multicast = PROTOCOLS[name]
-    rounds = ROUNDS if rate == RATE else CALM_ROUNDS
     return scenario(
-        protocol=protocol, peers=peers, seed=seed, payload=data, seconds=rounds / rate, workload="rounds",
+        protocol=protocol, peers=peers, seed=seed, payload=data, seconds=ROUNDS / rate, workload="rounds",
         rate=rate, senders=min(SENDERS, peers), burst=BURST, count="paper", probes=("queues",),
         network={"model": "routed", "multicast": multicast, "header": HEADER},
     )  # fmt: skip
 
 
-def grid(scale: Scale) -> list[Scenario]:
-    sizes = [peers for peers in SIZES[scale] if peers <= LARGEST]
-    runs = [
-        _run(name, peers, data, seed)
-        for peers in sizes
+def seeds(scale: Scale) -> Seeds:
+    """Each seed is another topology."""
+    return Seeds((), (1, 2, 3)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 11)))
+
+
+def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    return [
+        _run(name, peers, data, seed, float(joint["rounds"]))
+        for peers in SIZES[scale]
+        if peers <= LARGEST
         for data in DATA
         for name in PROTOCOLS
-        for seed in SEEDS[scale]
+        for seed in seeds
     ]
-    return runs + [_run(name, sizes[-1], 0, SEEDS[scale][0], CALM) for name in PROTOCOLS]
 
 
-def select(runs: Runs, name: str, data: int, rate: float = RATE) -> Runs:
+def select(runs: Runs, name: str, data: int) -> Runs:
     """The runs of one of `PROTOCOLS` with `data` bytes of data."""
     protocol, multicast = PROTOCOLS[name]
 
     def belongs(setting: Scenario) -> bool:
         return isinstance(setting.network, RoutedModel) and setting.network.multicast is multicast
 
-    return runs.where(belongs, protocol=protocol, payload=data, rate=rate)
+    return runs.where(belongs, protocol=protocol, payload=data)
 
 
 class MeanFigures:
-    """Mean figures of the runs, by protocol, data and size."""
+    """Mean figures of the runs, by protocol, data and size. `Timestamp` is read as the joint reading says;
+    the other way to reach all is in the texts beside it."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, joint: Joint) -> None:
+        swapped = joint["Timestamp"] == "unicasts"
+        names = {"Timestamp": "unicast", "unicast": "Timestamp"} if swapped else {}
+        self.other = "tree" if swapped else "unicast"
         self._by = {
-            (name, data, rate): select(runs, name, data, rate).by(lambda setting: setting.peers)
+            (name, data): select(runs, names.get(name, name), data).by(lambda setting: setting.peers)
             for name in PROTOCOLS
             for data in DATA
-            for rate in (RATE, CALM)
         }
-        main = [set(sizes) for (_, _, rate), sizes in self._by.items() if rate == RATE]
-        self.sizes: list[int] = sorted(set.intersection(*main))
+        self.sizes: list[int] = sorted(set.intersection(*(set(sizes) for sizes in self._by.values())))
         """The sizes run with every protocol and data."""
         within = [size for size in self.sizes if size >= min(SIZES["full"])]
         self.judged = within or self.sizes[-1:]
         self.growth = within if len(within) > 1 else self.sizes
-        calm = set.intersection(*(set(self._by[name, 0, CALM]) for name in PROTOCOLS))
-        self.calm = [size for size in self.judged if size in calm]
         self.count = sum(len(self.runs(name, data, size)) for name, data, size in self._all())
 
     def _all(self) -> list[tuple[str, int, int]]:
         return [(name, data, size) for name in PROTOCOLS for data in DATA for size in self.judged]
 
-    def runs(self, name: str, data: int, size: int, rate: float = RATE) -> Runs:
-        return self._by[name, data, rate].get(size, Runs([]))
+    def runs(self, name: str, data: int, size: int) -> Runs:
+        return self._by[name, data].get(size, Runs([]))
 
-    def mean(self, figure: str, name: str, data: int, size: int, rate: float = RATE) -> float:
-        return fmean(self.runs(name, data, size, rate).values(figure))
+    def mean(self, figure: str, name: str, data: int, size: int) -> float:
+        return fmean(self.runs(name, data, size).values(figure))
 
     def copies(self, name: str, size: int) -> list[float]:
         """Fragments per message, in each run without data."""
         runs = self.runs(name, 0, size)
         return [f / m for f, m in zip(runs.values("fragments"), runs.values("messages"), strict=True)]
 
-    def lower(self, figure: str, data: int, one: str, other: str, rate: float = RATE) -> bool:
-        sizes = self.judged if rate == RATE else self.calm
-        return all(
-            self.mean(figure, one, data, n, rate) < self.mean(figure, other, data, n, rate) for n in sizes
+    def lower(self, figure: str, data: int, one: str, other: str) -> Holds:
+        """Whether a figure is lower for one protocol than for the other, at every size."""
+        return all_hold(
+            [
+                is_less(self.runs(one, data, n).values(figure), self.runs(other, data, n).values(figure))
+                for n in self.judged
+            ]
         )
 
-    def show(self, figure: str, data: int, unit: str = "", scale: float = 1.0, rate: float = RATE) -> str:
+    def rises(self, figure: str, name: str, data: int) -> Holds:
+        """Whether a figure grows with the size: the slope of each seed's line over the sizes."""
+        lines: dict[int, list[tuple[float, float]]] = {}
+        for n in self.growth:
+            for run in self.runs(name, data, n).finished:
+                lines.setdefault(run.scenario.seed, []).append((float(n), run.value(figure)))
+        slopes = [slope(line) for line in lines.values() if len(line) > 1]
+        return is_less([0.0] * len(slopes), slopes)
+
+    def show(self, figure: str, data: int, unit: str = "", scale: float = 1.0) -> str:
         """A figure of every protocol at each size, as text."""
         parts = []
-        for size in self.judged if rate == RATE else self.calm:
-            overlay, tree, each = (
-                short(self.mean(figure, name, data, size, rate) / scale) for name in PROTOCOLS
-            )
-            parts.append(f"n = {size}: {overlay} against {tree}{unit} (unicast {each})")
+        for size in self.judged:
+            overlay, tree, each = (short(self.mean(figure, name, data, size) / scale) for name in PROTOCOLS)
+            parts.append(f"n = {size}: {overlay} against {tree}{unit} ({self.other} {each})")
         return "; ".join(parts)
 
     def share(self, top: str, name: str, data: tuple[int, int], size: int) -> float:

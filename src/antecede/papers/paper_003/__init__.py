@@ -6,54 +6,69 @@
 
 from __future__ import annotations
 
-from antecede.papers.paper import Paper, Reading
+from antecede.papers.paper import Paper
 from antecede.papers.paper_003.figures import figures
 from antecede.papers.paper_003.open_question import OPEN_QUESTION, open_figures, open_grid, open_score
-from antecede.papers.paper_003.runs import PAPER, grid
+from antecede.papers.paper_003.runs import PAPER, grid, seeds
 from antecede.papers.paper_003.scores import score
+from antecede.papers.readings import Alternative, Reading, fixed
 
 READINGS = [
     Reading(
+        "ratio",
         "“reduction ratio of the messages causally ordered in HCG to B”",
-        "the share of pairs that HCG orders; additionally as a ratio to B, and as savings relative to B",
-        "the text reads the figure as “only about 50 % of messages … causally precede”, a share",
+        (
+            Alternative(
+                "share",
+                "the share of pairs that HCG orders",
+                "the text reads the figure as “only about 50 % of messages … causally precede”, a share",
+            ),
+            Alternative("HCG over B", "HCG's share relative to B's", "the label of the axis"),
+            Alternative("saved of B", "what B orders and HCG does not, relative to B", "“reduction”"),
+        ),
     ),
-    Reading(
+    fixed(
         "“sends randomly one message every λ time units”",
         "one a and one b in each window, each at any time in [0, λ]; windows are far apart",
         "“0 ≤ λ ≤ 100” next to λ = 100: the time is drawn from that interval",
     ),
     Reading(
-        "“a gateway process sends a message a”",
-        "a is a message from another subgroup that the gateway forwards; its own are run at one point",
-        "that is the purpose of gateways; their own are numbered in the subgroup's order, by B too",
+        "a",
+        "“a gateway process sends a message a”, and which of a and b precedes",
+        (
+            Alternative(
+                "forwarded",
+                "a is a message from another subgroup that the gateway forwards; a before b",
+                "that is the purpose of gateways",
+                "silent",
+            ),
+            Alternative("own", "a is the gateway's own; a before b", "“sends”", "silent"),
+            Alternative(
+                "own, reversed", "a is the gateway's own; b before a", "the text on Figure 7", "silent"
+            ),
+        ),
     ),
-    Reading(
+    fixed(
         "“|b.LT − a.LT| > δj”",
         "b.LT − a.LT > δj: a before b only",
         "with the absolute value b would also follow messages sent after it, and 93 % would be ordered",
     ),
-    Reading(
-        "which of the two precedes",
-        "a before b, as in the description of the model; the reverse is scored too",
-        "the text on Figure 7 has the reverse; the shares are equal",
-    ),
-    Reading(
+    fixed(
         "δl, and what HCG compares with",
         "every local packet takes δl; a may precede b if b is sent at least δl + 1 ns after it",
         "the subgroup waits for its longest delay before delivering",
     ),
-    Reading(
+    fixed(
         "B: “sent after receiving m1 in a gateway”",
         "a is named if the gateway has it when b is delivered there, δl + 1 ns after b was sent",
         "the gateway forwards b",
     ),
-    Reading("λ of Figure 7", "100 to 300,000 µs", "as in the text; little changes beyond 30,000"),
-    Reading("clock difference", "none", "section 5 does not mention it"),
-    Reading(
+    fixed("λ of Figure 7", "100 to 300,000 µs", "as in the text; little changes beyond 30,000"),
+    fixed("clock difference", "none", "section 5 does not mention it"),
+    fixed(
         "“invariant”", "ends within 10 % of where it began", "the scoreboard's own measure of what matches"
     ),
-    Reading(
+    fixed(
         "where Figures 7 and 8 meet",
         "one point, scored against both printed values",
         "“about 50 %” and “about 45 %” are given for the same λ and δl",
@@ -63,10 +78,11 @@ READINGS = [
 STUDY = Paper(
     PAPER,
     "Subgroups with different clocks, joined by gateways",
+    READINGS,
+    seeds,
     grid,
     score,
     figures,
-    READINGS,
     OPEN_QUESTION,
     open_grid,
     open_score,

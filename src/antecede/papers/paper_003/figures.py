@@ -20,9 +20,11 @@ from antecede.papers.paper_003.runs import (
     ratios_to_basic,
     select,
 )
+from antecede.papers.readings import Joint
 
 
-def figures(runs: Runs) -> list[Figure]:
+def figures(runs: Runs, joint: Joint) -> list[Figure]:
+    del joint  # both are drawn
     return [*_figure_7(runs), *_figure_8(runs)]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from antecede.papers.paper import Runs, Scale
+from antecede.papers.readings import Joint, Seeds
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "003"
@@ -30,7 +31,6 @@ COMMON = (30_000, 1000)
 """λ and δl for which the text gives a value of both figures."""
 PUBLISHED = {"7": 50.0, "8": 45.0}
 WINDOWS: dict[Scale, int] = {"quick": 400, "full": 2000}
-SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1, 2, 3, 4), "full": tuple(range(1, 11))}
 PROTOCOLS = ("hcg", "basic")
 
 GATEWAY, LOCAL, REMOTE = range(3)
@@ -78,48 +78,64 @@ def delay_of(setting: Scenario) -> float:
     return float((setting.local_delay or "0us").removesuffix("us"))
 
 
-def grid(scale: Scale) -> list[Scenario]:
+def seeds(scale: Scale) -> Seeds:
+    return Seeds((), (1, 2, 3, 4)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 11)))
+
+
+def is_own(joint: Joint) -> bool:
+    """Whether a is a message of the gateway itself."""
+    return joint["a"] != "forwarded"
+
+
+def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
     points = {(lam, delay) for lam in LAMBDAS for delay in FIGURE_7_DELAYS}
     points |= {(FIGURE_8_LAMBDA, delay) for delay in FIGURE_8_DELAYS[scale]}
     windows = WINDOWS[scale]
     return [
-        run(protocol, lam, delay, windows, seed, own=own)
-        for lam, delay, own in [*((*point, False) for point in sorted(points)), (*COMMON, True)]
+        run(protocol, lam, delay, windows, seed, own=is_own(joint))
+        for lam, delay in sorted(points)
         for protocol in PROTOCOLS
-        for seed in SEEDS[scale]
+        for seed in seeds
     ]
 
 
-def select(runs: Runs, protocol: str, lam: float, delay: float, *, own: bool = False) -> Runs:
+def pair_of(joint: Joint) -> str:
+    """The figure of a run that counts the ordered pairs."""
+    return {"forwarded": FORWARDED, "own": OWN, "own, reversed": OWN_REVERSED}[joint["a"]]
+
+
+def select(runs: Runs, protocol: str, lam: float, delay: float) -> Runs:
     return runs.where(
-        lambda setting: (window_of(setting), delay_of(setting)) == (lam, delay),
-        protocol=protocol,
-        silent=(REMOTE if own else GATEWAY,),
+        lambda setting: (window_of(setting), delay_of(setting)) == (lam, delay), protocol=protocol
     )
 
 
-def percent(runs: Runs, name: str = FORWARDED) -> list[float]:
-    return [100 * value for value in runs.values(name)]
-
-
-def ordered_shares(runs: Runs, protocol: str, lam: float, delay: float) -> list[float]:
+def ordered_shares(runs: Runs, protocol: str, lam: float, delay: float, name: str = FORWARDED) -> list[float]:
     """The share of ordered pairs, in %, for each seed."""
-    return percent(select(runs, protocol, lam, delay))
+    return [100 * value for value in select(runs, protocol, lam, delay).values(name)]
 
 
-def ratios_to_basic(runs: Runs, lam: float, delay: float) -> list[float]:
+def ratios_to_basic(runs: Runs, lam: float, delay: float, name: str = FORWARDED) -> list[float]:
     """HCG's share over B's, in %, for each seed."""
     pairs = zip(
-        ordered_shares(runs, "hcg", lam, delay), ordered_shares(runs, "basic", lam, delay), strict=False
+        ordered_shares(runs, "hcg", lam, delay, name),
+        ordered_shares(runs, "basic", lam, delay, name),
+        strict=False,
     )
     return [100 * hcg / basic for hcg, basic in pairs if basic]
 
 
+def shown(runs: Runs, joint: Joint, lam: float, delay: float) -> list[float]:
+    """What Figures 7 and 8 show, in the joint reading, in %, for each seed."""
+    if joint["ratio"] == "share":
+        return ordered_shares(runs, "hcg", lam, delay, pair_of(joint))
+    ratios = ratios_to_basic(runs, lam, delay, pair_of(joint))
+    return ratios if joint["ratio"] == "HCG over B" else [100 - ratio for ratio in ratios]
+
+
 def delays_run(runs: Runs) -> list[float]:
     """The delays of Figure 8 that were run."""
-    return sorted(
-        runs.where(lambda setting: window_of(setting) == FIGURE_8_LAMBDA, silent=(GATEWAY,)).by(delay_of)
-    )
+    return sorted(runs.where(lambda setting: window_of(setting) == FIGURE_8_LAMBDA).by(delay_of))
 
 
 def means_by_seed(values: Sequence[Sequence[float]]) -> list[float]:

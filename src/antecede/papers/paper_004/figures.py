@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from antecede.papers.paper import Figure, FinishedRun, Points, Runs, wire_figure
+from antecede.papers.paper_004.nodes import buffered
 from antecede.papers.paper_004.runs import (
     AGG,
     CAUSES,
@@ -31,6 +32,7 @@ from antecede.papers.paper_004.runs import (
     sizes_run,
     value_of,
 )
+from antecede.papers.readings import Joint
 
 
 def _bars(runs: Runs, names: Sequence[str], at: Sequence[float], of: str) -> Points:
@@ -41,7 +43,7 @@ def _bars(runs: Runs, names: Sequence[str], at: Sequence[float], of: str) -> Poi
     return list(zip(at, shares, strict=True))
 
 
-def figures(runs: Runs) -> list[Figure]:
+def figures(runs: Runs, joint: Joint) -> list[Figure]:
     sizes = sizes_run(runs)
     if not sizes:
         return []
@@ -50,7 +52,7 @@ def figures(runs: Runs) -> list[Figure]:
     largest = sizes[-1]
     return [
         *_over_sizes(runs),
-        *_distributions(runs, min(largest, DETAILED), largest),
+        *_distributions(runs, joint, min(largest, DETAILED), largest),
         *wire_figure(both, "nodes"),
     ]
 
@@ -109,13 +111,13 @@ def _over_sizes(runs: Runs) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _distributions(runs: Runs, detailed: int, largest: int) -> list[Figure]:
+def _distributions(runs: Runs, joint: Joint, detailed: int, largest: int) -> list[Figure]:
     return [
         _latency_over_time(runs, largest),
         _messages_per_packet(runs, detailed),
         _packet_sizes(runs, detailed),
         _dependencies(runs, detailed),
-        _most_held(runs, largest),
+        _most_held(runs, joint, largest),
         _most_packed(runs, largest),
     ]
 
@@ -181,8 +183,9 @@ def _dependencies(runs: Runs, nodes: int) -> Figure:
     )  # fmt: skip
 
 
-def _most_held(runs: Runs, nodes: int) -> Figure:
-    names = [f"nodes_holding_to_{bound}" for bound in (50, 100, 150, 200, 250)] + ["nodes_holding_over_250"]
+def _most_held(runs: Runs, joint: Joint, nodes: int) -> Figure:
+    kind = buffered(joint)
+    names = [f"nodes_{kind}_to_{bound}" for bound in (50, 100, 150, 200, 250)] + [f"nodes_{kind}_over_250"]
     return Figure(
         "9", f"Most messages held by a node, {nodes} nodes", "up to this many (300: more than 250)",
         "% of nodes",

@@ -25,6 +25,7 @@ from antecede.papers.paper_004.runs import (
     sizes_run,
     value_of,
 )
+from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow
 
 _WHY_PAIR = (
@@ -72,20 +73,21 @@ def _with_pairs(runs: Runs, peers: int) -> list[FinishedRun]:
     return [run for run in select(runs, AGG, peers).finished if run.value("pair_messages")]
 
 
-def node_rows(runs: Runs) -> list[ScoreRow]:
+def node_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
     rows = []
+    few, many = (f"nodes_{buffered(joint)}_{bound}" for bound in ("to_50", "over_250"))
     agg, plain = select(runs, AGG, HUGE), select(runs, NONE, HUGE)
     at = f"Figure 9, {HUGE} nodes: nodes that hold"
     rows += [
-        number_row(f"{at} at most 50 messages, aggregation", 569, agg.values("nodes_holding_to_50")),
+        number_row(f"{at} at most 50 messages, aggregation", 569, agg.values(few)),
         claim_row(
             f"{at} at most 50 messages, no aggregation: less than a quarter",
-            fmean(plain.values("nodes_holding_to_50")) < HUGE / 4 if len(plain) else None,
-            f"{fmean(plain.values('nodes_holding_to_50') or [0]):.0f}", plain,
+            fmean(plain.values(few)) < HUGE / 4 if len(plain) else None,
+            f"{fmean(plain.values(few) or [0]):.0f}", plain,
         ),
-        number_row(f"{at} more than 250 messages, aggregation", 24, agg.values("nodes_holding_over_250")),
+        number_row(f"{at} more than 250 messages, aggregation", 24, agg.values(many)),
         number_row(
-            f"{at} more than 250 messages, no aggregation", 212, plain.values("nodes_holding_over_250"),
+            f"{at} more than 250 messages, no aggregation", 212, plain.values(many),
         ),
     ]  # fmt: skip
     small = select(runs, AGG, HUGE, SMALL_MESSAGE)
@@ -101,10 +103,6 @@ def node_rows(runs: Runs) -> list[ScoreRow]:
         number_row(
             f"{at}, 5 bytes: nodes whose fullest packet has 8 to 12 messages, %", 81.3,
             per_run(small, lambda run: _packing(run, 8, 12)),
-        ),
-        number_row(
-            f"{at}, 5 bytes: nodes whose fullest packet has 8 to 12 messages", 833,
-            per_run(small, lambda run: _packing(run, 8, 12) * run.scenario.peers / 100),
         ),
     ]  # fmt: skip
     idle = sum(agg.values("nodes_packing_to_1"))
@@ -131,6 +129,11 @@ def node_rows(runs: Runs) -> list[ScoreRow]:
     statement = "Figure 10: smaller messages, fuller fullest packets (largest size run)"
     why = "packets that full are rare below 256 nodes, so that the MTU does not yet matter"
     return [*rows, claim_row(statement, holds, shown, runs, why)]
+
+
+def buffered(joint: Joint) -> str:
+    """What the probe calls the messages that Figure 9 counts."""
+    return "pending" if joint["Figure 9"] == "before delivery" else "holding"
 
 
 def _packing(run: FinishedRun, low: int, high: int) -> float:

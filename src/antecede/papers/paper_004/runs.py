@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.readings import Joint, Seeds
 from antecede.papers.scoreboard import ScoreRow, claim, number
+from antecede.papers.verdicts import Holds
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "004"
@@ -16,9 +18,8 @@ SINGLE = "antecede.protocols.vcube_variants:VcubeAggSingleTree"
 NAMES = {NONE: "no aggregation", AGG: "aggregation", SINGLE: "one tree for all"}
 
 SIZES: dict[Scale, list[int]] = {"quick": [8, 16, 32, 64], "full": [8, 16, 32, 64, 128, 256, 512, 1024]}
-SEEDS: dict[Scale, int] = {"quick": 5, "full": 30}
 SMALL_SEEDS: dict[Scale, int] = {"quick": 3, "full": 10}
-"""Seeds of runs with messages of 5 bytes; a run has as many samples as nodes."""
+"""At most so many seeds of runs with messages of 5 bytes; a run has as many samples as nodes."""
 MESSAGE, SMALL_MESSAGE = 50, 5
 WINDOW = 0.5
 """Seconds within which every node sends once."""
@@ -74,22 +75,27 @@ Figured = Callable[[FinishedRun], float]
 """A figure of a run."""
 
 
-def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE) -> Scenario:
+def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE, joint: Joint | None = None) -> Scenario:
+    network = {"model": "nodes"}
+    if joint is not None:
+        network |= {"queue": joint["queue"], "drawn": joint["propagation"]}
     return scenario(
         protocol=protocol, peers=peers, seed=seed, payload=payload, workload="once", seconds=WINDOW,
-        network={"model": "nodes"}, count="paper", probes=("bundles",),
+        network=network, count="paper", probes=("bundles",),
     )  # fmt: skip
 
 
-def grid(scale: Scale) -> list[Scenario]:
+def seeds(scale: Scale) -> Seeds:
+    return Seeds((), (1, 2, 3, 4, 5)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 31)))
+
+
+def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
     sizes = SIZES[scale]
     runs = [
-        run(protocol, peers, seed)
-        for peers in sizes
-        for protocol in NAMES
-        for seed in range(1, SEEDS[scale] + 1)
+        run(protocol, peers, seed, joint=joint) for peers in sizes for protocol in NAMES for seed in seeds
     ]
-    return runs + [run(AGG, sizes[-1], seed, SMALL_MESSAGE) for seed in range(1, SMALL_SEEDS[scale] + 1)]
+    few = seeds[: SMALL_SEEDS[scale]]
+    return runs + [run(AGG, sizes[-1], seed, SMALL_MESSAGE, joint) for seed in few]
 
 
 def select(runs: Runs, protocol: str, peers: int | None = None, payload: int = MESSAGE) -> Runs:
@@ -190,9 +196,14 @@ def number_row(quantity: str, published: float, samples: Sequence[float], why: s
 
 
 def claim_row(
-    statement: str, holds: bool | None, measured: str, runs: Runs | Sequence[object], why: str = ""
+    statement: str,
+    holds: Holds,
+    measured: str,
+    runs: Runs | Sequence[object],
+    why: str = "",
+    own: bool = False,
 ) -> ScoreRow:
-    return claim(PAPER, statement, holds, measured, len(runs), why)
+    return claim(PAPER, statement, holds, measured, len(runs), why, own)
 
 
 def listed(values: dict[int, float]) -> str:

@@ -4,8 +4,8 @@ Participants send independently (Poisson processes), and every message takes one
 result depends only on the number of participants n and on the load: the messages that one participant sends
 during one delay. `mbcp` runs unchanged, and every message's immediate predecessors are counted.
 
-The load is not printed. Single values are scored at a load of 1, chosen before anything was run: each
-participant sends once, on average, while a message is in flight, as in the paper's Figure 5.
+The load is not printed, so it is a reading. The plainest is 1: each participant sends once, on average, while
+a message is in flight, as in the paper's Figure 5.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from antecede.papers.paper import Figure, Paper, Reading, Runs, Scale, wire_figure
+from antecede.papers.paper import Figure, Paper, Runs, Scale, wire_figure
+from antecede.papers.paper_001.propositions import proposition_rows
+from antecede.papers.readings import Alternative, Joint, Reading, Seeds, fixed
 from antecede.papers.scoreboard import ScoreRow, claim, number
+from antecede.papers.verdicts import all_hold, is_less
 from antecede.sim.scenario import Scenario, scenario
 
 PAPER = "001"
@@ -29,7 +32,6 @@ LOADS = (0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 4.0)
 LOAD_SIZES = (3, 4)
 SIZES = (2, 3, 4, 5, 6, 8, 10)
 MESSAGES: dict[Scale, int] = {"quick": 1200, "full": 10_000}
-SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1, 2, 3, 4), "full": tuple(range(1, 11))}
 
 _DELAY_MS = 10
 DELAY = f"{_DELAY_MS}ms"
@@ -83,26 +85,45 @@ def load_of(setting: Scenario) -> float:
     return round(setting.rate * _DELAY_MS / 1000, 6)
 
 
-def grid(scale: Scale) -> list[Scenario]:
-    points = {(size, load, DELAY) for size in LOAD_SIZES for load in LOADS}
-    points |= {(size, LOAD, DELAY) for size in SIZES} | {(SIZE, LOAD, VARIED)}
+def seeds(scale: Scale) -> Seeds:
+    return Seeds((), (1, 2, 3, 4)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 11)))
+
+
+def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    """Every size at the load of the joint reading, and Figure a's line."""
+    delay = _delay(joint)
+    points = {(size, load) for size in LOAD_SIZES for load in LOADS}
+    points |= {(size, _load(joint)) for size in SIZES}
     random = [
-        run(size, load, MESSAGES[scale], seed, delay)
-        for size, load, delay in sorted(points)
-        for seed in SEEDS[scale]
+        run(size, load, MESSAGES[scale], seed, delay) for size, load in sorted(points) for seed in seeds
     ]
     return [*random, figure_5(), serial()]
 
 
-def _at(runs: Runs, size: int, load: float | None = None, delay: str = DELAY) -> Runs:
+def _load(joint: Joint) -> float:
+    return float(joint["load"])
+
+
+def _delay(joint: Joint) -> str:
+    return VARIED if joint["delays"] == "varied" else DELAY
+
+
+def _counted(joint: Joint) -> str:
+    return _NAMED if joint["worst case"] == "named" else _WORST
+
+
+def _at(runs: Runs, joint: Joint, size: int, load: float | None = None) -> Runs:
     """The runs with random sends; at every load if `load` is None."""
     return runs.where(
-        lambda setting: load is None or load_of(setting) == load, workload="poisson", peers=size, delay=delay
+        lambda setting: load is None or load_of(setting) == load,
+        workload="poisson",
+        peers=size,
+        delay=_delay(joint),
     )
 
 
-def _line(runs: Runs, size: int, name: str = _WORST) -> list[tuple[float, float]]:
-    return _at(runs, size).line(name, load_of)
+def _line(runs: Runs, joint: Joint, size: int, name: str) -> list[tuple[float, float]]:
+    return _at(runs, joint, size).line(name, load_of)
 
 
 def reached(line: Sequence[tuple[float, float]], value: float) -> float | None:
@@ -117,81 +138,47 @@ def reached(line: Sequence[tuple[float, float]], value: float) -> float | None:
     return None
 
 
-def _read(line: Sequence[tuple[float, float]], where: float) -> float | None:
-    """The height of a line at `where`."""
-    return reached([(y, x) for x, y in line], where)
-
-
-def score(runs: Runs) -> list[ScoreRow]:
-    here, varied = _at(runs, SIZE, LOAD), _at(runs, SIZE, LOAD, VARIED)
-    what = f"likelihood of the worst case, n = {SIZE}, at a load of {LOAD:g}"
+def score(runs: Runs, joint: Joint) -> list[ScoreRow]:
+    load, counted = _load(joint), _counted(joint)
+    here = _at(runs, joint, SIZE, load).values(counted)
     return [
-        number(PAPER, f"{what}: n immediate predecessors", PUBLISHED, here.values(_WORST), _WHY),
-        number(PAPER, f"{what}: all n − 1 others named", PUBLISHED, here.values(_NAMED), _WHY),
-        number(
-            PAPER, f"{what}: n predecessors, delays from 0 to twice the mean", PUBLISHED,
-            varied.values(_WORST), _WHY,
-        ),
-        _where(runs),
-        *_negligible(runs),
-        *_falls(runs),
+        number(PAPER, f"likelihood of the worst case, n = {SIZE}", PUBLISHED, here, _WHY),
+        _negligible(runs, joint),
+        *_falls(runs, joint),
         *_cases(runs),
-    ]  # fmt: skip
+        *proposition_rows(),
+    ]
 
 
-def _where(runs: Runs) -> ScoreRow:
-    statement = f"the worst case has likelihood {PUBLISHED} for n = {SIZE}, at some load"
-    line = _line(runs, SIZE)
-    if len(line) < 2:
-        return claim(PAPER, statement, None, "", 0)
-    where = reached(line, PUBLISHED)
-    heights = [y for _, y in line]
-    shown = f"{min(heights):.3f} to {max(heights):.3f} over loads of {line[0][0]:g} to {line[-1][0]:g}"
-    if where is not None:
-        shown = f"at a load of {where:.2f}; {shown}"
-    return claim(PAPER, statement, where is not None, shown, len(_at(runs, SIZE)), "at no load that was run")
-
-
-def _negligible(runs: Runs) -> list[ScoreRow]:
-    """At the chosen load, and at the one where the printed number appears."""
+def _negligible(runs: Runs, joint: Joint) -> ScoreRow:
     small = SIZE + 1
-    lines = _line(runs, SIZE), _line(runs, small)
-    where = reached(lines[0], PUBLISHED) if len(lines[0]) > 1 else None
-    rows = []
-    for named, load in (
-        (f"at a load of {LOAD:g}", LOAD),
-        (f"at the load where n = {SIZE} has {PUBLISHED}", where),
-    ):
-        statement = f"for n > {SIZE} the worst case is negligible (n = {small} below 1 %), {named}"
-        value = None if load is None or len(lines[1]) < 2 else _read(lines[1], load)
-        shown = "" if value is None else f"{value:.4f} for n = {small}"
-        holds = None if value is None else value < NEGLIGIBLE
-        rows.append(
-            claim(
-                PAPER, statement, holds, shown, len(_at(runs, small)), "rarer than for three, not negligible"
-            )
-        )
-    return rows
+    values = _at(runs, joint, small, _load(joint)).values(_counted(joint))
+    statement = f"for n > {SIZE} the worst case is negligible (n = {small} below 1 %)"
+    shown = f"{fmean(values):.4f} for n = {small}" if values else ""
+    holds = is_less(values, [NEGLIGIBLE] * len(values))
+    return claim(PAPER, statement, holds, shown, len(values), "rarer than for three, not negligible")
 
 
-def _falls(runs: Runs) -> list[ScoreRow]:
-    means = {size: fmean(samples) for size in SIZES if (samples := _at(runs, size, LOAD).values(_WORST))}
-    means = {size: mean for size, mean in means.items() if size >= SIZE}
-    values = list(means.values())
-    count = sum(len(_at(runs, size, LOAD)) for size in means)
-    falls = all(one > other or one == other == 0 for one, other in pairwise(values))
-    shown = ", ".join(f"{mean:.4f} for {size}" for size, mean in means.items())
+def _falls(runs: Runs, joint: Joint) -> list[ScoreRow]:
+    counted = _counted(joint)
+    samples = {size: _at(runs, joint, size, _load(joint)).values(counted) for size in SIZES if size >= SIZE}
+    samples = {size: values for size, values in samples.items() if values}
+    steps = [
+        True if max(one) == max(other) == 0 else is_less(other, one)
+        for one, other in pairwise(samples.values())
+    ]
+    shown = ", ".join(f"{fmean(values):.4f} for {size}" for size, values in samples.items())
     largest = max(SIZES)
-    last = means.get(largest)
+    last = samples.get(largest, [])
     return [
         claim(
-            PAPER, f"the worst case is rarer the larger the group, at a load of {LOAD:g}",
-            falls if len(values) > 1 else None, shown, count, "it does not fall at every step",
+            PAPER, "the worst case is rarer the larger the group", all_hold(steps), shown,
+            sum(map(len, samples.values())), "it does not fall at every step",
         ),
         claim(
             PAPER, f"the probability of the worst case is minimal: below 1 % for n = {largest}",
-            None if last is None else last < NEGLIGIBLE, "" if last is None else f"{last:.5f}",
-            len(_at(runs, largest, LOAD)), "not at this load",
+            is_less(last, [NEGLIGIBLE] * len(last)), f"{fmean(last):.5f}" if last else "", len(last),
+            "not at this load",
         ),
     ]  # fmt: skip
 
@@ -219,17 +206,15 @@ def _cases(runs: Runs) -> list[ScoreRow]:
     ]  # fmt: skip
 
 
-def figures(runs: Runs) -> list[Figure]:
-    loads: dict[str, list[tuple[float, float]]] = {f"n = {size}": _line(runs, size) for size in LOAD_SIZES}
-    loads[f"n = {SIZE}, all others named"] = _line(runs, SIZE, _NAMED)
+def figures(runs: Runs, joint: Joint) -> list[Figure]:
+    loads = {f"n = {size}": _line(runs, joint, size, _WORST) for size in LOAD_SIZES}
+    loads[f"n = {SIZE}, all others named"] = _line(runs, joint, SIZE, _NAMED)
     loads["each of 3 sends once"] = [(load, each_once(SIZE, load)) for load, _ in loads[f"n = {SIZE}"]]
     where = reached(loads[f"n = {SIZE}"], PUBLISHED) if len(loads[f"n = {SIZE}"]) > 1 else None
-    at_load = runs.where(lambda setting: load_of(setting) == LOAD, workload="poisson", delay=DELAY)
-    sizes = {
-        "n predecessors": at_load.line(_WORST),
-        "n − 1 named": at_load.line(_NAMED),
-    }
-    sizes["e⁻ⁿ"] = [(size, each_once(size)) for size, _ in sizes["n predecessors"]]
+    chosen = _load(joint)
+    at_load = runs.where(lambda setting: load_of(setting) == chosen, workload="poisson", delay=_delay(joint))
+    sizes = {"n predecessors": at_load.line(_WORST), "n − 1 named": at_load.line(_NAMED)}
+    sizes["each sends once"] = [(size, each_once(size, chosen)) for size, _ in sizes["n predecessors"]]
     note = f"The paper gives no load, so its {PUBLISHED} is drawn at all of them."
     if where is not None:
         note += f" Our line reaches it at {where:.2f}."
@@ -241,7 +226,7 @@ def figures(runs: Runs) -> list[Figure]:
             {f"n = {SIZE}": [(load, PUBLISHED) for load, _ in loads[f"n = {SIZE}"]]}, note,
         ),
         Figure(
-            "b", f"The worst case against the group, at a load of {LOAD:g}", "participants",
+            "b", f"The worst case against the group, at a load of {chosen:g}", "participants",
             "share of messages", sizes, {"n predecessors": [(float(SIZE), PUBLISHED)]},
         ),
         *wire_figure(
@@ -251,39 +236,53 @@ def figures(runs: Runs) -> list[Figure]:
 
 
 READINGS = [
-    Reading(
+    fixed(
         "“the Poisson law and Bernoulli's law”",
         "every participant sends at random times, independently, all at the same rate",
         "the derivation is in a thesis that we do not have; the paper says no more",
     ),
     Reading(
+        "load",
         "the load: messages that a participant sends during one delay",
-        "1 where a single value is scored, chosen before the runs; 0.1 to 4 in the figure",
-        "not printed; in Figure 5 each participant sends once while the others' messages are in flight",
+        tuple(
+            Alternative(f"{load:g}", f"{load:g}", "as in Figure 5" if load == LOAD else "not printed", "rate")
+            for load in sorted(LOADS, key=lambda load: (load != LOAD, load))
+        ),
     ),
     Reading(
+        "delays",
         "how long a message takes",
-        "the same for every copy; additionally from 0 to twice that",
-        "not printed; Δ is one reception time",
+        (
+            Alternative("equal", "the same for every copy", "Δ is one reception time", "delay"),
+            Alternative("varied", "from 0 to twice the mean", "not printed", "delay"),
+        ),
     ),
     Reading(
+        "worst case",
         "|CI| = n",
-        "n immediate predecessors, the sender's own previous message being one of them",
-        "“if one considers that each participant automatically receives their diffusions”",
+        (
+            Alternative(
+                "predecessors",
+                "n immediate predecessors, the sender's own previous message being one of them",
+                "“if one considers that each participant automatically receives their diffusions”",
+                "worst_share",
+            ),
+            Alternative(
+                "named",
+                "n − 1 messages of others named; the sender's own previous one may be implied",
+                "Table 1 never names the sender's own message",
+                "named_all_share",
+            ),
+        ),
     ),
-    Reading(
-        "|CI| as it is sent",
-        "n − 1 messages of others named, scored additionally; the sender's own previous one may be implied",
-        "Table 1 never names the sender's own message",
-    ),
-    Reading(
+    fixed(
         "what 0.0497 may be",
         "nothing depends on it; the line “each sends once”, (ρ·e^−ρ)ⁿ, is drawn in both figures",
         "it looks like a truncated e⁻³ = 0.04979: Poisson's law for one send, Bernoulli's for all three",
     ),
-    Reading("“negligible”", "below 1 %", "customary; the paper gives no number"),
+    fixed("“negligible”", "below 1 %", "customary; the paper gives no number"),
 ]
 
 STUDY = Paper(
-    PAPER, "Immediate dependencies: the likelihood of the worst case", grid, score, figures, READINGS
+    PAPER, "Immediate dependencies: the likelihood of the worst case", READINGS, seeds, grid, score, figures
 )

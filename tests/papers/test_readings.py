@@ -1,0 +1,97 @@
+"""Readings as data: joint readings, which one is chosen, and that verdicts come from other seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from antecede.papers import reproduce as study
+from antecede.papers.paper import Paper, Runs, Scale
+from antecede.papers.readings import (
+    Agreement,
+    Alternative,
+    Joint,
+    Reading,
+    Seeds,
+    choose,
+    fixed,
+    in_words,
+    joint_readings,
+)
+from antecede.papers.scoreboard import ScoreRow, claim, number
+from antecede.papers.scoreboard_page import markdown
+from antecede.sim.scenario import Scenario, scenario
+
+DELAY = Reading(
+    "delay", "how long a packet takes", (Alternative("10ms", "10 ms"), Alternative("20ms", "20 ms"))
+)
+COUNT = Reading("count", "what is counted", (Alternative("mean", "the mean"), Alternative("max", "the most")))
+SEEDS = Seeds((101, 102), (1, 2, 3))
+
+
+def test_all_combinations_are_joint_readings_and_the_plainest_comes_first() -> None:
+    joints = joint_readings([DELAY, fixed("a", "b", "c"), COUNT])
+    assert joints[0] == {"delay": "10ms", "count": "mean"}
+    assert len(joints) == len({in_words(joint) for joint in joints}) == 4
+    assert joint_readings([fixed("a", "b", "c")]) == [{}]
+
+
+def test_agreement_counts_means_and_claims() -> None:
+    rows = [
+        number("p", "matches", 100.0, [109.0, 109.0]),
+        number("p", "close", 100.0, [80.0, 80.0]),
+        number("p", "differs", 100.0, [50.0, 50.0]),
+        number("p", "noisy", 100.0, [1.0, 199.0]),
+        number("p", "pending", 100.0, []),
+        claim("p", "holds", True, "", 1),
+        claim("p", "fails", False, "", 1),
+        claim("p", "ours", True, "", 1, own=True),
+    ]
+    assert Agreement.of(rows) == Agreement(close=4, matching=3, rows=6)
+
+
+def test_the_best_joint_reading_is_chosen_for_all_rows_at_once() -> None:
+    one, other, third = joint_readings([DELAY, COUNT])[:3]
+    scored = [(one, Agreement(5, 2, 10)), (other, Agreement(6, 1, 10)), (third, Agreement(6, 3, 10))]
+    choice = choose(scored, SEEDS)
+    assert choice.joint == third
+    assert [joint for joint, _ in choice.scored] == [third, other, one]
+    assert choose([(one, Agreement(5, 2, 10)), (other, Agreement(5, 2, 10))], SEEDS).joint == one
+
+
+def _grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    return [
+        scenario(protocol="mbcp", peers=3, seconds=0.2, rate=20, delay=joint["delay"], seed=seed)
+        for seed in seeds
+    ]
+
+
+def _score(runs: Runs, joint: Joint) -> list[ScoreRow]:
+    seeds = ", ".join(str(run.scenario.seed) for run in runs.finished)
+    delays = [run.value("latency_mean_ns") / 1e6 for run in runs.finished]
+    return [
+        number("900", "delay, ms", 20.0, delays),
+        claim("900", "a delay is never long", max(delays, default=0) < 1e3, f"seeds {seeds}", len(runs)),
+    ]
+
+
+def test_a_reproduction_chooses_on_some_seeds_and_judges_on_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark  # started once for all tests
+    small = Paper("900", "A study", [DELAY], lambda _: SEEDS, _grid, _score, lambda *_: [])
+    monkeypatch.setattr(study, "PAPERS", {"900": small})
+    found, outcome = study.reproduce(tmp_path, ["900"], "full")
+    assert outcome.fine
+    assert found.choices["900"].joint == {"delay": "20ms"}
+    assert [joint["delay"] for joint, _ in found.choices["900"].scored] == ["20ms", "10ms"]
+    by_name = {row.quantity: row for row in found.scoreboard}
+    assert by_name["delay, ms"].verdict == "matches"
+    assert by_name["a delay is never long"].measured == "seeds 1, 2, 3"
+    text = markdown(found, "today")
+    assert "Judged by delay: 20ms: the best of 2 joint readings on seeds 101 and 102" in text
+    assert "verdicts are from seeds 1 to 3" in text
+    assert "| delay: 10ms | 1 of 2 | 1 |" in text
