@@ -121,6 +121,7 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
     pick = source.choice
     nodes = {
         "model": "nodes", "propagation": pick((*DELAYS, "gauss:100ms,25ms,1ms")), "mtu": pick((60, 1500)),
+        "queue": pick(("sends", "node")), "drawn": pick(("copy", "message")),
         "transmission": pick(("0s", "1us", "1ms", "70ms")), "processing": pick(("0s", "1ms")),
     }  # fmt: skip
     others: dict[str, object] = {
@@ -187,7 +188,9 @@ def test_every_engine_leaves_the_same_trace(tmp_path: Path, receives: bool, samp
     engines: tuple[Engine, ...] = ("reference", "event")
     for engine in engines:
         simulate_to(tmp_path / engine, example, engine=engine, receives=receives, sample=sample)
-    here, there = (sorted((tmp_path / engine).iterdir()) for engine in engines)
+    here, there = (
+        sorted(file for file in (tmp_path / engine).rglob("*") if file.is_file()) for engine in engines
+    )
     assert [file.read_bytes() for file in here] == [file.read_bytes() for file in there]
     table = pq.read_table(tmp_path / "event" / "part-00000.parquet")
     assert set(table.column("seq").to_numpy() % sample) == {1 % sample}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from antecede.sim.network import Arrival, Fixed, QueuedNodes
+from antecede.causality import MessageId
+from antecede.sim.network import Arrival, Fixed, QueuedNodes, parse_delay
 
 MS = 1_000_000
 
@@ -29,3 +30,30 @@ def test_a_message_above_the_mtu_takes_several_transmissions() -> None:
     assert (arrival.time, network.packets) == (107 * MS, 3)
     (exact,) = nodes().transmit(0, [1], 100, 0)
     assert exact == Arrival(103 * MS, 1, 1)
+
+
+def test_one_server_processes_what_has_arrived_and_sends_in_turn() -> None:
+    """Peer 2 is busy with two packets and then sends; without one server it sends at once."""
+    network = QueuedNodes(
+        3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=120, one_server=True
+    )
+    (first,), (second,) = network.transmit(0, [2], 50, 0), network.transmit(1, [2], 50, 0)
+    assert (first.time, second.time) == (102 * MS, 102 * MS)
+    (one,), (other,) = (network.forward(each.transit, each.time) for each in (first, second))
+    assert (one.time, other.time, one.destination) == (103 * MS, 104 * MS, 2)
+    (sent,) = network.transmit(2, [0], 50, 103 * MS)
+    assert sent.time == (104 + 2 + 100) * MS
+    assert network.figures(0)["queued_mean_ns"] == MS / 3
+
+
+def test_a_message_takes_the_same_time_on_all_of_its_ways() -> None:
+    network = QueuedNodes(
+        9, 1, parse_delay("gauss:100ms,25ms,1ms"), processing=0, transmission=0, header=20, mtu=120,
+        drawn_by_message=True,
+    )  # fmt: skip
+    times = {
+        message: {each.time for sender in (0, 4) for each in network.carry(message, sender, [1, 2, 3], 50, 0)}
+        for message in (MessageId(0, 1), MessageId(0, 2), MessageId(7, 1))
+    }
+    assert [len(each) for each in times.values()] == [1, 1, 1]
+    assert len(set.union(*times.values())) == 3

@@ -18,7 +18,8 @@ from antecede.sim.scenario import scenario
 
 
 def digest(folder: Path) -> dict[str, str]:
-    return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @pytest.mark.parametrize("protocol", ["timestamp", "timestamp-diff", "mbcp"])

@@ -70,7 +70,7 @@ def test_a_protocol_that_delivers_twice_is_caught() -> None:
 
 
 def test_without_the_omitted_step_order_holds_and_control_information_grows() -> None:
-    printed, ours = report("broken_protocols:MbcpAsPrinted"), report("mbcp")
+    printed, ours = report("printed_protocols.mbcp:MbcpAsPrinted"), report("mbcp")
     assert printed.passed
     assert printed.deliveries == ours.deliveries
     assert printed.control_bytes_mean > ours.control_bytes_mean

@@ -28,7 +28,7 @@ seed = [1, 2, 3, 4, 5]
 
 def finished(folder: Path) -> dict[str, int]:
     """The runs that are whole, and when each was written."""
-    return {file.parent.name: file.stat().st_mtime_ns for file in folder.glob("runs/*/run.json")}
+    return {file.parent.name: file.stat().st_mtime_ns for file in folder.glob("runs/*/_run.json")}
 
 
 def sweep(folder: Path, grid: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import ClassVar
 
 import msgspec
@@ -44,7 +45,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {
         str(file.relative_to(folder)): sha256(file.read_bytes()).hexdigest()
         for file in folder.rglob("*")
-        if file.is_file() and file.name not in ("run.json", "digest.json", "verdict.sha256")
+        if file.is_file() and file.name not in ("_run.json", "_digest.json", "_verdict.sha256")
     }
 
 
@@ -66,15 +67,15 @@ def test_a_sweep_runs_audits_and_resumes(spark: SparkSession, tmp_path: Path) ->
 
     before = digests(tmp_path)
     lost = sorted(sweep.scenarios)[3]
-    (tmp_path / "runs" / lost / "run.json").unlink()
+    (tmp_path / "runs" / lost / "_run.json").unlink()
     kept = {
-        key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns
+        key: (tmp_path / "runs" / key / "_run.json").stat().st_mtime_ns
         for key in sweep.scenarios
         if key != lost
     }
     assert sweep.unfinished() == [lost]
     assert sweep.simulate(spark) == {}
-    assert {key: (tmp_path / "runs" / key / "run.json").stat().st_mtime_ns for key in kept} == kept
+    assert {key: (tmp_path / "runs" / key / "_run.json").stat().st_mtime_ns for key in kept} == kept
     sweep.judge(spark)
     write_results(sweep)
     assert digests(tmp_path) == before
@@ -102,6 +103,20 @@ def test_metrics_only_writes_no_trace_and_a_later_sweep_does(spark: SparkSession
     assert traced.unfinished() == []
 
 
+def test_the_summary_has_the_spread_over_seeds(spark: SparkSession, tmp_path: Path) -> None:
+    seeds = expand({"seconds": 0.4, "protocol": "mbcp"}, {"peers": [4], "seed": [1, 2, 3]})
+    alone = expand({"seconds": 0.4, "protocol": "mbcp"}, {"peers": [3], "seed": [1]})
+    sweep = Sweep(tmp_path, [*seeds, *alone], traced=lambda _: False)
+    sweep.simulate(spark)
+    three, one = sorted(write_results(sweep).to_pylist(), key=lambda row: -row["runs"])
+    assert (three["runs"], one["runs"]) == (3, 1)
+    for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns"):
+        values = [getattr(run.metrics, name) for _, run, _ in sweep.runs() if run.scenario.peers == 4]
+        assert three[name] == pytest.approx(fmean(values))
+        assert three[f"{name}_sd"] == pytest.approx(stdev(values))
+        assert one[f"{name}_sd"] is None
+
+
 def test_settings_differ_by_the_fields_that_vary(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), traced=lambda _: False)
     sweep.simulate(spark)
@@ -112,7 +127,7 @@ def test_settings_differ_by_the_fields_that_vary(spark: SparkSession, tmp_path: 
 
 
 def test_former_names_of_counts_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Deprecated, for one release: tables and verdict.json have them, and older verdicts stay readable."""
+    """Deprecated, for one release: tables and _verdict.json have them, and older verdicts stay readable."""
     sweep = Sweep(tmp_path, grid())
     sweep.simulate(spark)
     sweep.judge(spark)
@@ -120,7 +135,7 @@ def test_former_names_of_counts_are_written_and_read(spark: SparkSession, tmp_pa
     for old, new in Verdict.DEPRECATED.items():
         assert summary.column(old) == summary.column(new)
     (key, _, verdict), *_ = sweep.runs()
-    file = sweep.run_folder(key) / "verdict.json"
+    file = sweep.run_folder(key) / "_verdict.json"
     counts = msgspec.json.decode(file.read_bytes())
     for old, new in Verdict.DEPRECATED.items():
         assert counts.pop(new) == counts[old]
@@ -146,7 +161,7 @@ def test_a_run_without_events_is_judged_once(spark: SparkSession, tmp_path: Path
     assert (verdict.processes, verdict.messages, verdict.clean) == (3, 0, True)
 
 
-@pytest.mark.parametrize("name", ["run.json", "verdict.json"])
+@pytest.mark.parametrize("name", ["_run.json", "_verdict.json"])
 def test_a_damaged_result_is_refused_by_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     sweep = Sweep(tmp_path, expand({"seconds": 0.1}, {"protocol": ["mbcp"], "peers": [2]}))
     sweep.simulate(spark)
@@ -189,10 +204,10 @@ def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert [outcome["error"] for outcome in outcomes] == [None] * 8
     assert [folder.name for folder in tmp_path.iterdir()] == [setting.key()]
     assert sorted(file.name for file in (tmp_path / setting.key()).iterdir()) == [
-        "digest.json",
-        "meta.json",
+        "_digest.json",
+        "_meta",
+        "_run.json",
         "part-00000.parquet",
-        "run.json",
     ]
 
 
@@ -209,17 +224,17 @@ def test_a_run_that_is_not_as_it_was_left_is_run_again(spark: SparkSession, tmp_
     runs = {key: tmp_path / "out" / "runs" / key for key in keys}
     part = runs[keys[0]] / "part-00000.parquet"
     part.write_bytes(part.read_bytes()[:100])
-    flip(runs[keys[1]] / "run.json")
+    flip(runs[keys[1]] / "_run.json")
     shutil.rmtree(runs[keys[2]])
     shutil.copytree(runs[keys[3]], runs[keys[2]])
-    flip(runs[keys[3]] / "verdict.json")
+    flip(runs[keys[3]] / "_verdict.json")
 
     again = run_study(tmp_path / "out", grid())
     assert again.repeated == {
         keys[0]: "part-00000.parquet is not as the run left it",
-        keys[1]: "run.json is not as the run left it",
+        keys[1]: "_run.json is not as the run left it",
         keys[2]: "it is another run",
-        keys[3]: "verdict.json is not as the audit left it",
+        keys[3]: "_verdict.json is not as the audit left it",
     }
     assert again.skipped == 1
     assert digests(tmp_path / "out" / "runs") == whole
@@ -234,9 +249,9 @@ def test_a_foreign_part_in_a_run_is_noticed(spark: SparkSession, tmp_path: Path)
     shutil.copy(
         sweep.run_folder(first) / "part-00000.parquet", sweep.run_folder(second) / "part-00001.parquet"
     )
-    (sweep.run_folder(first) / "digest.json").unlink()
+    (sweep.run_folder(first) / "_digest.json").unlink()
     assert sweep.discard_damaged() == {
-        first: "it has no digest.json",
+        first: "it has no _digest.json",
         second: "part-00001.parquet does not belong to it",
     }
     assert sorted(sweep.unfinished()) == [first, second]

@@ -7,7 +7,8 @@
 
 `simulate` runs a `Scenario` and returns its `Result`; `simulate_to` also writes the trace; `verify` judges a
 protocol on random executions. A `World` can be built by hand from members, a `Network` and a `Workload`, to
-test one's own code against a simulated network.
+test one's own code against a simulated network. Scenarios also name subclasses of `Delay`, `Network`,
+`Workload`, `Probe` and `antecede.overlay.Overlay` of one's own, as `module:Class`.
 
 Importing this module needs no extra. Compiled engines are loaded when a run is worth it.
 """
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING
 from antecede.sim.engines import Result, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import (
+    Arrival,
     Delay,
     DirectNetwork,
+    GraphModel,
     Network,
     NodesModel,
     RelayedModel,
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
     from antecede.sim.record import simulate_to
 
 __all__ = [
+    "Arrival",
     "Delay",
     "DirectNetwork",
     "Fault",
+    "GraphModel",
     "LinkChange",
     "Metrics",
     "Network",

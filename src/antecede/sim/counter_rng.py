@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-LINK, PHASE, SEND, REPLY, SCENARIO, GROUP, CHURN, GRAPH, LENGTH, PROPAGATION, CLOCK = range(1, 12)
+LINK, PHASE, SEND, REPLY, SCENARIO, GROUP, CHURN, GRAPH, LENGTH, PROPAGATION, CLOCK, OVERLAY = range(1, 13)
 """What random values are for: the second part of a `key`, after the seed."""
 
 _MASK = (1 << 64) - 1
@@ -99,6 +99,24 @@ def log(x: float) -> float:
     for coefficient in _ATANH:
         series = series * square + coefficient
     return exponent * _LN2 + 2.0 * s * series
+
+
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+"""ln 2 in two parts; the first has so few bits that small multiples of it are exact."""
+_TAYLOR = [1.0 / math.factorial(k) for k in range(14, -1, -1)]
+_MAX_EXPONENT = 700.0
+"""e to this is about 1e304, near the greatest number there is."""
+
+
+def exp(x: float) -> float:
+    """e to the power of x to about 1e-16, as 2^k e^r with |r| <= ln 2 / 2; x is at most 700."""
+    x = min(max(x, -_MAX_EXPONENT), _MAX_EXPONENT)
+    k = math.floor(x / _LN2 + 0.5)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    series = 0.0
+    for coefficient in _TAYLOR:
+        series = series * r + coefficient
+    return math.ldexp(series, k)
 
 
 # Wichura, Algorithm AS241 (1988): numerator and denominator, highest power first.

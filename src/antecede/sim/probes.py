@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from antecede.causality import MessageId
 from antecede.protocols.base import Packet, Protocol
 from antecede.protocols.flat import DependencyPacket
+from antecede.protocols.freescale import DownlinkPacket, Freescale
 from antecede.protocols.hcg import GatewayPacket, Hcg
 
 _LONG = 1 << 62
@@ -50,12 +51,17 @@ class Costs(Probe):
 
     `down_packets`, `down_paper_bytes` and `down_wire_bytes` are of freescale's downlink packets, each counted
     once however many peers receive it; `internal_storage` is the mean over internal peers and time.
+    `down_last_paper_bytes` counts the number of the sender's previous message as one of the bits, where a
+    super peer passes on a message from the external group.
     """
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
         self._sent: dict[str, list[int]] = {}
         self._stored: dict[str, list[int]] = {}
+        self._with_last = 0
+        self._last: dict[tuple[int, int], int] = {}
+        """The number that a super peer gave to each sender's last message."""
 
     def transmit(self, member: Protocol, to: Sequence[int], packet: Packet, now: int) -> None:
         if now >= self.since:
@@ -63,6 +69,11 @@ class Costs(Probe):
             sums[0] += 1
             sums[1] += member.paper_bytes(packet)
             sums[2] += member.control_bytes(packet)
+        if isinstance(packet, DownlinkPacket) and isinstance(member, Freescale):
+            last = self._last.get((member.me, packet.origin), 0)
+            self._last[member.me, packet.origin] = packet.number
+            if now >= self.since:
+                self._with_last += member.paper_bytes_with_last(packet, last)
 
     def sample(self, members: Sequence[Protocol]) -> None:
         for member in members:
@@ -76,6 +87,8 @@ class Costs(Probe):
             figures[f"{name}_packets"] = count
             figures[f"{name}_paper_bytes"] = paper / count
             figures[f"{name}_wire_bytes"] = wire / count
+            if name == DownlinkPacket.metric_name:
+                figures["down_last_paper_bytes"] = self._with_last / count
         for name, (count, stored) in self._stored.items():
             figures[f"{name}_storage"] = stored / count
         return figures
@@ -273,6 +286,8 @@ class Bundles(Probe):
         self._slowest = self._deliveries = self._held = 0
         self._pairs = [0, 0, 0, 0]
         self._most_held: dict[int, int] = {}
+        self._most_pending: dict[int, int] = {}
+        """As `_most_held`, but with what has just arrived, before any of it is delivered."""
         self._newest: dict[int, tuple[int, int]] = {}
         self._fullest: dict[int, int] = {}
 
@@ -312,6 +327,7 @@ class Bundles(Probe):
             return
         late, paired = self._in_flight.pop((process, message), (0, False))
         here[message] = (time, late, paired)
+        self._most_pending[process] = max(self._most_pending.get(process, 0), len(here))
         latency = time - self._sent_at[message]
         self._slowest = max(self._slowest, latency)
         sums = self._receptions.setdefault(self._sent_at[message] // self.SLICE, [0, 0])
@@ -336,6 +352,7 @@ class Bundles(Probe):
         figures |= _histogram("packet_bytes", self._sizes, self.SIZES)
         figures |= _histogram("causes", self._causes, self.CAUSES)
         figures |= _histogram("nodes_holding", Counter(self._most_held.values()), self.HOLDING)
+        figures |= _histogram("nodes_pending", Counter(self._most_pending.values()), self.HOLDING)
         figures |= _histogram("nodes_packing", Counter(self._fullest.values()), range(1, 21))
         figures["packets_sized"] = sum(self._sizes.values())
         figures["packets_over_1400_bytes"] = sum(n for size, n in self._sizes.items() if size > 1400)

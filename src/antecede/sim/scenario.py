@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -11,32 +11,23 @@ import msgspec
 from antecede import __version__
 from antecede.errors import InputError
 from antecede.protocols import catalog
-from antecede.protocols.base import Layout, LocalError, Protocol
-from antecede.sim import counter_rng
+from antecede.protocols.base import Layout, Protocol
+from antecede.sim import build, counter_rng, scenario_checks
 from antecede.sim.churn import link_changes
 from antecede.sim.network import (
-    Delay,
-    DirectNetwork,
+    GraphModel,
     Network,
     NodesModel,
     RelayedModel,
     RoutedModel,
     parse_delay,
+    upper_bound,
 )
-from antecede.sim.network.faults import parse_fault
 from antecede.sim.probes import PROBES, Probe
-from antecede.sim.workload import (
-    Once,
-    OncePerWindow,
-    Periodic,
-    Poisson,
-    RandomIntervals,
-    Rounds,
-    Scheduled,
-    Workload,
-)
+from antecede.sim.workload import Workload
 from antecede.sim.world import LinkChange, Observer, World
 from antecede.units import SECOND, parse_duration
+from antecede.user_classes import fingerprint, names_user_class
 
 GROUP = "all"
 """The name of the group of all peers, where a scenario names no groups."""
@@ -74,10 +65,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `senders`: how many peers send of their own accord, spread over all; the others only answer
     - `silent`: peers that never send
     - `reply`: the share of deliveries that a peer answers at once
-    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (log-uniform),
-      quantiles:1ms,3ms,20ms (measured: equally many between any two neighbours)
-    - `network`: by default a link with that delay between every two peers; or a network of one of the papers:
-      {model = "relayed", ...}, {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
+    - `delay`: 20ms, 1-100ms (uniform), normal:0-50ms (clipped), wild:1us-1s (log-uniform), exp:20ms,
+      lognormal:20ms,0.5, pareto:5ms,1.5, quantiles:1ms,3ms,20ms (measured: equally many between any two
+      neighbours)
+    - `network`: by default a link with that delay between every two peers; or a graph in a file,
+      {model = "graph", file = ...}, or a network of one of the papers: {model = "relayed", ...},
+      {model = "routed", ...}, {model = "nodes", ...} (docs/sweeps.md)
+    - `overlay`: who is linked to whom, for protocols that flood: hypercube, ring, line, star,
+      random,degree=4, graph,file=NAME
     - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts them
     - `fifo`: whether links keep order; by default what the protocol requires
     - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
@@ -89,13 +84,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `churn`: how many links per second open or close, for protocols that support it
     - `probes`: further measurements by name (docs/sweeps.md), from `warmup` seconds on
     - `payload`: bytes of each message; `most_messages`: stop sending after this many in all
+
+    `delay`, `network`, `overlay`, `workload` and `probes` also take classes of the user's own, as
+    `module:Class,key=value` (`user_classes`).
     """
 
     protocol: str
     peers: int = 10
     seconds: float = 2.0
     seed: int = 1
-    workload: Literal["periodic", "poisson", "drawn", "once", "rounds", "windows", "given"] = "periodic"
+    workload: str = "periodic"
     rate: float = 10.0
     jitter: float = 0.5
     reply: float = 0.0
@@ -112,16 +110,17 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval: str | None = None
     senders: int | None = None
     burst: int | None = None
-    network: RoutedModel | NodesModel | RelayedModel | None = None
+    network: RoutedModel | NodesModel | RelayedModel | GraphModel | str | None = None
     count: Literal["wire", "paper"] = "wire"
     probes: tuple[str, ...] = ()
     warmup: float = 0.0
     silent: tuple[int, ...] = ()
     sends: tuple[tuple[int, ...], ...] | None = None
+    overlay: str | None = None
 
     def __post_init__(self) -> None:
         self._check_limits()
-        self._check_probes()
+        self._check_names()
         self._check_groups()
         self._check_sends()
         self._check_replies_end()
@@ -133,10 +132,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
 
-    def _check_probes(self) -> None:
-        unknown = [name for name in self.probes if name not in PROBES]
-        if unknown:
-            raise ValueError(f"probes: there is no '{unknown[0]}'; there are {', '.join(PROBES)}")
+    def _check_names(self) -> None:
+        known = {"probes": (self.probes, PROBES), "workload": ((self.workload,), build.WORKLOADS)}
+        for field, (names, ours) in known.items():
+            unknown = [name for name in names if name not in ours and not names_user_class(name)]
+            if unknown:
+                raise ValueError(
+                    f"{field}: there is no '{unknown[0]}'; there are {', '.join(ours)}, or your own as "
+                    "module:Class"
+                )
 
     def _check_groups(self) -> None:
         for name, members in (self.groups or {}).items():
@@ -165,14 +169,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def key(self) -> str:
         """A readable name that no other scenario has.
 
-        It depends on Antecede's version and on the source of a user's own protocol, so that a run is repeated
-        once either has changed.
+        It depends on Antecede's version, on the source of every module of the user's own that is named and
+        on the files that are, so that a run is repeated once any of these has changed.
         """
         same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds are 2.0 seconds
         fields = {name: value for name, value in msgspec.to_builtins(same).items() if value is not None}
         written = msgspec.json.encode(fields, order="sorted")
-        code = f"{__version__} {catalog.fingerprint(self.protocol)}".encode()
-        digest = hashlib.sha256(written + code).hexdigest()[:12]
+        code = f"{__version__} {catalog.fingerprint(self.protocol)}"
+        code += fingerprint(build.user_class_names(self)) + "".join(build.file_digests(self))
+        digest = hashlib.sha256(written + code.encode()).hexdigest()[:12]
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
 
     def protocol_class(self) -> type[Protocol]:
@@ -185,6 +190,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         protocol: Any = self.protocol_class()
         if self.groups is not None:
             return list(protocol.with_groups(self.groups, self.peers))
+        if (neighbours := self.neighbours()) is not None:
+            return list(protocol.on_overlay(neighbours))
         layout = self.resolved_layout()
         if layout is not None:
             return list(protocol.with_layout(self.peers, layout))
@@ -220,16 +227,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def build_network(self) -> Network:
-        if self.network is not None:
-            return self.network.build(self.peers, self.seed)
-        fifo = self.protocol_class().links.fifo if self.fifo is None else self.fifo
-        faults = [parse_fault(fault) for fault in self.faults]
-        delay = parse_delay(self.delay)
-        layout = self.resolved_layout()
-        if self.local_delay is None or layout is None:
-            return DirectNetwork(self.seed, delay, fifo, faults)
-        local = parse_delay(self.local_delay)
-        return DirectNetwork(self.seed, delay, fifo, faults, local, layout.sites(self.peers))
+        return build.build_network(self)
 
     def resolved_layout(self) -> Layout | None:
         """The layout with the network's delay and clock bounds; None if the protocol has no layout."""
@@ -240,30 +238,17 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kind.default(self.peers) if self.layout is None else msgspec.convert(self.layout, kind)
         )
         layout.validate(self.peers)
-        longest = parse_delay(self.local_delay or self.delay).longest
+        delay = self.local_delay or self.delay
+        is_bounded = self.protocol_class().links.bounded_delays
+        longest = upper_bound(delay) if is_bounded else parse_delay(delay).longest or 0
         return layout.with_bounds(longest, parse_duration(self.skew or "0"))
 
     def build_workload(self) -> Workload:
-        interval = max(1, round(SECOND / self.rate))
-        jitter = round(interval * self.jitter)
-        match self.workload:
-            case "poisson":
-                return Poisson(self.seed, interval, self.reply)
-            case "drawn":
-                return RandomIntervals(self.seed, self._interval(), self.reply)
-            case "once":
-                return Once(self.seed, round(self.seconds * SECOND), self.reply)
-            case "rounds":
-                return Rounds(self.seed, interval, self.burst or 1, self.reply)
-            case "windows":
-                return OncePerWindow(self.seed, interval, jitter, self.reply)
-            case "given":
-                return Scheduled(self.seed, self.sends or (), self.reply)
-            case "periodic":
-                return Periodic(self.seed, interval, jitter, self.reply)
+        return build.build_workload(self)
 
-    def _interval(self) -> Delay:
-        return parse_delay(self.interval or "70-90ms")
+    def neighbours(self) -> list[tuple[int, ...]] | None:
+        """The neighbours of each peer, if the scenario names an overlay."""
+        return None if self.overlay is None else build.build_overlay(self.overlay, self.peers, self.seed)
 
     def sending_peers(self) -> Sequence[int]:
         """The peers that send of their own accord, spread over all."""
@@ -294,7 +279,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return min(sum(len(times) for times in self.sends), most)
         rate = self.rate
         if self.workload == "drawn":
-            rate = SECOND / max(1, self._interval().longest)
+            rate = SECOND / max(1, parse_delay(self.interval or "70-90ms").longest or SECOND)
         by_peer = 1.0 if self.workload == "once" else rate * self.seconds
         burst = self.burst or 1 if self.workload == "rounds" else 1
         return min(len(self.sending_peers()) * by_peer * burst, most)
@@ -312,50 +297,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def scenario(**fields: object) -> Scenario:
     """A validated scenario; an invalid field is an `InputError` that names it."""
     try:
-        created = msgspec.convert(fields, Scenario)
+        created = msgspec.convert(build.written_fields(fields), Scenario)
     except msgspec.ValidationError as error:
         known = (
             f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
         )
         raise InputError(f"scenario: {error}{known}") from error
-    _check_protocol_supports(created)
-    _check_texts(created)
-    _check_layout(created)
+    scenario_checks.check(created)
     return created
-
-
-def _check_protocol_supports(scenario: Scenario) -> None:
-    name, protocol = scenario.protocol, scenario.protocol_class()
-    if scenario.groups is not None and not protocol.overlapping_groups:
-        raise InputError(f"scenario: groups: {name} has one group of all peers")
-    if scenario.layout is not None and protocol.layout is None:
-        raise InputError(f"scenario: layout: the members of {name} are all alike")
-    if scenario.churn and not protocol.dynamic_links:
-        raise InputError(f"scenario: churn: the links of {name} stay as they are")
-
-
-def _check_texts(scenario: Scenario) -> None:
-    """Parse the fields that are text, so that a mistake names its field."""
-    parsers: list[tuple[str, Callable[[str], object], Sequence[str | None]]] = [
-        ("delay", parse_delay, (scenario.delay,)),
-        ("local_delay", parse_delay, (scenario.local_delay,)),
-        ("interval", parse_delay, (scenario.interval,)),
-        ("skew", parse_duration, (scenario.skew,)),
-        ("faults", parse_fault, scenario.faults),
-    ]
-    for field, parse, texts in parsers:
-        for text in texts:
-            try:
-                if text:
-                    parse(text)
-            except InputError as error:
-                raise InputError(f"scenario: {field}: {error}") from error
-
-
-def _check_layout(scenario: Scenario) -> None:
-    try:
-        scenario.resolved_layout()
-    except (LocalError, msgspec.ValidationError) as error:
-        fields = ", ".join(getattr(scenario.protocol_class().layout, "__struct_fields__", ()))
-        known = f"; a layout of {scenario.protocol} has {fields}"
-        raise InputError(f"scenario: layout: {error}{known}") from error

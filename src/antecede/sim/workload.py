@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Sequence
 
+from antecede import user_classes
 from antecede.causality import MessageId
+from antecede.errors import ProtocolError
 from antecede.sim import counter_rng
 from antecede.sim.network import Delay
 
@@ -13,7 +16,10 @@ NEVER = 1 << 62
 
 
 class Workload(abc.ABC):
-    """The send times of each peer, in order."""
+    """The send times of each peer, in order.
+
+    A user's own is created as `Class(seed, reply, **parameters)`; scenarios name it as `module:Class`.
+    """
 
     def __init__(self, seed: int, reply: float = 0.0) -> None:
         self.seed = seed
@@ -127,3 +133,40 @@ class OncePerWindow(Workload):
     def next_send(self, peer: int, number: int, previous: int) -> int:
         late = counter_rng.between(self._bits(peer, number), 0, self.spread + 1)
         return max(number * self.interval + late, previous)
+
+
+class UserWorkload(Workload):
+    """A workload of the user's own, whose times are checked."""
+
+    def __init__(self, text: str, seed: int, reply: float) -> None:
+        super().__init__(seed, reply)
+        self._text = text
+        self._own = user_classes.create(
+            text,
+            Workload,  # type: ignore[type-abstract]
+            "workload",
+            seed=seed,
+            reply=reply,
+        )
+
+    def next_send(self, peer: int, number: int, previous: int) -> int:
+        time = self._own.next_send(peer, number, previous)
+        try:
+            checked = operator.index(time)
+        except TypeError:
+            checked = -1
+        if checked < previous:
+            raise ProtocolError(
+                f"workload {self._text}: next_send() returned {time!r} after a send at {previous}; times are "
+                "whole nanoseconds in ascending order"
+            )
+        return checked
+
+    def group(self, peer: int, number: int, groups: Sequence[str | None]) -> str | None:
+        group = self._own.group(peer, number, groups)
+        if group not in groups:
+            raise ProtocolError(f"workload {self._text}: group() returned {group!r}, not one of {groups}")
+        return group
+
+    def replies(self, peer: int, message: MessageId) -> bool:
+        return bool(self._own.replies(peer, message))

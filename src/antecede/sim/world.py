@@ -131,7 +131,8 @@ class World:
             probe.transmit(member, to, packet, self.now)
         overhead = member.paper_bytes(packet) if self._paper_sizes else control
         size = packet.payload_bytes() + overhead
-        self._schedule_arrivals(source, packet, self.network.transmit(source, to, size, self.now))
+        first = next(iter(packet.message_ids()), None)
+        self._schedule_arrivals(source, packet, self.network.carry(first, source, to, size, self.now))
         self.packets += len(to)
         self.control_bytes += control * len(to)
 

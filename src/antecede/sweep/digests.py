@@ -1,6 +1,6 @@
 """Digests of finished runs: whether a run's files are those that it left, so that a sweep may skip it.
 
-A run's `digest.json` has the SHA-256 of each of its files, the run's key, and one of all that. A verdict has
+A run's `_digest.json` has the SHA-256 of each of its files, the run's key, and one of all that. A verdict has
 its own, which depends on the run's. Checking reads every file once.
 """
 
@@ -15,12 +15,13 @@ from antecede.trace.reader import TRACE_SUFFIXES
 from antecede.trace.schema import META
 from antecede.trace.writer import write_whole
 
-RUN, VERDICT, ERROR = "run.json", "verdict.json", "error.txt"
-DIGEST, VERDICT_DIGEST = "digest.json", "verdict.sha256"
+RUN, VERDICT, ERROR = "_run.json", "_verdict.json", "error.txt"
+DIGEST, VERDICT_DIGEST = "_digest.json", "_verdict.sha256"
+"""What lies beside a trace has a name with an underscore, so that others read the folder as a table."""
 
 
 class RunDigest(msgspec.Struct, frozen=True):
-    """The contents of `digest.json`."""
+    """The contents of `_digest.json`."""
 
     key: str
     files: dict[str, str]
@@ -82,8 +83,9 @@ def _verdict_digest(folder: Path) -> str:
 def _digests(folder: Path) -> dict[str, str]:
     """The digests of a run's files: what is read as its result or as its trace."""
     found = {}
-    for file in sorted(folder.iterdir()):
-        if file.is_file() and (file.name in (RUN, META) or file.suffix in TRACE_SUFFIXES):
-            with file.open("rb") as stream:
-                found[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    traces = [file.name for file in folder.iterdir() if file.suffix in TRACE_SUFFIXES]
+    for name in sorted([RUN, META, *traces]):
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as stream:
+                found[name] = hashlib.file_digest(stream, "sha256").hexdigest()
     return found

@@ -28,7 +28,6 @@ from antecede.audit.on_spark import audit
 from antecede.audit.streaming import verdict_if_clean
 from antecede.causality import Verdict
 from antecede.errors import AntecedeError, InputError
-from antecede.protocols.catalog import find_protocol
 from antecede.sim.engines import precompile, simulate
 from antecede.sim.metrics import Metrics
 from antecede.sim.record import simulate_to
@@ -48,6 +47,7 @@ from antecede.sweep.digests import (
 from antecede.trace.reader import read_metas, trace_files
 from antecede.trace.schema import META
 from antecede.trace.writer import write_whole
+from antecede.user_classes import user_folder
 
 T = TypeVar("T")
 
@@ -230,12 +230,13 @@ def _read_verdict(file: Path) -> Verdict:
 def _simulate_task(
     runs: str, specs: list[tuple[str, bool, bool]], modules: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`modules` is the folder with the user's own protocols."""
+    """`modules` is the folder with the user's own modules and files."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             numbers: list[int] = batch.column("id").to_pylist()
-            rows = [_run(Path(runs), *specs[number], modules=Path(modules)) for number in numbers]
+            with user_folder(Path(modules)):
+                rows = [_run(Path(runs), *specs[number]) for number in numbers]
             yield pa.RecordBatch.from_pylist(rows, schema=_TASK_RESULT)
 
     return task
@@ -268,12 +269,9 @@ def _write_verdict(folder: Path, verdict: Verdict) -> None:
     seal_verdict(folder)
 
 
-def _run(
-    runs: Path, text: str, traced: bool, long: bool, modules: Path | None = None
-) -> dict[str, str | None]:
+def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
     """Execute one run in a folder of its own, and move that into place once it is complete."""
     scenario = msgspec.json.decode(text, type=Scenario)
-    find_protocol(scenario.protocol, modules)
     key = scenario.key()
     aside = runs / f".{key}.{uuid.uuid4().hex}"
     aside.mkdir(parents=True)
@@ -319,8 +317,8 @@ def _move_into_place(aside: Path, place: Path) -> None:
 
 
 def _remove_files(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def _clear_abandoned(runs: Path) -> None:

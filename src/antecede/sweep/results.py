@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antecede.audit.core import COUNTS
 from antecede.causality import Verdict
@@ -18,6 +19,7 @@ RESULTS, SUMMARY = "results.parquet", "summary.parquet"
 _METRICS = Metrics.__struct_fields__
 _VERDICT = tuple(name for name in (*COUNTS, *Verdict.DEPRECATED) if name not in (*_METRICS, "processes"))
 _FIELDS = Scenario.__struct_fields__
+_MEANS = ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns")
 _STRUCTURED = ("layout", "network", "silent", "probes")
 
 
@@ -45,7 +47,9 @@ def write_results(sweep: Sweep) -> pa.Table:
 
 
 def _json_text(value: object) -> str | None:
-    """A structured value as a column of JSON text."""
+    """A structured value as a column of JSON text; what is text already stays as it is."""
+    if isinstance(value, str):
+        return value
     return msgspec.json.encode(value, order="sorted").decode() if value else None
 
 
@@ -54,17 +58,23 @@ def _groups_text(groups: dict[str, tuple[int, ...]] | None) -> str:
 
 
 def summarise(results: pa.Table) -> pa.Table:
-    """One row for each setting: means over its runs, and sums of audit counts."""
+    """One row for each setting: means over its runs with their standard deviations, and sums of audit
+    counts."""
     settings = ["protocol", "peers", *_varying(results)]
-    measures = {"runs": ("run", "count"), "audited_runs": ("audited", "count")}
+    sample = pc.VarianceOptions(ddof=1, min_count=2)  # the deviation of one run is unknown, not 0
+    measures: dict[str, tuple[str, str] | tuple[str, str, pc.FunctionOptions]] = {
+        "runs": ("run", "count"),
+        "audited_runs": ("audited", "count"),
+    }
     for name in ("messages", "deliveries", "audited", "held", "stuck", *_VERDICT):
         measures[name] = (name, "sum")
-    for name in ("control_bytes_mean", "paper_bytes_mean", "latency_mean_ns", "hold_mean_ns"):
+    for name in _MEANS:
         measures[name] = (name, "mean")
+        measures[f"{name}_sd"] = (name, "stddev", sample)
     measures["control_bytes_max"] = ("control_bytes_max", "max")
     grouped = results.group_by(settings, use_threads=False).aggregate(list(measures.values()))
     columns = {name: grouped.column(name) for name in settings}
-    columns |= {name: grouped.column("_".join(how)) for name, how in measures.items()}
+    columns |= {name: grouped.column("_".join(how[:2])) for name, how in measures.items()}
     return pa.table(columns)
 
 

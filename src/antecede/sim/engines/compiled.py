@@ -8,8 +8,13 @@ from types import ModuleType
 from typing import cast
 
 from antecede.errors import InputError
+from antecede.sim import build
 from antecede.sim.kernels.contract import Kernel, Unsupported
+from antecede.sim.network import GraphModel, parse_delay, reach
 from antecede.sim.scenario import Scenario
+
+_MAX_REACH = 1 << 42
+"""Nanoseconds, about an hour: for longer delays the calendars of kernels would be too coarse."""
 
 
 def has_kernel(scenario: Scenario, engine: str) -> bool:
@@ -39,8 +44,16 @@ def supports(scenario: Scenario, engine: str) -> Unsupported | None:
         return Unsupported(f"{scenario.protocol} has no kernel for it")
     if scenario.sends is not None:
         return Unsupported("its sends are given one by one")
-    if any(text.startswith("quantiles:") for text in _distributions(scenario)):
-        return Unsupported("its delays are given by quantiles")
+    own = build.user_class_names(scenario)
+    if own:
+        return Unsupported(f"{own[0]} is Python, and not compiled")
+    if isinstance(scenario.network, GraphModel):
+        return Unsupported("its network is in a file")
+    for text in _distributions(scenario):
+        if text.startswith("quantiles:"):
+            return Unsupported("its delays are given by quantiles")
+        if parse_delay(text).longest is None and reach(text) > _MAX_REACH:
+            return Unsupported(f"its delays may be very long, unless they are clipped, as in {text},60s")
     return kernel(scenario, engine).supports(scenario)
 
 

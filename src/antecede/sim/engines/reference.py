@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 from antecede.errors import ProtocolError
 from antecede.protocols import catalog
+from antecede.sim import build
 from antecede.sim.kernels.contract import ObserverFeed, Progress
 from antecede.sim.metrics import Meter, Metrics
-from antecede.sim.probes import PROBES, Probe
+from antecede.sim.probes import Probe
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
+from antecede.user_classes import what_was_raised
 
 _EVENTS_PER_REPORT = 20_000
 """Events between two calls of `progress`."""
@@ -25,20 +25,20 @@ def run(
     probes: Sequence[Probe] = (),
     sample_times: Sequence[int] | None = None,
 ) -> Metrics:
-    """Run a scenario. What a user's own protocol raises becomes a `ProtocolError` that says where.
+    """Run a scenario. What code of the user's own raises becomes a `ProtocolError` that says where.
 
     `probes` measure beside the scenario's own; all sample at `sample_times`, if given.
     """
     try:
         return _run(scenario, observers, progress, probes, sample_times)
+    except ProtocolError:
+        raise
     except (Exception, SystemExit) as error:
-        if scenario.protocol in catalog.PROTOCOLS or isinstance(error, MemoryError):
+        own = [] if scenario.protocol in catalog.PROTOCOLS else [f"protocol {scenario.protocol}"]
+        own += build.user_class_names(scenario)
+        if not own or isinstance(error, MemoryError):
             raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise ProtocolError(
-            f"protocol {scenario.protocol} raised {type(error).__name__}: {error} "
-            f"({Path(where.filename).name}, line {where.lineno})"
-        ) from error
+        raise ProtocolError(f"{' or '.join(own)} raised {what_was_raised(error)}") from error
 
 
 def _run(
@@ -50,8 +50,7 @@ def _run(
 ) -> Metrics:
     members = scenario.members()
     meter = Meter(scenario.peers)
-    probes = [PROBES[name](round(scenario.warmup * SECOND)) for name in scenario.probes]
-    probes += added
+    probes = [*build.build_probes(scenario), *added]
     world = scenario.world(members, [meter, observers] if observers else [meter], probes, sample_times)
     if progress is None:
         world.run()

@@ -1,13 +1,22 @@
-"""Delay distributions, each a pure function of 64 random bits."""
+"""Delay distributions, each a pure function of 64 random bits.
+
+A user's own is a subclass of `Delay`, which scenarios name as `module:Class`.
+"""
 
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from antecede.errors import InputError
+from antecede import user_classes
+from antecede.errors import InputError, ProtocolError
 from antecede.sim import counter_rng
-from antecede.units import parse_duration, parse_range
+from antecede.units import MAX_DURATION, parse_duration, parse_range
+
+MILLION = 1_000_000
 
 
 class Delay(abc.ABC):
@@ -15,12 +24,12 @@ class Delay(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, bits: int) -> int:
-        """The delay for these 64 random bits."""
+        """The delay for these 64 random bits: the same for the same bits."""
 
     @property
-    @abc.abstractmethod
-    def longest(self) -> int:
-        """An upper bound."""
+    def longest(self) -> int | None:
+        """An upper bound; None if there is none. Some protocols need one."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,95 @@ class Quantiles(Delay):
         return self.values[-1]
 
 
+@dataclass(frozen=True)
+class _HeavyTailed(Delay):
+    """Unbounded, or clipped: what would be longer than `limit` takes just that long."""
+
+    limit: int | None = field(default=None, kw_only=True)
+
+    @property
+    def longest(self) -> int | None:
+        return self.limit
+
+    @property
+    def most(self) -> int:
+        """No delay is longer than this."""
+        return MAX_DURATION if self.limit is None else self.limit
+
+    def _clip(self, delay: float) -> int:
+        return self.most if delay >= self.most else int(delay)
+
+
+@dataclass(frozen=True)
+class Exponential(_HeavyTailed):
+    mean: int
+
+    def sample(self, bits: int) -> int:
+        return self._clip(-counter_rng.log(counter_rng.unit(bits)) * self.mean)
+
+
+@dataclass(frozen=True)
+class LogNormal(_HeavyTailed):
+    """The logarithm of the delay is normal, with standard deviation sigma, here in millionths; the mean is
+    median * exp(sigma² / 2)."""
+
+    median: int
+    sigma: int
+
+    def sample(self, bits: int) -> int:
+        return self._clip(self.median * counter_rng.exp(self.sigma / MILLION * counter_rng.normal(bits)))
+
+
+@dataclass(frozen=True)
+class Pareto(_HeavyTailed):
+    """At least `least`, and longer than x with probability (least / x)^shape; here the shape is in
+    millionths. The mean is least * shape / (shape - 1), and infinite for a shape up to 1."""
+
+    least: int
+    shape: int
+
+    def sample(self, bits: int) -> int:
+        exponent = -counter_rng.log(counter_rng.unit(bits)) / (self.shape / MILLION)
+        return self._clip(self.least * counter_rng.exp(exponent))
+
+
+class UserDelay(Delay):
+    """A user's own distribution, whose values are checked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._own = user_classes.create(text, Delay, "delay")  # type: ignore[type-abstract]
+        try:
+            bound = self._own.longest
+        except (Exception, SystemExit) as error:
+            reason = user_classes.what_was_raised(error)
+            raise InputError(f"delay {text}: longest raised {reason}") from error
+        self._longest = None if bound is None else self._duration(bound, "longest is")
+
+    @property
+    def longest(self) -> int | None:
+        return self._longest
+
+    def sample(self, bits: int) -> int:
+        delay = self._duration(self._own.sample(bits), "sample() returned")
+        if self._longest is not None and delay > self._longest:
+            raise ProtocolError(
+                f"delay {self._text}: sample() returned {delay}, but longest is {self._longest}"
+            )
+        return delay
+
+    def _duration(self, value: Any, what: str) -> int:
+        try:
+            duration = operator.index(value)
+        except TypeError:
+            duration = -1
+        if not 0 <= duration <= MAX_DURATION:
+            raise ProtocolError(
+                f"delay {self._text}: {what} {value!r}; it must be nanoseconds as a whole number from 0 on"
+            )
+        return duration
+
+
 _BOUNDED: dict[str, type[Uniform | ClippedNormal | LogUniform]] = {
     "uniform": Uniform,
     "normal": ClippedNormal,
@@ -125,16 +223,73 @@ def parse_delay(text: str) -> Delay:
     model, colon, arguments = text.partition(":")
     if not colon:
         return Uniform(*parse_range(text)) if "-" in text.strip()[1:] else Fixed(parse_duration(text))
-    if model == "gauss":
-        return _parse_normal(text, arguments)
-    if model == "quantiles":
-        return _parse_quantiles(text, arguments)
-    if model == "fixed":
-        return Fixed(parse_duration(arguments))
-    if model not in _BOUNDED:
-        names = ", ".join(_BOUNDED)
-        raise InputError(f"no delay model '{model}'; there are fixed, gauss, quantiles, {names}")
-    return _BOUNDED[model](*parse_range(arguments))
+    if model in _PARSERS:
+        return _PARSERS[model](text, arguments)
+    if model in _BOUNDED:
+        return _BOUNDED[model](*parse_range(arguments))
+    if user_classes.names_user_class(text):
+        return UserDelay(text)
+    names = ", ".join([*_PARSERS, *_BOUNDED])
+    raise InputError(f"no delay model '{model}'; there are {names}, or your own as module:Class")
+
+
+def upper_bound(text: str) -> int:
+    """The upper bound of a delay as scenarios write it, which it must have."""
+    longest = parse_delay(text).longest
+    if longest is None:
+        raise InputError(
+            f"{text} has no upper bound; take a delay like 1-100ms, or name the longest, as in exp:20ms,1s"
+        )
+    return longest
+
+
+def reach(text: str) -> int:
+    """How long a delay can be at most, whether it is bounded or not: 64 random bits reach no further."""
+    delay = parse_delay(text)
+    extremes = delay.sample(0), delay.sample((1 << 64) - 1)
+    return max(extremes) if delay.longest is None else delay.longest
+
+
+def _parse_exponential(text: str, arguments: str) -> Exponential:
+    mean, *limit = arguments.split(",")
+    if len(limit) > 1:
+        raise InputError(f"'{text}' must be like exp:20ms or exp:20ms,1s: mean, and perhaps the longest")
+    return Exponential(parse_duration(mean), limit=_parse_limit(text, parse_duration(mean), limit))
+
+
+def _parse_log_normal(text: str, arguments: str) -> LogNormal:
+    example = "lognormal:20ms,0.5 or lognormal:20ms,0.5,1s: median, sigma, and perhaps the longest"
+    median, sigma, limit = _parse_heavy_tailed(text, arguments, example)
+    return LogNormal(median, sigma, limit=limit)
+
+
+def _parse_pareto(text: str, arguments: str) -> Pareto:
+    example = "pareto:5ms,1.5 or pareto:5ms,1.5,1s: shortest, shape, and perhaps the longest"
+    least, shape, limit = _parse_heavy_tailed(text, arguments, example)
+    return Pareto(least, shape, limit=limit)
+
+
+def _parse_heavy_tailed(text: str, arguments: str, example: str) -> tuple[int, int, int | None]:
+    """A duration, a number from 0.01 to 100 in millionths, and the longest delay if it is named."""
+    scale, *others = arguments.split(",")
+    try:
+        number = float(others[0])
+    except (IndexError, ValueError):
+        number = 0.0
+    if len(others) > 2 or not 0.01 <= number <= 100:
+        raise InputError(f"'{text}' must be like {example}; the number is from 0.01 to 100")
+    return (
+        parse_duration(scale),
+        round(number * MILLION),
+        _parse_limit(text, parse_duration(scale), others[1:]),
+    )
+
+
+def _parse_limit(text: str, least: int, limit: list[str]) -> int | None:
+    longest = parse_duration(limit[0]) if limit else None
+    if longest is not None and longest < least:
+        raise InputError(f"'{text}': the longest delay is shorter than the first")
+    return longest
 
 
 def _parse_normal(text: str, arguments: str) -> Normal:
@@ -149,3 +304,14 @@ def _parse_quantiles(text: str, arguments: str) -> Quantiles:
     if len(values) < 2 or list(values) != sorted(values):
         raise InputError(f"'{text[:40]}' must be like quantiles:1ms,3ms,20ms: two or more, ascending")
     return Quantiles(values)
+
+
+_PARSERS: dict[str, Callable[[str, str], Delay]] = {
+    "fixed": lambda _, arguments: Fixed(parse_duration(arguments)),
+    "gauss": _parse_normal,
+    "quantiles": _parse_quantiles,
+    "exp": _parse_exponential,
+    "lognormal": _parse_log_normal,
+    "pareto": _parse_pareto,
+}
+"""Distributions whose parameters are separated by commas."""

@@ -1,15 +1,19 @@
-"""Nodes with a send queue, as in paper 004: packets are processed, queued, transmitted and propagated.
+"""Nodes with a queue, as in paper 004: packets are processed, queued, transmitted and propagated.
 
 A node has one FIFO queue for all it sends. A packet to several peers is copied for each, and each copy takes
-one transmission time; a packet larger than the MTU takes one for each fragment.
+one transmission time; a packet larger than the MTU takes one for each fragment. The paper does not say
+whether what a node receives is processed by the same server, nor whether the copies of a message are
+propagated alike; both can be chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, cast
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.sim import counter_rng
 from antecede.sim.network.base import Arrival, Network
 from antecede.sim.network.delays import Delay, parse_delay
@@ -27,32 +31,56 @@ class QueuedNodes(Network):
         transmission: int,
         header: int,
         mtu: int,
+        one_server: bool = False,
+        drawn_by_message: bool = False,
     ) -> None:
+        self._seed = seed
         self._propagation = propagation.sample
         self._processing = processing
         self._transmission = transmission
         self._max_payload = mtu - header
+        self._one_server = one_server
+        self._drawn_by_message = drawn_by_message
         self._key = counter_rng.key(seed, counter_rng.PROPAGATION)
         self._idle_at = [0] * size
         """When each node's queue will be empty."""
         self._copies = 0
         self.packets = 0
         self.queued = 0
-        """Time spent waiting in queues, summed over packets."""
+        """Time spent waiting in queues before being sent, summed over packets."""
 
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
+        return self.carry(None, source, to, size, now)
+
+    def carry(
+        self, message: MessageId | None, source: int, to: Sequence[int], size: int, now: int
+    ) -> list[Arrival]:
         fragments = max(1, -(-size // self._max_payload))
         arrivals = []
         for peer in to:
             start = max(now, self._idle_at[source])
             self._idle_at[source] = start + fragments * self._transmission
             self._copies += 1
-            bits = counter_rng.draw(self._key, self._copies)
-            time = self._idle_at[source] + self._propagation(bits) + self._processing
-            arrivals.append(Arrival(time, peer, self._copies))
             self.packets += fragments
             self.queued += start - now
+            time = self._idle_at[source] + self._propagation(self._bits(message))
+            if self._one_server:
+                arrivals.append(Arrival(time, peer, self._copies, (peer, self._copies)))
+            else:
+                arrivals.append(Arrival(time + self._processing, peer, self._copies))
         return arrivals
+
+    def _bits(self, message: MessageId | None) -> int:
+        if message is None or not self._drawn_by_message:
+            return counter_rng.draw(self._key, self._copies)
+        key = counter_rng.key(self._seed, counter_rng.PROPAGATION, message.origin)
+        return counter_rng.draw(key, message.seq)
+
+    def forward(self, transit: object, now: int) -> list[Arrival]:
+        """A packet has reached its node, whose one server processes it in its turn."""
+        peer, number = cast(tuple[int, int], transit)
+        self._idle_at[peer] = max(now, self._idle_at[peer]) + self._processing
+        return [Arrival(self._idle_at[peer], peer, number)]
 
     def figures(self, duration: int) -> dict[str, float]:
         return {"packets": self.packets, "queued_mean_ns": self.queued / max(1, self._copies)}
@@ -66,6 +94,11 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
     transmission: str = "1ms"
     header: int = 20
     mtu: int = 1500
+    queue: Literal["sends", "node"] = "sends"
+    """What waits in a node's queue: what it sends, or also what it has received and is to process."""
+    drawn: Literal["copy", "message"] = "copy"
+    """What has a propagation time of its own: each copy of a packet, or each message on all of its ways; a
+    packet then takes that of its first message."""
 
     def __post_init__(self) -> None:
         parse_delay(self.propagation)
@@ -83,4 +116,6 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
             transmission=parse_duration(self.transmission),
             header=self.header,
             mtu=self.mtu,
+            one_server=self.queue == "node",
+            drawn_by_message=self.drawn == "message",
         )

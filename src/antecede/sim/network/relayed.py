@@ -13,9 +13,10 @@ from antecede.sim.network.direct import DirectNetwork
 
 
 class RelayedNetwork(Network):
-    """Packets to and from the first `behind` peers take two delays, all others one.
+    """Packets to and from the first `behind` peers go through the relay and take two delays, all others one.
 
-    The relay only passes packets on.
+    The relay only passes packets on. A message goes to it once, so all of its copies leave the relay at the
+    same time; the delay from there is each copy's own.
     """
 
     def __init__(self, seed: int, delay: Delay, behind: int) -> None:
@@ -24,13 +25,11 @@ class RelayedNetwork(Network):
         self._behind = behind
 
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
-        arrivals = []
-        for arrival in self._first.transmit(source, to, size, now):
-            if source < self._behind or arrival.destination < self._behind:
-                arrivals += self._second.transmit(source, (arrival.destination,), size, arrival.time)
-            else:
-                arrivals.append(arrival)
-        return arrivals
+        relayed = [peer for peer in to if source < self._behind or peer < self._behind]
+        arrivals = self._first.transmit(source, [peer for peer in to if peer not in set(relayed)], size, now)
+        # No peer sends to itself, so that link is free to stand for the one to the relay.
+        (at_relay,) = self._first.transmit(source, (source,), size, now)
+        return arrivals + self._second.transmit(source, relayed, size, at_relay.time)
 
 
 class RelayedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="relayed", tag_field="model"):

@@ -3,13 +3,15 @@
 Packets take a shortest path by hops, always the same one of several, so packets between two peers stay in
 order. A packet to many peers is sent to each or, with multicast, once over every link of the tree of their
 paths. A packet larger than the MTU travels in fragments, each with a header, and arrives with its last one.
+A graph from a file may give each link's delay; then paths are those of least total delay (`GraphModel`).
 Cost: one queue operation for each fragment and hop; O(n²) memory for routes.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,8 +66,12 @@ class RoutedNetwork(Network):
         header: int,
         mtu: int,
         multicast: bool,
+        propagation: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
+        """`propagation` has the delays of links that are known, with the lower node first; if it has any,
+        packets take paths of least delay, not of fewest hops."""
         self.graph = graph
+        self._is_weighted = bool(propagation)
         self.ns_per_byte = 8e9 / bits_per_second
         self.header = header
         self.max_payload = mtu - header
@@ -75,8 +81,9 @@ class RoutedNetwork(Network):
         for one, neighbours in enumerate(graph):
             for other in neighbours:
                 low, high = sorted((one, other))
-                propagation = delay.sample(counter_rng.draw(key, low * len(graph) + high))
-                self.links[one, other] = DirectedLink(one, propagation)
+                known = (propagation or {}).get((low, high))
+                sampled = delay.sample(counter_rng.draw(key, low * len(graph) + high))
+                self.links[one, other] = DirectedLink(one, sampled if known is None else known)
         self.next_hops: dict[int, list[int]] = {}
         self._trees: dict[tuple[int, tuple[int, ...]], tuple[Branch, ...]] = {}
         self._numbers = 0
@@ -163,12 +170,31 @@ class RoutedNetwork(Network):
         """Each node's next hop on a shortest path to `peer`: the neighbour with the lowest number."""
         hops = self.next_hops.get(peer)
         if hops is None:
-            distance = hop_counts(self.graph, peer)
-            hops = [
-                min((other for other in neighbours if distance[other] == distance[node] - 1), default=node)
-                for node, neighbours in enumerate(self.graph)
-            ]
-            self.next_hops[peer] = hops
+            hops = self.next_hops[peer] = self._by_delay(peer) if self._is_weighted else self._by_hops(peer)
+        return hops
+
+    def _by_hops(self, peer: int) -> list[int]:
+        distance = hop_counts(self.graph, peer)
+        return [
+            min((other for other in neighbours if distance[other] == distance[node] - 1), default=node)
+            for node, neighbours in enumerate(self.graph)
+        ]
+
+    def _by_delay(self, peer: int) -> list[int]:
+        """By Dijkstra's algorithm; of paths of the same delay the one with fewer hops."""
+        hops = list(range(len(self.graph)))
+        pending = [(0, 0, peer, peer)]
+        reached: set[int] = set()
+        while pending:
+            delay, count, node, towards = heapq.heappop(pending)
+            if node in reached:
+                continue
+            reached.add(node)
+            hops[node] = towards
+            for other in self.graph[node]:
+                if other not in reached:
+                    link = self.links[other, node]
+                    heapq.heappush(pending, (delay + link.propagation, count + 1, other, node))
         return hops
 
     def figures(self, duration: int) -> dict[str, float]:

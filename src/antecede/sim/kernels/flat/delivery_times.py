@@ -207,9 +207,10 @@ def draw_arrivals(me: Any, number: Any, now: Any, delay: Any, behind: Any, state
     draw_delays(delay, state.links[me], shift, delays)
     if relays.shape[0]:
         kind, one, two, three = delay
+        to_relay = delays[me]  # the link to itself stands for the one to the relay
         for peer in range(peers):
             if me < behind or peer < behind:
-                delays[peer] += delay_of(kind, one, two, three, mix(relays[me, peer] + shift))
+                delays[peer] = to_relay + delay_of(kind, one, two, three, mix(relays[me, peer] + shift))
     if last.shape[0]:
         for peer in range(peers):
             last[me, peer] = max(now + delays[peer], last[me, peer])

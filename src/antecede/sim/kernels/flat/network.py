@@ -27,7 +27,7 @@ from antecede.sim.kernels.runtime.routed import Audience, RoutedState
 from antecede.sim.kernels.runtime.routed import send as send_routed
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, LINK_BYTES, NOW, PACKETS
-from antecede.sim.network import RelayedModel, parse_delay
+from antecede.sim.network import NodesModel, RelayedModel, parse_delay, reach
 from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
@@ -51,6 +51,8 @@ class FlatNetwork(NamedTuple):
 
 def supports(scenario: Scenario) -> Unsupported | None:
     """Why the scenario's network is not supported; None if it is."""
+    if isinstance(scenario.network, NodesModel) and scenario.network.queue == "node":
+        return Unsupported("nodes process what they receive in their turn")
     return routed.supports(scenario)
 
 
@@ -58,8 +60,8 @@ def create_network(scenario: Scenario, routes: RoutedState | None) -> FlatNetwor
     """The network of a run; `routes` if it is a routed one."""
     relayed = scenario.network if isinstance(scenario.network, RelayedModel) else None
     independent = relayed is not None or (scenario.network is None and not scenario.faults)
-    delay = parse_delay(scenario.delay if relayed is None else relayed.delay)
-    longest = delay.longest * (1 if relayed is None else 2)
+    text = scenario.delay if relayed is None else relayed.delay
+    longest = reach(text) * (1 if relayed is None else 2)
     until = max(1, round(scenario.seconds * SECOND))
     rate = max(1e-9, scenario.expected_messages() * (scenario.peers - 1) / until)
     calendar, packing = dense_calendar.create_calendar(scenario.peers, rate, longest)
@@ -75,7 +77,7 @@ def create_network(scenario: Scenario, routes: RoutedState | None) -> FlatNetwor
         keys=keys,
         relays=relays,
         behind=0 if relayed is None else relayed.behind,
-        delay=model(delay),
+        delay=model(parse_delay(text)),
         delays=np.zeros(scenario.peers, np.int64),
         nodes=queued_nodes.create_state(scenario),
         routed=routes,
@@ -121,13 +123,14 @@ def send_all(
         if number >> network.packing.number:
             world.scalars[FULL] = 1
         return peers - 1
-    return send_each(world, rules, network, network.routed, me, message, control, weight)
+    return send_each(world, rules, network, network.routed, me, message, number, control, weight)
 
 
 @njit_inline
 def send_each(
-    world: Any, rules: Any, network: Any, routes: Any, me: Any, message: Any, control: Any, weight: Any
-) -> Any:
+    world: Any, rules: Any, network: Any, routes: Any, me: Any, message: Any, number: Any, control: Any,
+    weight: Any,
+) -> Any:  # fmt: skip
     """The same one by one; or in one packet, where the network has multicast trees."""
     peers = len(network.delays)
     if routes is not None:
@@ -140,7 +143,10 @@ def send_each(
     copies = 0
     for to in range(peers):
         if to != me:
-            copies += send(world, rules, network.nodes, me * peers + to, me, to, message, control, weight)
+            link = me * peers + to
+            copies += send(
+                world, rules, network.nodes, link, me, to, message, control, weight, me, number + 1
+            )  # fmt: skip
     return copies
 
 
@@ -153,9 +159,10 @@ def draw_all_delays(world: Any, network: Any, me: Any, number: Any) -> Any:
     draw_delays(network.delay, network.keys[me], shift, delays)
     if len(network.relays):
         kind, one, two, three = network.delay
+        to_relay = delays[me]  # the link to itself stands for the one to the relay
         for to in range(peers):
             if me < network.behind or to < network.behind:
-                delays[to] += delay_of(kind, one, two, three, mix(network.relays[me, to] + shift))
+                delays[to] = to_relay + delay_of(kind, one, two, three, mix(network.relays[me, to] + shift))
     elif len(world.link_last):
         for to in range(peers):
             link = me * peers + to

@@ -26,7 +26,7 @@ from antecede.sim.kernels.runtime.counting import (
 )
 from antecede.sim.kernels.runtime.links import transmit
 from antecede.sim.kernels.runtime.msgpack_sizes import int_bytes, payload_head
-from antecede.sim.kernels.runtime.overlays import hypercube_links
+from antecede.sim.kernels.runtime.overlays import hypercube_links, overlay_links
 from antecede.sim.kernels.runtime.routed import Audience, next_event, send
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, NOTHING, NOW, SEND, STOPPED
@@ -120,7 +120,8 @@ def run_with_growing_windows(
 
 
 def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | None, words: int) -> Metrics:
-    first, neighbours = hypercube_links(scenario.peers)
+    overlay = scenario.neighbours()
+    first, neighbours = hypercube_links(scenario.peers) if overlay is None else overlay_links(overlay)
     state = create_state(scenario, first, first[1:], neighbours, words)
     network, twin = routed.create_state(scenario, lambda: _audiences(first, neighbours))
     pace = routed.pace(scenario, network, _NUMBER)

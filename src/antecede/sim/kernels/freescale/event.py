@@ -149,11 +149,13 @@ def _attempt(
 def _cost_metrics(state: FreescaleState) -> dict[str, float]:
     """The metrics of the probe `costs`."""
     found: dict[str, float] = {}
-    for name, (count, paper, wire) in zip(KINDS, state.costs.tolist(), strict=True):
+    for name, (count, paper, wire, with_last) in zip(KINDS, state.costs.tolist(), strict=True):
         if count:
             found[f"{name}_packets"] = count
             found[f"{name}_paper_bytes"] = paper / count
             found[f"{name}_wire_bytes"] = wire / count
+            if name == "down":
+                found["down_last_paper_bytes"] = with_last / count
     for name, (count, stored) in zip(MEMBERS, state.storage.tolist(), strict=True):
         if count:
             found[f"{name}_storage"] = stored / count
@@ -202,7 +204,7 @@ def broadcast(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
     if is_internal(params, me):
         packet = create_packet(world, params, state, me)
         record_send(world, me, state.packets[packet, CONTROL], state.packets[packet, PAPER])
-        count_costs(world, params, state, packet)
+        count_costs(world, params, state, packet, me)
         send(world, rules, params, state, me, params.homes[me], packet)
     else:
         packet = create_external_packet(world, params, state, me)

@@ -141,13 +141,31 @@ def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
 
 
 @njit_inline
-def count_costs(world: Any, params: Any, state: Any, packet: Any) -> Any:
-    """What the probe `costs` counts of a packet, to however many peers it goes."""
+def count_costs(world: Any, params: Any, state: Any, packet: Any, me: Any) -> Any:
+    """What the probe `costs` counts of a packet of `me`, to however many peers it goes."""
+    with_last = np.int64(0)
+    if params.probed and state.packets[packet, KIND] == DOWNLINK:
+        with_last = bytes_with_last(params, state, packet, me)
+        state.last_down[me, state.packets[packet, ORIGIN]] = state.packets[packet, NUMBER]
     if params.probed and world.scalars[NOW] >= params.measured_from:
         sums = state.costs[state.packets[packet, KIND]]
         sums[0] += 1
         sums[1] += state.packets[packet, PAPER]
         sums[2] += state.packets[packet, CONTROL]
+        sums[3] += with_last
+
+
+@njit_inline
+def bytes_with_last(params: Any, state: Any, packet: Any, me: Any) -> Any:
+    """The twin of `Freescale.paper_bytes_with_last`."""
+    first, final = state.bounds[FIRST, packet, 0], state.bounds[FINAL, packet, 0]
+    origin = state.packets[packet, ORIGIN]
+    last = state.last_down[me, origin]
+    if last == 0 or origin < params.supers or params.homes[origin] != origin:
+        return state.packets[packet, PAPER]
+    if final < first:
+        return np.int64(1)
+    return span_bytes(min(first, last), max(final, last))
 
 
 @njit_inline

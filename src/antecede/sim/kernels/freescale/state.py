@@ -91,6 +91,8 @@ class FreescaleState(NamedTuple):
     costs: np.ndarray
     storage: np.ndarray
     """Of the probe `costs`: packets and bytes by kind of packet, samples and bytes by kind of member."""
+    last_down: np.ndarray
+    """For the same: the number that each super peer gave to each sender's last message."""
     free: np.ndarray
     packets: np.ndarray
     pairs: np.ndarray
@@ -149,8 +151,9 @@ def create_state(params: FreescaleParams, bits: int, words: int) -> FreescaleSta
     packets = min(_MAX_PACKETS, _MEMORY // (8 * (supers + 1) * (words + 2) + 4 * external + 100))
     state = FreescaleState(
         scalars=_zeros(SCALARS),
-        costs=_zeros(5, 3),
+        costs=_zeros(5, 4),
         storage=_zeros(3, 2),
+        last_down=_zeros(some, peers),
         free=np.empty(packets, np.int32),
         packets=np.empty((packets, 11), np.int64),
         pairs=np.empty((packets, external), np.int32),

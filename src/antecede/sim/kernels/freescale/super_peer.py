@@ -64,7 +64,7 @@ from antecede.sim.kernels.runtime.world_state import FULL, NOW
 @njit_inner
 def send_to_external_group(world: Any, rules: Any, params: Any, state: Any, me: Any, packet: Any) -> Any:
     """Send a packet to all other members of the external group."""
-    count_costs(world, params, state, packet)
+    count_costs(world, params, state, packet, me)
     for peer in range(params.supers):
         if peer != me:
             send(world, rules, params, state, me, peer, packet)
@@ -80,7 +80,7 @@ def send_inside(world: Any, rules: Any, params: Any, state: Any, me: Any, downli
     first, end = params.first[me], params.first[me + 1]
     mine = params.homes[origin] == me and origin != me
     if end - first > (1 if mine else 0):
-        count_costs(world, params, state, downlink)
+        count_costs(world, params, state, downlink, me)
         for peer in range(first, end):
             if peer != origin:
                 send(world, rules, params, state, me, peer, downlink)
@@ -93,7 +93,7 @@ def send_inside(world: Any, rules: Any, params: Any, state: Any, me: Any, downli
         answer = new_packet(world, state, ASSIGNMENT, origin, state.packets[downlink, SEQ], 0)
         state.packets[answer, NUMBER] = state.packets[downlink, NUMBER]
         count_control_bytes(params, state, answer)
-        count_costs(world, params, state, answer)
+        count_costs(world, params, state, answer, me)
         send(world, rules, params, state, me, origin, answer)
         if state.packets[answer, COPIES] == 0:
             release(state, answer)
@@ -472,7 +472,7 @@ def send_ack(world: Any, rules: Any, params: Any, state: Any, me: Any) -> Any:
     state.packets[packet, AFTER], state.packets[packet, OTHER] = world.messages[me], state.inside[BASE, me]
     write_causes(world, state, me, packet)
     count_control_bytes(params, state, packet)
-    count_costs(world, params, state, packet)
+    count_costs(world, params, state, packet, me)
     send(world, rules, params, state, me, params.homes[me], packet)
     if state.packets[packet, COPIES] == 0:
         release(state, packet)

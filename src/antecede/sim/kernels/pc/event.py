@@ -86,7 +86,9 @@ def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | N
         payload_head(scenario.payload), kind.max_buffered, kind.pong_timeout, kind.max_recent_pings,
         round(scenario.warmup * SECOND),
     )  # fmt: skip
-    overlay = cast(OverlayLayout, scenario.resolved_layout()).neighbours(scenario.peers)
+    overlay = scenario.neighbours()
+    if overlay is None:
+        overlay = cast(OverlayLayout, scenario.resolved_layout()).neighbours(scenario.peers)
     state = create_state(scenario, overlay, kind.max_recent_pings, words)
     links = sum(map(len, overlay))
     world, rules = runtime.create_world(scenario, len(state.flood.neighbours), links, bool(observers))

@@ -104,7 +104,8 @@ def must_stop(world: Any) -> Any:
 
 @njit_inline
 def next_event(world: Any, rules: Any) -> Any:
-    """Take the next event: its kind, the peer, and for an arrival its source and the packet.
+    """Take the next event: its kind, the peer, and for an arrival its source and the packet; for a hop, what
+    orders it is in place of its source.
 
     `STOPPED` if compiled code has to return first (`must_stop`), `NOTHING` at the end of the run.
     """
@@ -120,7 +121,7 @@ def next_event(world: Any, rules: Any) -> Any:
             take_due(world)
             scalars[NOW] = time
             if order < 0:
-                return HOP, 0, 0, packet
+                return HOP, 0, order, packet
             ends = order >> NUMBER_BITS
             peer = ends >> PEER_BITS
             if peer >> PEER_BITS:

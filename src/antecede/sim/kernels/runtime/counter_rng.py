@@ -14,12 +14,23 @@ import numpy as np
 from antecede.compiled.splitmix64 import STEP, mix
 from antecede.jit import njit_plain
 from antecede.sim import counter_rng
-from antecede.sim.network import ClippedNormal, Delay, Fixed, LogUniform, Normal, Uniform
+from antecede.sim.network import (
+    ClippedNormal,
+    Delay,
+    Exponential,
+    Fixed,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Pareto,
+    Uniform,
+)
+from antecede.sim.network.delays import MILLION
 
 _1, _12, _32 = (np.uint64(value) for value in (1, 12, 32))
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
-FIXED, UNIFORM, CLIPPED_NORMAL, LOG_UNIFORM, NORMAL = range(5)
+FIXED, UNIFORM, CLIPPED_NORMAL, LOG_UNIFORM, NORMAL, EXPONENTIAL, LOG_NORMAL, PARETO = range(8)
 Model = tuple[int, int, int, int]
 """A distribution of delays: its kind and three parameters."""
 
@@ -37,6 +48,12 @@ def model(delay: Delay) -> Model:
             return LOG_UNIFORM, low, high, 0
         case Normal(mean, deviation, unit):
             return NORMAL, mean, deviation, unit
+        case Exponential(mean):
+            return EXPONENTIAL, mean, 0, delay.most
+        case LogNormal(median, sigma):
+            return LOG_NORMAL, median, sigma, delay.most
+        case Pareto(least, shape):
+            return PARETO, least, shape, delay.most
     raise TypeError(f"kernels do not know the delay {delay}")
 
 
@@ -92,6 +109,22 @@ def log(x: Any) -> Any:
     return exponent * _LN2 + 2.0 * s * series
 
 
+_LN2_HIGH, _LN2_LOW = counter_rng._LN2_HIGH, counter_rng._LN2_LOW
+_TAYLOR = tuple(counter_rng._TAYLOR)
+_MAX_EXPONENT = counter_rng._MAX_EXPONENT
+
+
+@njit_plain
+def exp(x: Any) -> Any:
+    x = min(max(x, -_MAX_EXPONENT), _MAX_EXPONENT)
+    k = math.floor(x / _LN2 + 0.5)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    series = 0.0
+    for coefficient in _TAYLOR:
+        series = series * r + coefficient
+    return math.ldexp(series, k)
+
+
 @njit_plain
 def exponential(bits: Any, mean: Any) -> Any:
     return np.int64(-log(unit(bits)) * mean)
@@ -124,6 +157,18 @@ def normal(bits: Any) -> Any:
 
 
 @njit_plain
+def long_tailed(kind: Any, scale: Any, millionths: Any, most: Any, bits: Any) -> Any:
+    """A delay from a distribution with a long tail, clipped to `most`."""
+    if kind == EXPONENTIAL:
+        delay = -log(unit(bits)) * scale
+    elif kind == LOG_NORMAL:
+        delay = scale * exp(millionths / MILLION * normal(bits))
+    else:
+        delay = scale * exp(-log(unit(bits)) / (millionths / MILLION))
+    return most if delay >= most else np.int64(delay)
+
+
+@njit_plain
 def delay_of(kind: Any, one: Any, two: Any, three: Any, bits: Any) -> Any:
     """A delay in nanoseconds: the twin of `Delay.of`."""
     if kind == FIXED:
@@ -140,6 +185,8 @@ def delay_of(kind: Any, one: Any, two: Any, three: Any, bits: Any) -> Any:
             ratio, doublings = ratio >> 1, doublings + 1
         floor = least << between(bits, 0, max(1, doublings))
         return min(floor + between(mix(bits), 0, floor), two)
+    if kind >= EXPONENTIAL:
+        return long_tailed(kind, one, two, three, bits)
     while True:
         value = np.int64(one + two * normal(bits)) // three * three
         if value >= 0:

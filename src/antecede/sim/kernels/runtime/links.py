@@ -12,7 +12,7 @@ from antecede.jit import njit_inline
 from antecede.sim.kernels.runtime.calendar import plan_packet
 from antecede.sim.kernels.runtime.counter_rng import between, delay_of, draw, extended, happens
 from antecede.sim.kernels.runtime.world_state import FULL, LINK_BYTES, NOW, NUMBER_BITS, PACKETS
-from antecede.sim.network import parse_delay
+from antecede.sim.network import reach
 from antecede.sim.network.faults import Duplicate, Fault, Loss, Reorder, Spike, parse_fault
 from antecede.sim.scenario import Scenario
 
@@ -36,9 +36,9 @@ def fault_numbers(fault: Fault) -> tuple[int, int, int, int]:
 
 def longest_delay(scenario: Scenario) -> int:
     """The longest time that a packet can take, in nanoseconds."""
-    delays = (parse_delay(scenario.delay), parse_delay(scenario.local_delay or scenario.delay))
+    delays = (reach(scenario.delay), reach(scenario.local_delay or scenario.delay))
     faults = [parse_fault(text) for text in scenario.faults]
-    return max(delay.longest for delay in delays) + sum(max(fault_numbers(fault)[1:]) for fault in faults)
+    return max(delays) + sum(max(fault_numbers(fault)[1:]) for fault in faults)
 
 
 @njit_inline

@@ -3,6 +3,7 @@ stored."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ def hypercube_links(size: int) -> tuple[np.ndarray, np.ndarray]:
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     first = np.searchsorted(pairs, np.arange(size + 1) * size)
     return first, (pairs % size).astype(np.int32)
+
+
+def overlay_links(neighbours: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Any overlay as two arrays, as `hypercube_links`."""
+    first = np.cumsum([0, *map(len, neighbours)])
+    return first, np.array([peer for others in neighbours for peer in others], np.int32)
 
 
 @njit_inline

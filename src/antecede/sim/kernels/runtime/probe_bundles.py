@@ -39,6 +39,7 @@ class BundleProbe(NamedTuple):
     """For each slice of time, how many receptions there were and how long they took."""
     held: np.ndarray
     most_held: np.ndarray
+    most_pending: np.ndarray
     newest_link: np.ndarray
     newest_time: np.ndarray
     fullest: np.ndarray
@@ -56,6 +57,7 @@ def create_probe(scenario: Scenario) -> BundleProbe:
         np.zeros(sizes, np.int64), np.zeros(peers + 1, np.int64),
         np.zeros((round(scenario.seconds * SECOND) // _SLICE + 1 if on else 0, 2), np.int64),
         np.zeros(peers, np.int32), np.full(peers, -1, np.int32), np.full(peers, -1, np.int32),
+        np.full(peers, -1, np.int32),
         np.zeros(peers, np.int64), np.full(peers, -1, np.int32),
     )  # fmt: skip
 
@@ -116,6 +118,7 @@ def probe_hold(world: Any, probe: Any, me: Any, sent_at: Any) -> Any:
     if not measures(probe) or sent_at < probe.since:
         return
     probe.held[me] += 1
+    probe.most_pending[me] = max(probe.most_pending[me], probe.held[me])
     took = world.scalars[NOW] - sent_at
     probe.scalars[_SLOWEST] = max(probe.scalars[_SLOWEST], took)
     probe.receptions[sent_at // _SLICE, 0] += 1
@@ -149,6 +152,7 @@ def measured(probe: BundleProbe) -> dict[str, float]:
     twin._deliveries, twin._held = scalars[_DELIVERIES], scalars[_HELD]
     twin._pairs = scalars[_PAIRS:]
     twin._most_held, twin._fullest = _by_peer(probe.most_held), _by_peer(probe.fullest)
+    twin._most_pending = _by_peer(probe.most_pending)
     twin._receptions = {
         part: [count, took] for part, (count, took) in enumerate(probe.receptions.tolist()) if count
     }

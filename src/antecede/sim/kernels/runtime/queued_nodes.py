@@ -9,15 +9,17 @@ import numpy as np
 
 from antecede.jit import njit_inline
 from antecede.sim import counter_rng
-from antecede.sim.kernels.runtime.calendar import plan_packet
-from antecede.sim.kernels.runtime.counter_rng import FIXED, Model, delay_of, draw, model
+from antecede.sim.kernels.runtime.calendar import arrival_order, plan_arrival, plan_packet
+from antecede.sim.kernels.runtime.counter_rng import FIXED, Model, delay_of, draw, extended, model
 from antecede.sim.kernels.runtime.links import transmit
-from antecede.sim.kernels.runtime.world_state import FULL, LINK_BYTES, NOW, NUMBER_BITS, PACKETS
+from antecede.sim.kernels.runtime.world_state import FULL, LINK_BYTES, NOW, NUMBER_BITS, PACKETS, PEER_BITS
 from antecede.sim.network import NodesModel, parse_delay
 from antecede.sim.scenario import Scenario
 from antecede.units import parse_duration
 
 _COPIES, _FRAGMENTS, _QUEUED = range(3)
+_AS_HOP = np.int64(-1 << 62)
+"""Added to what orders an arrival: a hop, which comes before all arrivals of its instant."""
 
 
 class QueuedNodesState(NamedTuple):
@@ -29,18 +31,25 @@ class QueuedNodesState(NamedTuple):
     processing: int
     transmission: int
     max_payload: int
+    one_server: bool
+    """Whether a node's queue is also for what it has received and is to process."""
+    drawn_by_message: bool
+    """Whether all copies of a message take the same time."""
 
 
 def create_state(scenario: Scenario) -> QueuedNodesState:
     """The nodes of a run; a stand-in without nodes for other networks."""
     sums, network = np.zeros(3, np.int64), scenario.network
     if not isinstance(network, NodesModel):
-        return QueuedNodesState(np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1)
+        return QueuedNodesState(
+            np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1, False, False
+        )
     return QueuedNodesState(
         np.zeros(scenario.peers, np.int64), sums,
         np.uint64(counter_rng.key(scenario.seed, counter_rng.PROPAGATION)),
         model(parse_delay(network.propagation)), parse_duration(network.processing),
         parse_duration(network.transmission), network.mtu - network.header,
+        network.queue == "node", network.drawn == "message",
     )  # fmt: skip
 
 
@@ -61,8 +70,11 @@ def send(
     packet: Any,
     control: Any,
     weight: Any,
+    origin: Any,
+    seq: Any,
 ) -> Any:
-    """Send a packet of `weight` bytes over one link, queued or direct; how many copies will arrive."""
+    """Send a packet of `weight` bytes over one link, queued or direct; how many copies will arrive. Its first
+    message is the `seq`-th of `origin`."""
     if len(nodes.free) == 0:
         return transmit(world, rules, link, source, to, packet, control)
     scalars, sums, free = world.scalars, nodes.sums, nodes.free
@@ -76,15 +88,25 @@ def send(
     sums[_FRAGMENTS] += fragments
     sums[_QUEUED] += start - now
     kind, one, two, three = nodes.propagation
-    time = (
-        free[source]
-        + delay_of(kind, one, two, three, draw(nodes.delay_key, sums[_COPIES]))
-        + nodes.processing
-    )
+    bits = draw(nodes.delay_key, sums[_COPIES])
+    if nodes.drawn_by_message:
+        bits = draw(extended(nodes.delay_key, origin), seq)
+    time = free[source] + delay_of(kind, one, two, three, bits)
     number = world.link_packets[link]
     world.link_packets[link] += 1
     if number >> NUMBER_BITS:
         scalars[FULL] = 1
         return 0
-    plan_packet(world, rules, time, source, to, number, packet)
+    if nodes.one_server:
+        plan_arrival(world, rules, time, arrival_order(source, to, number) + _AS_HOP, packet)
+    else:
+        plan_packet(world, rules, time + nodes.processing, source, to, number, packet)
     return 1
+
+
+@njit_inline
+def process(world: Any, rules: Any, nodes: Any, order: Any, packet: Any) -> Any:
+    """A packet has reached its node, whose one server processes it in its turn: the twin of `forward`."""
+    to = (order - _AS_HOP) >> NUMBER_BITS >> PEER_BITS
+    nodes.free[to] = max(world.scalars[NOW], nodes.free[to]) + nodes.processing
+    plan_arrival(world, rules, nodes.free[to], order - _AS_HOP, packet)

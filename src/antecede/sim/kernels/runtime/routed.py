@@ -23,7 +23,7 @@ from antecede.sim.kernels.runtime import agenda
 from antecede.sim.kernels.runtime.calendar import arrival_order, plan_arrival
 from antecede.sim.kernels.runtime.pool import ItemPool, create_items, free_item, new_item
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, FULL, LINK_BYTES, NOTHING, NOW, PACKETS
-from antecede.sim.network import parse_delay
+from antecede.sim.network import reach
 from antecede.sim.network.routed import Branch, RoutedModel, RoutedNetwork
 from antecede.sim.scenario import Scenario
 
@@ -184,7 +184,7 @@ def pace(scenario: Scenario, network: RoutedState | None, control: int) -> tuple
     usual = min(scenario.payload + control, network.max_payload) + network.header
     rate = len(network.links) / (usual * network.ns_per_byte)
     most = (network.max_payload + network.header) * network.ns_per_byte
-    return max(1e-9, rate), round(most) + parse_delay(scenario.network.delay).longest
+    return max(1e-9, rate), round(most) + reach(scenario.network.delay)
 
 
 def measured(network: RoutedState | None, twin: Any, duration: int) -> dict[str, float]:

@@ -316,8 +316,10 @@ def send_bundle(
     """Send one packet: what is scheduled for this child from `start` to before `end`."""
     words = state.blocks.words
     block, number, packet, packed = np.int64(0), 0, np.int64(0), False
+    first = np.int64(-1)
     for place in range(start, end):
         if state.forward_from[place] <= bit < state.forward_to[place]:
+            first = np.int64(state.forwards[place]) if first < 0 else first
             if not packed and messages == 1 and state.forward_late[place] == 0:
                 packet = state.forwards[place]
             else:
@@ -330,7 +332,11 @@ def send_bundle(
                 number += 1
     bytes_sent, paper = 2 + head_bytes(messages) + control, 4 * messages + 4 * named
     weight = messages * params.payload + (paper if params.as_paper else bytes_sent)
-    copies = send(world, rules, nodes, me * params.height + bit, me, child, packet, bytes_sent, weight)
+    row = state.messages[first]
+    link = me * params.height + bit
+    copies = send(
+        world, rules, nodes, link, me, child, packet, bytes_sent, weight, row.origin, row.seq
+    )  # fmt: skip
     if packed:
         words[block + _COPIES] = copies
         if copies == 0:

@@ -20,8 +20,9 @@ from antecede.sim.kernels.runtime.counting import record_receive
 from antecede.sim.kernels.runtime.msgpack_sizes import payload_head
 from antecede.sim.kernels.runtime.overlays import cluster
 from antecede.sim.kernels.runtime.probe_bundles import probe_receive
+from antecede.sim.kernels.runtime.queued_nodes import process
 from antecede.sim.kernels.runtime.send_schedule import who_sends
-from antecede.sim.kernels.runtime.world_state import ARRIVAL, NOTHING, SEND, STOPPED
+from antecede.sim.kernels.runtime.world_state import ARRIVAL, HOP, NOTHING, SEND, STOPPED
 from antecede.sim.kernels.vcube.aggregation import receive_bundle
 from antecede.sim.kernels.vcube.protocol import accept, broadcast, deliver, forward
 from antecede.sim.kernels.vcube.state import DUPLICATE, HELD, VcubeParams, create_state
@@ -94,6 +95,8 @@ def advance(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: 
             else:
                 receive(world, rules, nodes, probe, state, params, peer, source, packet)
             deliver(world, rules, nodes, probe, state, params, peer)
+        elif kind == HOP:
+            process(world, rules, nodes, source, packet)
     return True
 
 

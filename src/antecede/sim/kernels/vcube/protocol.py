@@ -64,7 +64,7 @@ def broadcast(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params
         link = me * params.height + cluster(
             me, ROOT
         )  # not a link down the tree, which leads to lower clusters
-        send(world, rules, nodes, link, me, ROOT, message, control, weight)
+        send(world, rules, nodes, link, me, ROOT, message, control, weight, row.origin, row.seq)
         probe_transmit(world, probe, me, ROOT, 1, 1, params.payload + paper)
     else:
         forward(world, rules, nodes, probe, state, params, me, params.height, message, False)
@@ -125,7 +125,19 @@ def forward(
     for bit in range(below):
         child = first_in_cluster(me, bit, params.peers)
         if child >= 0:
-            send(world, rules, nodes, me * params.height + bit, me, child, message, control, weight)
+            send(
+                world,
+                rules,
+                nodes,
+                me * params.height + bit,
+                me,
+                child,
+                message,
+                control,
+                weight,
+                row.origin,
+                row.seq,
+            )
             copies, last = copies + 1, child
             if separately:
                 probe_transmit(world, probe, me, child, 1, 1, params.payload + paper)

@@ -1,0 +1,69 @@
+"""What is checked of a scenario beyond its fields' types, so that a mistake is found before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.protocols.base import LocalError
+from antecede.sim import build
+from antecede.sim.network import parse_delay
+from antecede.sim.network.faults import parse_fault
+from antecede.units import parse_duration
+
+if TYPE_CHECKING:
+    from antecede.sim.scenario import Scenario
+
+
+def check(scenario: Scenario) -> None:
+    """Refuse what the protocol does not support, and parts that cannot be created."""
+    _check_protocol_supports(scenario)
+    _check_texts(scenario)
+    _check_layout(scenario)
+    build.check_parts(scenario)
+
+
+def _check_protocol_supports(scenario: Scenario) -> None:
+    name, protocol = scenario.protocol, scenario.protocol_class()
+    if scenario.groups is not None and not protocol.overlapping_groups:
+        raise InputError(f"scenario: groups: {name} has one group of all peers")
+    if scenario.layout is not None and protocol.layout is None:
+        raise InputError(f"scenario: layout: the members of {name} are all alike")
+    if scenario.churn and not protocol.dynamic_links:
+        raise InputError(f"scenario: churn: the links of {name} stay as they are")
+    if scenario.overlay is not None and not hasattr(protocol, "on_overlay"):
+        raise InputError(f"scenario: overlay: {name} does not flood an overlay; flooding and pc do")
+    if scenario.overlay is not None and scenario.layout is not None:
+        raise InputError("scenario: overlay and layout both name the links; keep one")
+
+
+def _check_texts(scenario: Scenario) -> None:
+    """Parse the fields that are text, so that a mistake names its field."""
+    parsers: list[tuple[str, Callable[[str], object], Sequence[str | None]]] = [
+        ("delay", parse_delay, (scenario.delay,)),
+        ("local_delay", parse_delay, (scenario.local_delay,)),
+        ("interval", parse_delay, (scenario.interval,)),
+        ("skew", parse_duration, (scenario.skew,)),
+        ("faults", parse_fault, scenario.faults),
+    ]
+    for field, parse, texts in parsers:
+        for text in texts:
+            try:
+                if text:
+                    parse(text)
+            except InputError as error:
+                raise InputError(f"scenario: {field}: {error}") from error
+
+
+def _check_layout(scenario: Scenario) -> None:
+    try:
+        scenario.resolved_layout()
+    except InputError as error:
+        raise InputError(f"scenario: {scenario.protocol} needs to know the longest delay: {error}") from error
+    except (LocalError, msgspec.ValidationError) as error:
+        fields = ", ".join(getattr(scenario.protocol_class().layout, "__struct_fields__", ()))
+        known = f"; a layout of {scenario.protocol} has {fields}"
+        raise InputError(f"scenario: layout: {error}{known}") from error
