@@ -74,6 +74,15 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Spark master on the loopback, by its URL."""
+    from standalone_cluster import standalone_master
+
+    with standalone_master(tmp_path_factory.mktemp("master")) as url:
+        yield url
+
+
 @pytest.fixture(scope="session")
 def real_traces() -> Path:
     """A folder of real-world traces."""

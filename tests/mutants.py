@@ -2,9 +2,9 @@
 
     ./dev python tests/mutants.py mbcp          # or several names, or nothing for all; --jobs 2
 
-Each mutant lacks one statement, or one operand of an `and` or `or`, or has one comparison at its edge (< for
-<=). It is judged by `antecede verify` and, if that finds nothing, by the tests of its protocol. Those that
-survive are printed. Minutes to an hour: a study, not part of the tests.
+Each mutant lacks one statement, or has it after the next one, or lacks a condition or one operand of it, or
+has one comparison at its edge (< for <=). It is judged by `antecede verify` and, if that finds nothing, by
+the tests of its protocol. Those that survive are printed. Minutes to an hour: a study, not part of the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -53,11 +53,18 @@ _EDGES: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 
 
-def mutants(source: str) -> Iterator[tuple[int, str, str]]:
-    """Line, what was changed, and the whole changed source."""
+_DELETE, _MOVE = range(2)
+_UPDATES = (ast.Assign, ast.AugAssign, ast.Expr, ast.Delete)
+"""Statements that may be in another place."""
+
+
+def mutants(source: str, functions: Container[str] | None = None) -> Iterator[tuple[int, str, str]]:
+    """Line, what was changed, and the whole changed source; of all functions or of some."""
     tree = ast.parse(source)
     for number, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.FunctionDef) and _is_worth_mutating(node):
+            if functions is not None and node.name not in functions:
+                continue
             for place, inner in enumerate(ast.walk(node)):
                 for change in _changes(inner):
                     changed = copy.deepcopy(tree)
@@ -65,6 +72,8 @@ def mutants(source: str) -> Iterator[tuple[int, str, str]]:
                     target = next(n for i, n in enumerate(ast.walk(function)) if i == place)
                     before = ast.unparse(inner).splitlines()[0]
                     what = _apply(function, target, change)
+                    if not what:
+                        continue
                     yield getattr(inner, "lineno", 0), f"{what}: {before}", ast.unparse(changed)
 
 
@@ -80,13 +89,20 @@ def _changes(node: ast.AST) -> list[int]:
         return [place for place, operator in enumerate(node.ops) if type(operator) in _EDGES]
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Delete, ast.Return, ast.Raise, ast.Continue, ast.Break)
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return [0] if isinstance(node, plain) and not docstring else []
+    if isinstance(node, ast.If):
+        return [0]
+    if not isinstance(node, plain) or docstring:
+        return []
+    return [_DELETE, _MOVE] if isinstance(node, _UPDATES) else [_DELETE]
 
 
 def _apply(function: ast.AST, target: ast.AST, change: int) -> str:
     if isinstance(target, ast.BoolOp):
         dropped = target.values.pop(change)
         return f"without `{ast.unparse(dropped)}`"
+    if isinstance(target, ast.If):
+        target.test = ast.copy_location(ast.Constant(True), target.test)
+        return "always"
     if isinstance(target, ast.Compare):
         target.ops[change] = _EDGES[type(target.ops[change])]()
         return "edge"
@@ -94,8 +110,14 @@ def _apply(function: ast.AST, target: ast.AST, change: int) -> str:
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(parent, field, None)
             if isinstance(statements, list) and target in statements:
-                statements[statements.index(target)] = ast.copy_location(ast.Pass(), target)
-    return "deleted"
+                place = statements.index(target)
+                if change == _DELETE:
+                    statements[place] = ast.copy_location(ast.Pass(), target)
+                    return "deleted"
+                if place + 1 < len(statements):
+                    statements[place : place + 2] = statements[place : place + 2][::-1]
+                    return "after the next"
+    return ""
 
 
 def survives(copy_of: Path, name: str) -> bool:

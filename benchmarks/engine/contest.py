@@ -137,7 +137,8 @@ def other_protocols(sizes: Sequence[int], deliveries: int) -> list[Scenario]:
         msgspec.structs.replace(workload("periodic", peers, deliveries), protocol="flooding")
         for peers in sizes
     ]
-    largest = next(run for run in paper_000.grid("full") if run.protocol == "freescale" and run.peers == 901)
+    everything = paper_000.STUDY.plain_grid("full")
+    largest = next(run for run in everything if run.protocol == "freescale" and run.peers == 901)
     freescale = msgspec.structs.replace(largest, seconds=largest.seconds / 5, warmup=0.0)
     return [*flooding, freescale, paper_004_runs.run("vcube-agg", 1024, seed=1)]
 

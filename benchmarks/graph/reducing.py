@@ -35,10 +35,18 @@ def measure(name: str, which: str) -> Point:
     """One contender on one table, in this process."""
     from contenders import CONTENDERS, pairs_of, table
 
+    from antecede.sources import find_source
+    from antecede.sources.tables import write_dependency_table
+    from antecede.temporary_folders import temporary_folder
+    from antecede.trace.bad_rows import BadRows
     from antecede.trace.dependencies import read_dependencies
 
     if which.endswith(".csv"):
-        given = read_dependencies(Path(which))
+        source = find_source(which, "dependencies")
+        assert source is not None  # a preset is named  # noqa: S101
+        with temporary_folder("benchmark") as folder:
+            write_dependency_table(source, folder / "table", BadRows(which))
+            given = read_dependencies(folder / "table")
     else:
         messages, processes = which.split("x")
         given = table(int(messages), int(processes))

@@ -15,7 +15,8 @@ class InputError(AntecedeError):
 
 
 class ProtocolError(AntecedeError):
-    """A user-defined protocol raised an exception. The message says which and where."""
+    """Code of the user's own, such as a protocol or a delay, raised an exception or returned what cannot be.
+    The message says which and where."""
 
 
 class SparkError(AntecedeError):

@@ -47,14 +47,26 @@ def parse_range(text: str) -> tuple[int, int]:
 def format_duration(nanoseconds: float) -> str:
     """A duration for a table, with three digits and a suitable unit.
 
-    >>> format_duration(1_500), format_duration(20_400_000), format_duration(0)
-    ('1.50 µs', '20.4 ms', '0 s')
+    >>> format_duration(1_500), format_duration(20_400_000), format_duration(0), format_duration(-2e9)
+    ('1.50 µs', '20.4 ms', '0 s', '-2.00 s')
     """
     if nanoseconds == 0:
         return "0 s"
+    if nanoseconds < 0:
+        return f"-{format_duration(-nanoseconds)}"
     for unit in ("s", "ms", "µs"):
         if nanoseconds >= _UNITS[unit]:
             value = nanoseconds / _UNITS[unit]
             digits = 0 if value >= 100 else 1 if value >= 10 else 2
             return f"{value:.{digits}f} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number of things, in the singular if it is one.
+
+    >>> count_of(1, "cause"), count_of(2_000, "process")
+    ('1 cause', '2,000 processes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

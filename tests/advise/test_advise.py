@@ -248,7 +248,7 @@ def test_runs_that_cannot_be_advised_on() -> None:
         (rows_of(("a", 0, "sned", "a", 1), ("b", 0, "send", "b", 1)), "run r: process a, index 0: kind"),
         (
             rows_of(("a", 0, "send", "a", 1)).set_column(2, "process", pa.array([None], pa.string())),
-            "run r: field process is empty in 1 rows",
+            "run r: field process is empty in 1 row",
         ),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):

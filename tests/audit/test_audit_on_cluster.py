@@ -6,12 +6,10 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,60 +21,7 @@ import pytest
 from antecede.audit.core import judge_files
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
-from antecede.spark.java import find_java
-
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
-SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def environment(**more: str) -> dict[str, str]:
-    mine = more | {
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    return {key: value for key, value in os.environ.items() if key != "SPARK_HOME"} | mine
-
-
-@contextmanager
-def daemon(log: Path, *command: str, ready: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs until the block ends; it is there once its log says so."""
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            command, stdout=sink, stderr=sink, env=environment(**variables), start_new_session=True
-        )
-        try:
-            for _ in range(600):
-                if ready in log.read_text(errors="replace"):
-                    break
-                assert process.poll() is None, log.read_text(errors="replace")
-                time.sleep(0.1)
-            yield process
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def worker(master: str, folder: Path) -> list[str]:
-    place = ["--host", "127.0.0.1", "--port", str(free_port()), "--webui-port", str(free_port())]
-    room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder)]
-    return [SPARK_CLASS, "org.apache.spark.deploy.worker.Worker", *place, *room, master]
-
-
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
-    command = [SPARK_CLASS, "org.apache.spark.deploy.master.Master", *place]
-    log = tmp_path_factory.mktemp("master") / "log"
-    with daemon(log, *command, ready="I have been elected leader"):
-        yield f"spark://127.0.0.1:{port}"
+from standalone_cluster import ANTECEDE, daemon, environment, free_port, start_workers, worker
 
 
 def audit(trace: Path, master: str) -> subprocess.CompletedProcess[str]:
@@ -128,12 +73,7 @@ def test_a_worker_killed_during_an_audit_does_not_change_the_result(master: str,
     (alone,) = judge_files(tmp_path, [tmp_path / "one.parquet"])
     assert alone.verdict.missing == 1
     with ExitStack() as stack:
-        workers = []
-        for name in ("first", "second"):
-            start = worker(master, tmp_path / name)
-            log, local = tmp_path / f"{name}.log", str(tmp_path / f"{name}-local")
-            ready = daemon(log, *start, ready="Successfully registered", SPARK_LOCAL_DIRS=local)
-            workers.append(stack.enter_context(ready))
+        workers = start_workers(stack, master, tmp_path)
         auditing = subprocess.Popen(
             [sys.executable, "-c", AUDIT_BY_MANY, master, str(tmp_path / "one.parquet")],
             stdout=subprocess.PIPE,

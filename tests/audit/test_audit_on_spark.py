@@ -62,7 +62,7 @@ def test_without_members_the_audience_is_every_process_that_appears(
 
 def test_a_member_that_never_appears_misses_everything(spark: SparkSession, tmp_path: Path) -> None:
     simulate_to(tmp_path, scenario(protocol="mbcp", peers=3, seconds=0.5))
-    meta = tmp_path / "meta.json"
+    meta = tmp_path / "_meta/meta.json"
     meta.write_text(meta.read_text().replace('"p2"', '"p2", "silent"'))
     verdict = audit(read_events(spark, str(tmp_path)), read_members(spark, str(tmp_path))).total()
     assert verdict.processes == 4
@@ -99,7 +99,7 @@ def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
     [
         ({"kind": "sned"}, "run r: process a, index 0: kind 'sned'"),
         ({"seq": 0}, "run r: process a, index 0: seq 0"),
-        ({"origin": None}, "run r: field origin is empty in 1 rows"),
+        ({"origin": None}, "run r: field origin is empty in 1 row"),
         ({"origin": "b"}, "run r: process a, index 0: it sends a message of b"),
         ({"index": 1}, "run r: process a has two events with index 1"),
         ({"seq": 2}, "run r: a:2 is sent twice, again at index 1"),
@@ -236,7 +236,7 @@ def test_a_run_described_in_two_ways_is_refused(spark: SparkSession, tmp_path: P
     given = scenario(protocol="mbcp", peers=2, seconds=0.2)
     for name in ("one", "other"):
         simulate_to(tmp_path / name, given)
-    meta = tmp_path / "other" / "meta.json"
+    meta = tmp_path / "other" / "_meta/meta.json"
     meta.write_text(meta.read_text().replace('"p1"', '"p9"'))
     (tmp_path / "other" / "part-00000.parquet").unlink()
     with pytest.raises(InputError, match=r"two meta\.json"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_a_large_clean_trace_needs_no_spark(tmp_path: Path, monkeypatch: pytest.
     last = max(place for place, kind in enumerate(rows.column("kind").to_pylist()) if kind == "deliver")
     (tmp_path / "u").mkdir()
     write_parts(tmp_path / "u", [pa.concat_tables([rows.slice(0, last), rows.slice(last + 1)])])
-    (tmp_path / "u" / "meta.json").write_bytes((tmp_path / "t" / "meta.json").read_bytes())
+    shutil.copytree(tmp_path / "t" / "_meta", tmp_path / "u" / "_meta")
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         audit_path(str(tmp_path / "u"), "auto", 10, None)
 

@@ -164,6 +164,9 @@ def check_table(table: RandomTable, out: Path, engine: str = "local") -> None:
     }
     by_id = _by_identity(table.rows)
     outcomes = _outcomes(by_id, table.request.on_missing)
+    again = written.pop("duplicate", [])
+    assert len(again) == len(table.rows) - len(by_id)
+    assert all(by_id[row["room"], row["id"]]["t0"] == row["t0"] for row in again)
     _compare_outcomes(written, by_id, outcomes, table.unreadable)
     _compare_order(written.get("ordered", []), by_id, outcomes)
     _compare_counts(result, table, outcomes)

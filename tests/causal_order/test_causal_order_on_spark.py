@@ -167,7 +167,7 @@ def test_columns_may_have_any_name(spark: SparkSession) -> None:
         (*rows[0], 1, "ordered"),
         (*rows[2], 0, "ordered"),
     ]
-    with pytest.raises(InputError, match=r"id: column my id: 1 rows"):
+    with pytest.raises(InputError, match=r"id: column my id: 1 row"):
         causal_order(spark.createDataFrame([("r", None, [], 1, "x")], schema), **asked)
 
 
@@ -357,7 +357,7 @@ CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "id string, deps array<string>",
         (None, []),
         {"id": "id", "deps": "deps"},
-        "id: column id: 1 rows cannot be",
+        "id: column id: 1 row cannot be",
     ),
     (
         "o string, s int, d array<string>",
@@ -369,7 +369,7 @@ CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "o string, s int, d array<string>",
         ("a", -1, []),
         {"origin": "o", "seq": "s", "deps": "d"},
-        "seq: column s: 1 rows",
+        "seq: column s: 1 row",
     ),
     (
         "o string, s int, d array<string>",
@@ -381,9 +381,9 @@ CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "o string, c string",
         ("a", "[1, 2]"),
         {"origin": "o", "clock": "c"},
-        "clock: column c: 1 rows cannot be ordered, as",
+        "clock: column c: 1 row cannot be ordered, as",
     ),
-    ("o string, c string", ("a", '{"a": "x"}'), {"origin": "o", "clock": "c"}, "clock: column c: 1 rows"),
+    ("o string, c string", ("a", '{"a": "x"}'), {"origin": "o", "clock": "c"}, "clock: column c: 1 row"),
     (
         "o string, c map<string,int>",
         ("a", {"b": 1}),
@@ -396,7 +396,7 @@ CANNOT_BE_READ: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         {"origin": "o", "clock": "c"},
         "null or below 0",
     ),
-    ("o int, c array<int>", (2, [1, 1]), {"origin": "o", "clock": "c"}, "clock: column c: 1 rows"),
+    ("o int, c array<int>", (2, [1, 1]), {"origin": "o", "clock": "c"}, "clock: column c: 1 row"),
 ]
 
 

@@ -69,6 +69,7 @@ def both(tmp_path: Path, path: Path, asked: OrderRequest) -> tuple[OrderResult, 
     assert (local.engine, spark.engine) == ("local", "spark")
     assert local.counts == spark.counts
     assert local.examples == spark.examples
+    assert local.unreadable_examples == spark.unreadable_examples
     rows = written(place / "local")
     assert rows == written(place / "spark")
     return local, rows
@@ -137,13 +138,33 @@ def test_random_rows_are_ordered_alike(tmp_path: Path, form: str, on_missing: st
         write_csv(path / "b.csv", rows[1::2])
         asked.columns["by"] = "at"
     else:
-        path = tmp_path / "in.parquet"
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        path = tmp_path / "in [1]"
+        for place, part in {"a-b/x+%20.parquet": rows[::2], "a/b é.parquet": rows[1::2]}.items():
+            (path / place).parent.mkdir(parents=True)
+            pq.write_table(pa.Table.from_pylist(part, pa.Table.from_pylist(rows).schema), path / place)
     result, tables = both(tmp_path, path, asked)
     assert result.counts.rows == len(rows)
     assert result.counts.duplicates > 10
     assert result.counts.quarantined >= 2
-    assert len(tables) == (3 if on_missing == "hold" else 2)
+    assert len(tables) == (4 if on_missing == "hold" else 3)
+    assert len(tables["outcome=duplicate"]) == result.counts.duplicates + 1
+    in_order = [*rows[1::2], *rows[::2]] if form == "parquet" else [*rows[::2], *rows[1::2]]
+    first = {(row["room"] or "", str(row["id"])): row["note"] or "" for row in reversed(in_order)}
+    for name, (columns, *found) in tables.items():
+        room, own, note = (columns.index(each) for each in ("room", "id", "note"))
+        kept = [(row[room] or "", str(row[own])) for row in found]
+        if name != "outcome=duplicate":
+            assert [first[key] for key in kept] == [row[note] or "" for row in found]
+
+
+def test_reasons_name_the_file_and_the_row(tmp_path: Path) -> None:
+    write_json(tmp_path / "in" / "a.jsonl", [{"id": "a", "deps": []}])
+    (tmp_path / "in" / "b.jsonl").write_text('\n{"deps": ["a"]}\n{\n{"id": "", "deps": []}\n')
+    result, tables = both(tmp_path, tmp_path / "in", request(id="id", deps="deps"))
+    assert (result.counts.quarantined, result.unreadable) == (3, 1)
+    names, *rows = tables["outcome=quarantined"]
+    reasons = {row[names.index("reason")].partition(": ")[0::2] for row in rows}
+    assert {("b.jsonl, row 2", "it has no id"), ("b.jsonl, row 4", "it has no id")} < reasons
 
 
 def test_columns_of_csv_are_text_unless_a_schema_says_otherwise(tmp_path: Path) -> None:
@@ -166,7 +187,7 @@ def test_columns_of_csv_are_text_unless_a_schema_says_otherwise(tmp_path: Path) 
     assert result.counts.ordered == len(rows)
     names, *ordered = tables["outcome=ordered"]
     texts = [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
-    assert [dict(zip(names[:-3], row, strict=False)) for row in ordered] == texts
+    assert [dict(zip(names[:-4], row, strict=False)) for row in ordered] == texts
     schema = "n int, `time` timestamp, day date, price double, yes boolean"
     both(tmp_path, path, request(id="id", deps="deps", by="n", schema=schema))
     out = pq.ParquetFile(next(tmp_path.glob("out1/local/outcome=ordered/*.parquet"))).schema_arrow
@@ -176,6 +197,7 @@ def test_columns_of_csv_are_text_unless_a_schema_says_otherwise(tmp_path: Path) 
         "day": "date32[day]",
         "price": "double",
         "yes": "bool",
+        "unreadable_row": "binary",
         "causal_index": "int64",
     }
 
@@ -220,6 +242,7 @@ def test_types_of_parquet_come_out_as_they_went_in(tmp_path: Path) -> None:
         "day": (pa.date32(), lambda n: n),
         "yes": (pa.bool_(), lambda n: n % 2 == 0),
         "inner": (pa.struct([("a", pa.list_(pa.string()))]), lambda n: {"a": [str(n), None]}),
+        "map": (pa.map_(pa.string(), pa.int64()), lambda n: [("b", n), ("a", None)]),
     }
     ids = [f"m{n % 30}" for n in range(size)]
     columns = {"id": pa.array(ids), "after": pa.array([[] for _ in ids], pa.list_(pa.string()))}
@@ -266,6 +289,8 @@ def test_every_form_of_dependencies_is_ordered_alike(tmp_path: Path) -> None:
         {"k": 5, "after": 4},
     ]
     assert compare("one", one_id, id="k", deps="after").counts.held == 1
+    blank: list[Row] = [{"k": "b", "after": "a"}, {"k": "a", "after": "  "}, {"k": "c", "after": "\t"}]
+    assert compare("blank", blank, id="k", deps="after").counts.ordered == 3
     pairs: list[Row] = [
         {"who": who, "n": n, "after": [f"{other}:{n - 1}" for other in ("ana", "b:en", 7)] if n else []}
         for n in (3, 1, 0, 2)

@@ -78,6 +78,8 @@ def test_transactions_are_complete_without_a_table_that_is_not_read(tmp_path: Pa
     topics = dump(records, tmp_path / "topics")
     found = json.loads(order(topics, "--out", tmp_path / "held", "--json"))
     assert found["held"] > 0
+    refused = order(topics, "--out", tmp_path / "typo", "--without", "public.payment", code=2)
+    assert "names a table public.payment; they name public." in refused
     found = json.loads(order(topics, "--out", tmp_path / "out", "--without", "public.payments", "--json"))
     assert found["held"] == 0
     emitted = [json.loads(row["payload"])["name"] for row in merged(tmp_path / "out")]

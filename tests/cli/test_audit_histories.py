@@ -70,7 +70,7 @@ def test_json_has_the_witness() -> None:
 def test_the_answer_says_what_it_is_based_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = SAMPLES / "long_fork.txt"
     _, text = audit(str(path))
-    assert text.splitlines()[-1].startswith("6 rows of 1 file; 1 run; in this process; Antecede ")
+    assert text.splitlines()[-1].startswith("6 operations of 1 file (long_fork.txt); 1 run; in this process;")
     monkeypatch.syspath_prepend(str(TRANSACTIONS))
     writers = importlib.import_module("format_writers")
     folder = writers.write_cobra(read_history(path), tmp_path / "logs")
@@ -138,7 +138,7 @@ def test_the_folder_that_jepsen_stores_a_test_in_is_its_history(preset: list[str
     assert "1 operation of 1 transaction" in text
     _, text = audit(str(tmp_path), "--json", *preset)
     (read,) = json.loads(text)["lineage"]["files"]
-    assert (read["file"], read["rows"]) == (str(tmp_path / "history.edn"), 1)
+    assert (read["file"], read["rows"]) == (str(tmp_path / "history.edn"), 2)
 
 
 def test_a_terminal_shows_that_the_first_history_is_compiled_for(tmp_path: Path) -> None:

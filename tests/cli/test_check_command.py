@@ -52,10 +52,19 @@ def test_what_is_not_explored_completely_is_not_called_complete() -> None:
     assert "holds so far" in antecede("check", "mbcp", "--messages", "2", "--max-states", "1000").stdout
 
 
+def test_members_are_arranged_as_asked_for() -> None:
+    inside = antecede("check", "freescale", "--peers", "2", "--layout", '{"inside": [1]}', "--json")
+    (report,) = json.loads(inside.stdout)["protocols"]
+    assert (report["bounds"]["layout"], report["complete"]) == ({"inside": [1]}, True)
+    groups = '{"a": [0, 1], "b": [1, 2]}'
+    (report,) = json.loads(antecede("check", "multigroup", "--groups", groups, "--json").stdout)["protocols"]
+    assert (report["bounds"]["groups"], report["complete"]) == ({"a": [0, 1], "b": [1, 2]}, True)
+
+
 def test_a_broken_protocol_fails_in_its_smallest_schedule(folder: Path) -> None:
     shown = (folder / "output.txt").read_text()
     assert "mine:Hasty fails with 2 messages at 3 processes" in shown
-    assert "p2: it delivers p1:1 before p0:1, which happened before it" in shown
+    assert "p2: it delivers p1:1 before p0:1, which happened before p1:1" in shown
     assert "p1:1 arrived at p2 with causes {p0:1}." in shown
     assert "It depends immediately on p0:1." in shown
     steps = [line for line in shown.splitlines() if line.strip()[:1].isdigit()]
@@ -94,6 +103,10 @@ def test_a_schedule_that_the_mended_protocol_does_not_allow_is_refused(folder: P
         (["mbcp", "--master", "local[2]"], "--master needs --out"),
         ([], "name a protocol, all, or a schedule with --replay"),
         (["mbcp", "--peers", "8", "--messages", "8"], "more than 24 messages"),
+        (["hcg", "--layout", "[1]"], "not a JSON object"),
+        (["hcg", "--layout", '{"subgroups": ["rt:9"]}'], "layout: subgroups has 9 members in all, not 3"),
+        (["multigroup", "--groups", '{"a": "b"}'], "groups"),
+        (["multigroup", "--groups", '{"a": [7]}'], "groups: a names 7"),
         (["--replay", "nowhere.json"], "nowhere.json: No such file"),
         (["--replay", __file__], "is not a schedule"),
     ],

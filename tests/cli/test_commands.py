@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
     assert shown["engine_reason"]
     assert shown["stuck"] == 0
     assert antecede(*arguments, "--out", str(tmp_path / "b")).returncode == 0
-    for name in ("meta.json", "part-00000.parquet"):
+    for name in ("_meta/meta.json", "part-00000.parquet"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert (
         document(*arguments, "--metrics-only", "--out", str(tmp_path / "c"))["messages"] == shown["messages"]
@@ -109,7 +110,7 @@ def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> 
     first["index"], second["index"] = second["index"], first["index"]
     swapped = tmp_path / "swapped"
     swapped.mkdir()
-    (swapped / "meta.json").write_bytes((trace / "meta.json").read_bytes())
+    shutil.copytree(trace / "_meta", swapped / "_meta")
     pq.write_table(
         pq.read_table(trace / "part-00000.parquet").from_pylist(rows, table.schema), swapped / "p.parquet"
     )
@@ -180,7 +181,7 @@ def test_graphs_of_several_runs_are_one_row_each(tmp_path: Path) -> None:
     assert len(shown["runs"]) == 2
     *lines, read = antecede("graph", str(tmp_path)).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *(each["run"] for each in shown["runs"])]
-    assert "rows of 2 files; 2 runs" in read
+    assert "rows of 2 files (1/part-00000.parquet, 2/part-00000.parquet); 2 runs" in read
 
 
 def _id(row: dict[str, Any], names: Any) -> Any:
@@ -265,7 +266,10 @@ def test_a_sweep_from_a_file_ends_in_a_report(tmp_path: Path) -> None:
         (["simulate", "--seed", "-1"], "seed"),
         (["simulate", "--reply", "0.5"], "most_messages"),
         (["simulate", "--protocol", ":"], "cannot load"),
-        (["simulate", "--protocol", "antecede.protocols.base:Protocol"], "not a concrete subclass"),
+        (
+            ["simulate", "--protocol", "antecede.protocols.base:Protocol"],
+            "lacks broadcast, deliver",
+        ),
         (["verify", "mbcp", "--peers", "2000000"], "peers"),
         (["simulate", "--colour", "red"], "colour"),
     ],
@@ -319,12 +323,12 @@ def test_ctrl_c_stops_everything_and_reports_it(tmp_path: Path, running: bool) -
         text=True,
         env=os.environ | {"JDK_JAVA_OPTIONS": f"{os.environ['JDK_JAVA_OPTIONS']} -Dmark={mark}"},
     )
-    _wait_until(lambda: list(tmp_path.glob("out/runs/*/run.json")) if running else _java(mark))
+    _wait_until(lambda: list(tmp_path.glob("out/runs/*/_run.json")) if running else _java(mark))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "stopped; finished work is kept"
-    assert len(list(tmp_path.glob("out/runs/*/run.json"))) < 50
+    assert len(list(tmp_path.glob("out/runs/*/_run.json"))) < 50
     _wait_until(lambda: not _running(mark))
 
 
@@ -409,7 +413,7 @@ def test_reproduce_scores_a_paper_and_resumes(tmp_path: Path) -> None:
     shown = json.loads(done.stdout)
     assert {row["paper"] for row in shown["scoreboard"]} == {"001"}
     keys = {"paper", "quantity", "published", "measured", "low", "high", "runs", "ratio", "verdict", "why"}
-    assert all(set(row) == keys for row in shown["scoreboard"])
+    assert all(set(row) == keys | {"own"} for row in shown["scoreboard"])
     assert "deliveries audited on Spark: every one after its causes" in shown["audited"]
     assert "## Paper 001" in (tmp_path / "board.md").read_text()
     assert "Paper 001: every number and claim" in (tmp_path / "here" / "report.html").read_text()

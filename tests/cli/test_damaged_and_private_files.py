@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def flipped(trace: Path, target: Path, place: int) -> Path:
     data = bytearray((trace / PART).read_bytes())
     data[place] ^= 1 << place % 8
     (target / PART).write_bytes(data)
-    (target / "meta.json").write_bytes((trace / "meta.json").read_bytes())
+    shutil.copytree(trace / "_meta", target / "_meta", dirs_exist_ok=True)
     return target
 
 

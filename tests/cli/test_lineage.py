@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from antecede import __version__
@@ -51,15 +53,14 @@ def test_every_command_names_what_it_read(logs: Path, command: str) -> None:
         "rows of kinds that --map says to skip": 1,
     }
     assert (found["runs"], found["engine"], found["version"]) == (1, "local", __version__)
-    line = f"7 rows of 2 files, 3 skipped; 1 run; in this process; Antecede {__version__}"
-    assert line in invoke(*arguments)
+    read = "7 rows of 2 files (ana.csv, ben.jsonl), 3 skipped"
+    assert f"{read}; 1 run; in this process; Antecede {__version__}" in invoke(*arguments)
 
 
 def test_the_page_names_what_it_read(logs: Path, tmp_path: Path) -> None:
     invoke("audit", str(logs), *MAP, "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    assert "7 rows of 2 files, 3 skipped; 1 run" in page
-    assert "ben.jsonl" in page
+    assert "7 rows of 2 files (ana.csv, ben.jsonl), 3 skipped; 1 run" in page
 
 
 @pytest.mark.parametrize("command", ["audit", "graph"])
@@ -77,3 +78,153 @@ def test_a_table_of_dependencies_has_a_lineage_too(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("node,process,parents\na,p,\nb,p,a\n,p,a\n")
     found = json.loads(invoke("graph", str(tmp_path / "t.csv"), "--json"))["lineage"]
     assert (found["rows_read"], found["rows_skipped"], len(found["files"])) == (3, 1, 1)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_order_names_what_it_read(spark: SparkSession, tmp_path: Path, form: str, engine: str) -> None:
+    rows = [("tea", "b", "a"), ("tea", "a", ""), ("bar", "c", "lost"), ("zoo", "a", "")]
+    for name, own in (("one", rows[:3]), ("two", rows[3:])):
+        table = pa.table(dict(zip(("room", "id", "after"), map(list, zip(*own, strict=True)), strict=True)))
+        file = tmp_path / "in" / f"{name}.{form}"
+        file.parent.mkdir(exist_ok=True)
+        if form == "parquet":
+            pq.write_table(table, file)
+        elif form == "csv":
+            file.write_text("room,id,after\n" + "".join(f"{','.join(row)}\n" for row in own))
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    words = ["order", str(tmp_path / "in"), "--group", "room", "--id", "id", "--deps", "after"]
+    words += ["--engine", engine, "--out"]
+    found = json.loads(invoke(*words, str(tmp_path / "json"), "--json"))["lineage"]
+    assert [(Path(each["file"]).name, each["rows"]) for each in found["files"]] == [
+        (f"one.{form}", 3),
+        (f"two.{form}", 1),
+    ]
+    assert all(each["bytes"] == Path(each["file"]).stat().st_size for each in found["files"])
+    assert (found["rows_read"], found["rows_skipped"], found["groups"]) == (4, 0, 3)
+    assert (found["engine"], found["version"]) == (engine, __version__)
+    place = "in this process" if engine == "local" else "on Spark"
+    shown = invoke(*words, str(tmp_path / "text")).splitlines()[-1]
+    assert shown == f"4 rows of 2 files (one.{form}, two.{form}); 3 groups; {place}; Antecede {__version__}"
+
+
+@pytest.mark.parametrize(("sample", "rows"), [("kcat.jsonl", 6), ("debezium.jsonl", 6)])
+def test_order_of_a_source_says_what_it_left_out(tmp_path: Path, sample: str, rows: int) -> None:
+    file = tmp_path / sample
+    text = (Path(__file__).parents[1] / "sources" / "samples" / sample).read_text()
+    file.write_text(f'{text.rstrip()}\n{{"topic": "orders", "part\n')
+    found = json.loads(invoke("order", str(file), "--out", str(tmp_path / "json"), "--json"))
+    assert found["bad_rows"] == 1
+    (kind,) = found["bad"]
+    assert kind["what"].startswith("lines that are not JSON")
+    assert "row 7: " in kind["examples"][0]
+    assert [each["rows"] for each in found["lineage"]["files"]] == [rows + 1]
+    assert found["lineage"]["rows_read"] == rows + 1
+
+
+# Every record of a file counts once, whichever command reads it.
+
+KAFKA = (
+    '{"topic": "shops", "partition": 0, "offset": 1, "headers": ["ce_id", "o1"], "payload": "1"}\n'
+    '{"topic": "orders", "partition": 0, "offset": 2, "headers": ["ce_id", "o2", "causation_id", "o1"], '
+    '"payload": "2"}\n'
+    '{"topic": "orders", "partition": 0, "offset": 3, "headers": ["ce_id", "o2"], "payload": "3"}\n'
+    '{"topic": "orders", "part\n'
+)
+TABLE = "node,process,seq,parents\nn1,a,1,\nn1,a,2,\nn2,b,1,n1\nn3,b,x,n1\nn4,b,1,n2\n,c,1,n1\nn5,c\n"
+CHANGES = "".join(
+    json.dumps({"topic": f"shop.{offset % 2}", "partition": 0, "offset": offset, "payload": value}) + "\n"
+    for offset, value in enumerate(
+        [
+            {"op": "c", "source": {"connector": "postgresql", "lsn": 5, "schema": "s", "table": "o"}}
+            | {"after": {"id": 1}, "transaction": {"id": "7:5", "total_order": 1}},
+            {"op": "d", "source": {"connector": "postgresql", "lsn": 6, "schema": "s", "table": "o"}}
+            | {"before": {"id": 1}, "transaction": {"id": "7:6", "total_order": 2}},
+            None,
+        ]
+    )
+)
+SPAN = '{"traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "%s", "parentSpanId": "%s"}'
+SPANS = "".join(
+    '{"resourceSpans": [{"resource": {"attributes": [{"key": "service.name", "value": '
+    + f'{{"stringValue": "{service}"}}}}]}}, "scopeSpans": [{{"spans": ['
+    + ", ".join(SPAN % names for names in spans)
+    + "]}]}]}\n"
+    for service, spans in {
+        "web": [("a" * 16, ""), ("b" * 16, "a" * 16)],
+        "shop": [("c" * 16, "d" * 16)],
+    }.items()
+)
+ROOM = [
+    {"event_id": "e1", "sender": "ana", "origin_server_ts": 1, "prev_events": []},
+    5,
+    {"event_id": "e2", "sender": "ben", "origin_server_ts": 2, "prev_events": ["e1"]},
+]
+LOGS = {
+    "room.json": (json.dumps({"pdus": ROOM}), 3, 1),
+    "kcat.jsonl": (KAFKA, 4, 2),
+    "table.csv": (TABLE, 7, 3),
+    "changes.jsonl": (CHANGES, 3, 1),
+    "spans.jsonl": (SPANS + '{"resourceSpans": [{"broken\n', 4, 1),
+}
+"""The text of a file, how many records it has, and how many of them are not judged."""
+
+
+@pytest.mark.parametrize("command", ["audit", "graph", "advise"])
+@pytest.mark.parametrize("name", LOGS)
+def test_every_record_is_counted_once(tmp_path: Path, name: str, command: str) -> None:
+    text, rows, skipped = LOGS[name]
+    (tmp_path / name).write_text(text)
+    found = json.loads(invoke(command, str(tmp_path / name), *COMMANDS[command], "--json"))["lineage"]
+    assert (found["rows_read"], found["rows_skipped"]) == (rows, skipped)
+    assert [each["rows"] for each in found["files"]] == [rows]
+    assert sum(each["rows"] for each in found["skipped"]) == skipped
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_order_reads_as_many(tmp_path: Path, name: str) -> None:
+    text, rows, _ = LOGS[name]
+    (tmp_path / name).write_text(text)
+    words = ["order", str(tmp_path / name), "--out", str(tmp_path / "out"), "--json"]
+    assert json.loads(invoke(*words))["lineage"]["rows_read"] == rows
+
+
+def test_spark_counts_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "spans.jsonl").write_text(LOGS["spans.jsonl"][0])
+    here, there = (
+        json.loads(invoke("audit", str(tmp_path / "spans.jsonl"), "--engine", engine, "--json"))
+        for engine in ("local", "spark")
+    )
+    assert there["missing"] == here["missing"]
+    assert there["lineage"] == here["lineage"] | {"engine": "spark"}
+
+
+def test_what_is_nothing_to_judge_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "changes.jsonl").write_text(CHANGES)
+    shown = invoke("audit", str(tmp_path / "changes.jsonl"))
+    assert "left out, tombstones, which have no value: 1 (changes.jsonl, row 3)" in shown
+    assert "3 rows of 1 file (changes.jsonl), 1 skipped" in shown
+
+
+def test_numbers_that_are_not_rows_say_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "spans.jsonl").write_text(LOGS["spans.jsonl"][0])
+    shown = invoke("audit", str(tmp_path / "spans.jsonl"))
+    assert "spans.jsonl, span 3)" in shown
+    assert "request 3: " in shown
+    assert "4 records of 1 file (spans.jsonl), 1 skipped" in shown
+
+
+def test_records_of_a_history_are_counted_once(tmp_path: Path) -> None:
+    (tmp_path / "history.edn").write_text(
+        "{:type :info, :f :start, :value nil, :process :nemesis}\n"
+        "{:type :invoke, :f :txn, :value [[:append 1 1]], :process 0}\n"
+        "{:type :ok, :f :txn, :value [[:append 1 1]], :process 0}\n"
+        "{:type :invoke, :f :txn, :value [[:r 1 nil]], :process 1}\n"
+        "{:type :ok, :f :txn, :value [[:r 1 [1]]], :process 1}\n"
+    )
+    shown = invoke("audit", str(tmp_path / "history.edn"))
+    assert "left out, records of no client, such as Jepsen's nemesis: 1 (record 1)" in shown
+    assert "5 records of 1 file (history.edn), 1 skipped" in shown
+    (tmp_path / "plume.txt").write_text("w(1,1,0,0)\nr(1,1,1,1)\n")
+    assert "2 operations of 1 file (plume.txt); 1 run" in invoke("audit", str(tmp_path / "plume.txt"))

@@ -21,11 +21,13 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from antecede import __version__
 from antecede.cli.main import app
 from antecede.errors import InputError
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 IDS = ("--group", "room", "--id", "event_id", "--deps", "follows")
+WHERE = {"local": "in this process", "spark": "on Spark"}
 
 Row = dict[str, Any]
 
@@ -152,8 +154,14 @@ def test_the_summary_for_people(spark: SparkSession, tmp_path: Path, engine: str
         "• z of tea: waits for lost",
         f"quarantined: {tmp_path}/out/outcome=quarantined",
         "• c of bar: depends on itself through c",
+        f"duplicate: {tmp_path}/out/outcome=duplicate",
+        "• d of bar: a row before it has its id",
         f"ordered: {tmp_path}/out/outcome=ordered",
+        f"6 rows of 1 file (chat.jsonl); 2 groups; {WHERE[engine]}; Antecede {__version__}",
     ]
+    chain = write_lines(tmp_path / "split.jsonl", [{"id": "a", "after": ""}, {"id": "b", "after": "a  x"}])
+    shown = output("order", chain, "--out", tmp_path / "split", "--id", "id", "--deps", "after").splitlines()
+    assert "missing ids have ' ' in them; if each is several ids, give --split ' '" in shown
     released = result("order", lines, "--out", tmp_path / "released", *IDS, "--on-missing", "release")
     assert counts(released) == {"rows": 6, "ordered": 3, "released": 1, "quarantined": 1, "duplicates": 1}
 
@@ -167,13 +175,23 @@ def test_a_stream_continues_where_it_stopped_and_lists_what_it_holds(
     document = result(*stream)
     assert counts(document) == {"rows": 6, "ordered": 3, "quarantined": 1, "duplicates": 1, "held": 1}
     assert document["checkpoint"] == str(out / "_checkpoint")
-    example, quarantined = document["examples"]
+    lineage = document["lineage"]
+    assert [(each["file"], each["rows"]) for each in lineage["files"]] == [(str(inbox / "1.jsonl"), None)]
+    assert (lineage["rows_read"], lineage["engine"]) == (6, "spark")
+    example, quarantined, duplicate = document["examples"]
     assert (example["id"], example["group"], example["reason"]) == ("z", "tea", "waits for lost")
     assert (quarantined["id"], quarantined["reason"]) == ("c", "depends on itself through c")
+    assert (duplicate["id"], duplicate["reason"]) == ("d", "a row before it has its id")
+    assert [row["follows"] for row in rows_of(out / "outcome=duplicate")] == [[]]
     (row,) = result("held", out)["held_rows"]
     assert (row["id"], row["waits_for"], row["missing"]) == ("z", ["lost"], ["lost"])
     assert row["since"].endswith("Z")
     assert "lost" in output("held", out / "_checkpoint")
+    other_deps = ("--group", "room", "--id", "event_id", "--deps", "room", "--stream", "--once")
+    with pytest.raises(InputError, match="deps: the checkpoint was made with column follows and the query"):
+        result("order", inbox, "--out", out, *other_deps)  # without a new file, too
+    with pytest.raises(InputError, match="--on-missing: with a checkpoint, hold cannot become release"):
+        result(*stream, "--on-missing", "release")
     write_lines(inbox / "2.jsonl", [event("tea", "lost")])
     with pytest.raises(InputError, match="made with ids and the query has numbers"):
         result("order", inbox, "--out", out, "--group", "room", "--id", "at", "--deps", "at", *stream[-2:])
@@ -203,12 +221,12 @@ UNREADABLE = [*CHAT, event("tea", None)]
         (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
         (CHAT, ["--id", "event_id"], "name either id and deps"),
         (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
-        (UNREADABLE, [*IDS, "--strict"], "column event_id: 1 rows cannot be ordered, as it has no id"),
+        (UNREADABLE, [*IDS, "--strict"], "column event_id: 1 row cannot be ordered, as it has no id"),
         (UNREADABLE, [*IDS, "--strict", "--stream"], "leave out --strict to have them quarantined"),
         (
             [{"w": "a", "c": '{"a":'}],
             ["--origin", "w", "--clock", "c", "--stream", "--strict"],
-            "clock: column c: 1 rows",
+            "clock: column c: 1 row",
         ),
         ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
         (CHAT, [*IDS, "--split", ","], "column follows is array<string>, not text"),
@@ -242,11 +260,16 @@ def test_rows_that_cannot_be_read_are_counted_shown_and_quarantined(
     assert document["unreadable"] == 2
     ordered = rows_of(out / "outcome=ordered")
     assert [(row["event_id"], row["text"]) for row in ordered] == [("a", "two\nlines"), ("d", "x")]
-    reasons = {row["reason"] for row in rows_of(out / "outcome=quarantined")}
-    assert reasons == {
-        "half.csv, row 2: it does not have the header's 4 fields, but 2",
-        "half.csv, row 3: it is not text in UTF-8; give the --encoding",
+    assert {row["reason"]: row["unreadable_row"] for row in rows_of(out / "outcome=quarantined")} == {
+        "half.csv, row 2: it does not have the header's 4 fields, but 2": b"tea,b",
+        "half.csv, row 3: it is not text in UTF-8; give the --encoding": b"tea,c,a,caf\xe9",
     }
+    numbers = tmp_path / "numbers.jsonl"
+    numbers.write_text('{"id": "a", "deps": [], "n": 1}\n{"id": "b",  "deps": [], "n": "x"}\n[]\n')
+    schema = ("--id", "id", "--deps", "deps", "--schema", "n int", "--engine", engine)
+    assert result("order", numbers, "--out", tmp_path / "typed", *schema)["unreadable"] == 2
+    texts = {row["unreadable_row"] for row in rows_of(tmp_path / "typed" / "outcome=quarantined")}
+    assert texts == {b'{"id": "b",  "deps": [], "n": "x"}', b"[]"}
     shown = output("order", lines, "--out", tmp_path / "again", *IDS, "--engine", engine)
     assert "2 of the quarantined rows could not be read; --strict refuses them" in shown
     assert "• half.csv, row 2: it does not have" in shown
@@ -323,6 +346,8 @@ def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_
     refuses(tmp_path / "list.json", "none of its lines is a JSON object")
     refuses(mixed, r"holds CSV \(a.csv\) and JSON lines \(b.jsonl\)")
     refuses(unlike, "b.csv has other columns than the files before it")
+    (tmp_path / "twice.csv").write_text("room,event_id,event_id,follows\na,b,c,d\n")
+    refuses(tmp_path / "twice.csv", "twice.csv: it has two columns event_id")
     inside = write_lines(tmp_path / "in" / "a.jsonl", CHAT).parent
     with pytest.raises(InputError, match="results would be read as events"):
         output("order", inside, "--out", inside / "out", *IDS)

@@ -37,6 +37,9 @@ from antecede.graph.core import (
     graph_of_dependencies,
     graph_of_run,
 )
+from antecede.sources import find_source
+from antecede.sources.tables import write_dependency_table
+from antecede.temporary_folders import temporary_folder
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import Dependencies, dependencies, dependency_file, read_dependencies
 from antecede.trace.execution_from_rows import execution
@@ -224,13 +227,25 @@ REAL = {
     "postgres_25x400": (25, 10_000, 40_093, 16_172, 4.009, 9, 25),
     "antidote_git": (57, 2_260, 2_676, 2_585, 1.184, 2, 15),
 }
+
+
+def read_csv(file: Path, bad: BadRows | None = None) -> Dependencies:
+    """A table in CSV as graph and advise read it."""
+    source = find_source(str(file), "dependencies")
+    assert source is not None
+    with temporary_folder("test") as folder:
+        bad = bad or BadRows(str(file))
+        write_dependency_table(source, folder / file.stem, bad)
+        return read_dependencies(folder / file.stem)
+
+
 NETWORKX_UP_TO = 5_000
 """It takes most of a minute for ten thousand messages."""
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_tables(real_traces: Path, name: str) -> None:
-    given = read_dependencies(real_traces / f"{name}.dag.csv")
+    given = read_csv(real_traces / f"{name}.dag.csv")
     graph = graph_of_dependencies(given)
     assert numbered(graph) == plainly_reduced(given)
     shown = compute_figures(graph)
@@ -244,7 +259,7 @@ def test_real_tables(real_traces: Path, name: str) -> None:
 def test_networkx_agrees(real_traces: Path) -> None:
     compared = 0
     for file in sorted(real_traces.glob("*.dag.csv")):
-        given = read_dependencies(file)
+        given = read_csv(file)
         if len(given.order) > NETWORKX_UP_TO:
             continue
         whole = networkx.DiGraph()
@@ -273,7 +288,7 @@ def test_a_real_log_has_the_graph_of_its_table(real_traces: Path, name: str) -> 
     found = {
         tuple(int(each.partition(":")[2]) - 1 for each in pair) for pair in pairs(graph_of_run("r", rows))
     }
-    given = graph_of_dependencies(read_dependencies(real_traces / f"{name}.dag.csv"))
+    given = graph_of_dependencies(read_csv(real_traces / f"{name}.dag.csv"))
     names = [int(each) for each in given.names.to_pylist()]
     assert found == {(names[cause], names[effect]) for cause, effect in numbered(given)}
 
@@ -286,12 +301,14 @@ def test_all_formats_give_the_same(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "folder" / "dependencies.parquet")
     runs = {}
     for name in ("t.csv", "t.parquet", "folder"):
-        assert dependency_file(tmp_path / name) is not None
-        graph = graph_of_dependencies(read_dependencies(tmp_path / name))
+        graph = graph_of_dependencies(
+            read_csv(tmp_path / name) if name == "t.csv" else read_dependencies(tmp_path / name)
+        )
         runs[name] = graph.run
         assert pairs(graph) == {("a", "b"), ("b", "c")}
     assert runs == {"t.csv": "t", "t.parquet": "t", "folder": "folder"}
-    (tmp_path / "folder" / "meta.json").write_text('{"run": "mine", "groups": {}}')
+    (tmp_path / "folder" / "_meta").mkdir()
+    (tmp_path / "folder" / "_meta/meta.json").write_text('{"run": "mine", "groups": {}}')
     assert read_dependencies(tmp_path / "folder").run == "mine"
 
 
@@ -306,13 +323,13 @@ def test_numbers_may_be_numbers(tmp_path: Path) -> None:
         ("", "is empty"),
         ("node,parents\n", "has no column process"),
         ("node,process,parents,node\n", "two columns node"),
-        ("node,process,parents\na,p,x\n", "row 1: parent x of node a is no node of the table"),
-        ("node,process,parents\na,p,\nb,p,a\na,q,\n", "row 3: node a is in row 1 already"),
+        ("node,process,parents\na,p,x\n", "the parents of a: x"),
+        ("node,process,parents\na,p,\nb,p,a\na,q,\n", "row 3: a"),
         ("node,process,parents\na,p,a\n", "node a is its own parent"),
         ("node,process,parents\na,p,b\nb,p,c\nc,p,a\nd,p,a\n", "a cycle of 3 nodes.*: a, b, c, a"),
-        ("node,process,parents\na,p,\n,p,\n", "row 2, field node: it is empty"),
-        ("node,process,parents\na,,\n", "row 1, field process: it is empty"),
-        ("node,process,parents\na,p\n", "Expected 3 columns, got 2"),
+        ("node,process,parents\na,p,\n,p,\n", "row 2: its id is empty"),
+        ("node,process,parents\na,,\n", "row 1: its process is empty"),
+        ("node,process,parents\na,p\n", "row 1: it has 2 fields, the header 3"),
         (b"node,process,parents\n\xff,p,\n", "UTF"),
         ('node,process,parents\na,p,\nb,p,"a', "unexpected end of data"),
         (b"node,process,parents\xff\n", "not text in UTF-8"),
@@ -322,7 +339,7 @@ def test_errors_name_what_cannot_be_read(tmp_path: Path, text: str | bytes, says
     file = tmp_path / "t.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=says) as error:
-        read_dependencies(file)
+        read_csv(file)
     assert str(file) in str(error.value)
 
 
@@ -358,17 +375,13 @@ def test_bad_rows_of_a_table_are_counted(tmp_path: Path) -> None:
     text = "node,process,parents\na,p,\nx\n,p,\nb,,\na,q,\nc,p,a zz b\n"
     (tmp_path / "t.csv").write_text(text)
     bad = BadRows(str(tmp_path / "t.csv"), strict=False)
-    assert pairs(graph_of_dependencies(read_dependencies(tmp_path / "t.csv", bad))) == {("a", "c")}
+    assert pairs(graph_of_dependencies(read_csv(tmp_path / "t.csv", bad))) == {("a", "c")}
     assert [(each.what, each.rows, each.examples) for each in bad.kinds] == [
-        ("rows that do not have the header's fields, left out", 1, ["row 2: Expected 3 columns, got 1"]),
-        ("rows without a node, left out", 1, ["row 3, field node: it is empty"]),
-        ("rows without a process, left out", 1, ["row 4, field process: it is empty"]),
-        ("nodes that are there already, left out", 1, ["row 5: node a is in row 1 already"]),
-        (
-            "parents that are no node, left out",
-            2,
-            [f"row 6: parent {name} of node c is no node of the table" for name in ("zz", "b")],
-        ),
+        ("rows that cannot be read, left out", 1, ["row 2: it has 1 fields, the header 3"]),
+        ("records without {node}, left out", 1, ["row 3: its id is empty"]),
+        ("records without {process}, left out", 1, ["row 4: its process is empty"]),
+        ("nodes that are there already, left out", 1, ["row 5: a"]),
+        ("parents that are no node, left out", 2, ["the parents of c: zz", "the parents of c: b"]),
     ]
 
 
@@ -387,5 +400,5 @@ def test_of_many_bad_rows_a_few_are_shown() -> None:
 def test_names_in_errors_are_short(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"node,process,parents\na,p,{'y' * 100_000}\n")
     with pytest.raises(InputError) as error:
-        read_dependencies(tmp_path / "t.csv")
+        read_csv(tmp_path / "t.csv")
     assert len(str(error.value)) < 500

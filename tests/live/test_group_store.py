@@ -340,7 +340,7 @@ def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
 
     run(test())
     indices = [row["index"] for row in read_rows(folder)]
-    (missing,) = json.loads((folder / "meta.json").read_text())["parameters"]["missing"]
+    (missing,) = json.loads((folder / "_meta/meta.json").read_text())["parameters"]["missing"]
     assert indices[0] == 0
     assert missing == [1, indices[1] - 1]
     audited = subprocess.run(
@@ -505,8 +505,10 @@ def test_only_the_owner_can_read_a_trace(tmp_path: Path) -> None:
         run(test())
     finally:
         os.umask(before)
-    files = list((tmp_path / "trace" / "ana").iterdir())
+    trace = tmp_path / "trace" / "ana"
+    files = [file for file in trace.rglob("*") if file.is_file()]
     assert len(files) == 2
+    assert stat.S_IMODE((trace / "_meta").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 

@@ -10,6 +10,8 @@ import pytest
 from antecede.causality import Verdict
 from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs
+from antecede.papers.paper_000 import runs as runs_000
+from antecede.papers.readings import Agreement, ChosenReading
 from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
 from antecede.sim.engines import simulate
 from antecede.sim.record import simulate_to
@@ -58,14 +60,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a reproduction, from small real runs of one paper."""
     small = [
-        setting for setting in paper_000.grid("quick") if paper_000.size(setting) == 10 and setting.seed == 1
+        each for each in paper_000.STUDY.plain_grid("quick") if runs_000.size(each) == 10 and each.seed == 1
     ]
     main, beyond, compared = (
         Runs([FinishedRun(setting, simulate(setting).metrics) for setting in those])
-        for those in (small, paper_000.open_grid("quick")[:2], contest.grid("quick")[:3])
+        for those in (small, paper_000.STUDY.open_grid("quick")[:2], contest.grid("quick")[:3])
     )
-    part = PaperResult.score(paper_000.STUDY, main, beyond)
-    found = Reproduction(part.rows, contest.table(compared), "Nothing was audited.")
+    study = paper_000.STUDY
+    choice = ChosenReading(study.plainest, [(study.plainest, Agreement(3, 2, 9))], study.seeds("full"))
+    part = PaperResult.score(study, choice, main, beyond)
+    found = Reproduction(part.rows, contest.table(compared), {"000": choice}, "Nothing was audited.")
     page = tmp_path_factory.mktemp("reproduction") / "report.html"
     page.write_text(report_page([part], found), encoding="utf-8")
     return page

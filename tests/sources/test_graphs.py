@@ -66,3 +66,10 @@ def test_order_is_strict_if_asked(tmp_path: Path) -> None:
     code, _ = run("order", file, "--out", tmp_path / "out")
     assert code == 0
     assert "row 2" in refusal("order", file, "--out", tmp_path / "strict", "--strict")
+
+
+def test_a_parent_of_blanks_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "graph.csv"
+    file.write_text("id,parent_id,parents\na,  ,\nb,a,\n")
+    code, found = run_json("audit", file)
+    assert (code, found["causes"], found["missing"]) == (0, 1, [])

@@ -71,7 +71,7 @@ def test_the_columns_of_structured_streaming_in_parquet(tmp_path: Path) -> None:
     assert (code, found["preset"], found["causes"], found["clean"]) == (0, "kafka", 1, True)
     run("order", tmp_path / "dump.parquet", "--out", tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "outcome=ordered").to_pylist()
-    assert [(row["id"], row["payload"]) for row in rows] == [("orders-0@0", "a"), ("m2", "b")]
+    assert [(row["id"], row["payload"]) for row in rows] == [("orders-0@0", b"a"), ("m2", b"b")]
     assert rows[1]["time"] == 1_700_000_000_001_000_000
 
 

@@ -67,6 +67,50 @@ def test_other_separators(separator: str, ending: str, tmp_path: Path) -> None:
     assert (code, found["messages"]) == (0, 2)
     code, found = run_json("order", file, "--out", tmp_path / "out", "--id", "msg", "--deps", "what")
     assert found["rows"] == 4
+    assert [(each["file"], each["bytes"]) for each in found["lineage"]["files"]] == [
+        (str(file), file.stat().st_size)
+    ]
+
+
+def test_a_copy_has_the_name_of_its_file_everywhere(tmp_path: Path) -> None:
+    """In messages, in lineages, in the names of runs, and in the reasons of rows that are quarantined."""
+    rows = EVENTS.replace(",", "\t") + "ana\n"
+    for name, data in (
+        ("log.tsv", rows.encode()),
+        ("log.v2.csv", rows.replace("\t", ";").encode()),
+        ("log.csv.gz", gzip.compress(rows.replace("\t", ",").encode())),
+        ("log.tsv.gz", gzip.compress(rows.encode())),
+    ):
+        file = tmp_path / name
+        file.write_bytes(data)
+        out = tmp_path / f"out of {name}"
+        _, found = run_json("order", file, "--out", out, "--id", "msg", "--deps", "n")
+        (reason,) = pq.read_table(out / "outcome=quarantined").column("reason").to_pylist()
+        assert reason == f"{name}, row 5: it does not have the header's 4 fields, but 1"
+        code, found = run_json("audit", file, "--map", MAP)
+        assert (code, found["lineage"]["files"][0]["file"]) == (0, str(file))
+        assert found["bad"][0]["examples"] == [f"row 5: {reason.partition(': ')[2]}"]
+        assert f"5 rows of 1 file ({name}), 1 skipped" in run("audit", file, "--map", MAP)[1]
+        _, found = run_json("graph", file, "--map", MAP)
+        assert found["runs"][0]["run"] == ("log.v2" if name == "log.v2.csv" else "log")
+    table = tmp_path / "dep.csv"
+    table.write_text("node;process;parents\na;p;\nb;p;a\n")
+    _, found = run_json("graph", table)
+    assert (found["runs"][0]["run"], found["lineage"]["files"][0]["file"]) == ("dep", str(table))
+    table.write_text('who;n;what;msg\nana;1;send;"a"b\n')
+    assert f"{table}, line 2: " in refusal("audit", table, "--map", MAP)
+
+
+def test_a_compressed_file_beside_one_of_the_same_name_does_not_replace_it(tmp_path: Path) -> None:
+    header, *rows = EVENTS.splitlines(keepends=True)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    first, second = (header + "".join(part) for part in (rows[:2], rows[2:]))
+    (folder / "a.csv").write_text(first)
+    (folder / "a.csv.gz").write_bytes(gzip.compress(second.encode()))
+    code, found = run_json("audit", folder, "--map", MAP)
+    assert (code, found["messages"], found["lineage"]["rows_read"]) == (0, 2, 4)
+    assert (folder / "a.csv").read_text() == first
 
 
 def test_a_bomb_is_refused_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +223,8 @@ def test_a_delta_table_is_read_by_its_log(tmp_path: Path) -> None:
     table = delta_by_hand(tmp_path / "table")
     _, found = run_json("order", table, "--out", tmp_path / "out")
     assert (found["rows"], found["in"]) == (2, str(table))
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {row["file"] for row in rows} == {str(table)}
     assert f"{table} has 2 records as kafka" in refusal("audit", table)
     shutil.rmtree(table / "_delta_log")
     _, found = run_json("order", table, "--out", tmp_path / "plain")

@@ -55,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         kind = "text/csv" if name == "trace" else "application/octet-stream"
         self.answer(gzip.compress(body) if name.endswith(".gz") else body, Content_Type=kind)
 
+    def damaged(self, path: str) -> None:
+        self.answer((SAMPLES / "kcat.jsonl").read_bytes() + b'{"topic":\n')
+
     def private(self, path: str) -> None:
         expected = f"Basic {base64.b64encode(b'ana:hunter2').decode()}"
         if self.headers["Authorization"] == expected:
@@ -153,7 +156,7 @@ def test_a_source_at_a_url_is_audited(web: str, name: str) -> None:
     assert (code, found["preset"], found["records"], found["trace"]) == (1, "otlp", 6, shown)
     (read,) = found["lineage"]["files"]
     assert (read["file"], read["rows"], found["lineage"]["source"]) == (shown, 6, shown)
-    assert f"({shown}, row" in found["missing"][0]["text"]
+    assert f"({shown}, span" in found["missing"][0]["text"]
 
 
 def test_every_command_reads_urls(web: str, tmp_path: Path) -> None:
@@ -164,6 +167,9 @@ def test_every_command_reads_urls(web: str, tmp_path: Path) -> None:
     assert run_json("graph", f"{web}/good/spans.json.gz")[0] == 0
     code, found = run_json("order", f"{web}/good/spans.json", "--out", tmp_path / "ordered")
     rows = pq.read_table(tmp_path / "ordered").to_pylist()
+    run_json("order", f"{web}/damaged/kcat.jsonl", "--out", tmp_path / "damaged")
+    files = {row["file"] for row in pq.read_table(tmp_path / "damaged").to_pylist()}
+    assert files == {f"{web}/damaged/kcat.jsonl"}
     assert {row["file"] for row in rows} == {f"{web}/good/spans.json"}
     code, found = run_json("import", "otlp", f"{web}/good/spans.json?sig=123", "--out", tmp_path / "table")
     assert (code, found["source"]) == (0, f"{web}/good/spans.json")

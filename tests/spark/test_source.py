@@ -230,14 +230,14 @@ def narrow(folder: Path) -> None:
 
 
 def newer(folder: Path) -> None:
-    meta = folder / "meta.json"
+    meta = folder / "_meta/meta.json"
     meta.write_text(meta.read_text().replace('"schema_version": 1', '"schema_version": 9'))
 
 
 BAD: dict[Callable[[Path], None], str] = {
     damaged: r"part-00000.parquet is a truncated or damaged Parquet file",
     narrow: r"part-00000.parquet has no column seq; a trace needs",
-    newer: r"meta.json: the trace has schema version 9, this Antecede reads up to 1",
+    newer: r"_meta/meta.json: the trace has schema version 9, this Antecede reads up to 1",
 }
 
 

@@ -38,11 +38,11 @@ def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
     assert forwarded(node, 6, M2_3) == {}
     assert forwarded(node, 0, m0_1) == {6: ["0:1"]}
     assert node.received[2].base == 1
-    assert node.delivered == [0, 0, 1, 0, 0, 0, 0, 0]
+    assert list(node.delivered.values()) == [0, 0, 1, 0, 0, 0, 0, 0]
     (bundle,) = forwarded(node, 6, M2_2)[5]
     assert sorted(bundle.split("+")) == ["0:1", "2:2", "2:3"]
     assert node.received[2].base == 3
-    assert node.delivered == [1, 0, 3, 0, 0, 0, 0, 0]
+    assert list(node.delivered.values()) == [1, 0, 3, 0, 0, 0, 0, 0]
     assert node.forwarding == {}
 
 

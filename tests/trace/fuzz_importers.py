@@ -17,6 +17,7 @@ import json
 import random
 import re
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antecede.errors import AntecedeError
+from antecede.sources import find_source
+from antecede.sources.tables import write_dependency_table
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.dependencies import dependency_file, read_dependencies
 from antecede.trace.foreign.column_map import parse_column_map
@@ -139,11 +142,18 @@ def read(target: str, data: bytes, folder: Path) -> None:
     file = folder / (f"input.{ending}" if ending else "input")
     if target == "meta.json":
         (folder / "input.jsonl").write_bytes(seeds()["trace.jsonl"][0])
-        file = folder / "meta.json"
+        file = folder / "_meta" / "meta.json"
+        file.parent.mkdir(exist_ok=True)
     file.write_bytes(data)
     if name in ("shiviz", "editing", "dependencies"):
-        import_path(name, file, folder / "out", strict=data[-1:] == b"!")
+        strict = data[-1:] == b"!"
+        if name != "dependencies":
+            import_path(name, file, folder / "out", strict=strict)
+        elif source := find_source(str(file), name):
+            write_dependency_table(source, folder / "out", BadRows(str(file), strict))
     elif name == "graph":
+        if source := find_source(str(file)):
+            write_dependency_table(source, folder / "out", BadRows(str(file), strict=False))
         if table := dependency_file(file):
             read_dependencies(table, BadRows(str(table), strict=False))
     elif name == "mapped":
@@ -159,8 +169,10 @@ def read(target: str, data: bytes, folder: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    for file in [*folder.glob("out/*"), *folder.glob("input*"), folder / "meta.json"]:
-        file.unlink(missing_ok=True)
+    for name in ("out", "_meta"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for file in folder.glob("input*"):
+        file.unlink()
 
 
 class Fuzzer:

@@ -58,7 +58,7 @@ def test_encodings_and_separators(tmp_path: Path, encoding: str) -> None:
 def test_headers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(b"id,caf\xe9\n1,2\n")
-    with pytest.raises(InputError, match="is not text in UTF-8; give the --encoding, in its header"):
+    with pytest.raises(InputError, match="its header is not text in UTF-8; give the --encoding"):
         read(file)
     for form, message in (
         (CsvFormat("klingon"), "no encoding 'klingon'"),
@@ -78,3 +78,11 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
             writer = csv.writer(out, lineterminator=rng.choice(["\n", "\r\n"]), quoting=csv.QUOTE_ALL)
             writer.writerows([["x", "y", "z"], *rows])
         assert read(file) == (rows, [])
+
+
+def test_a_trace_in_another_encoding_names_an_option_that_there_is(tmp_path: Path) -> None:
+    """`audit` has no --encoding, which is an option of `order`."""
+    file = tmp_path / "trace.csv"
+    file.write_bytes(b"run,process\nr,caf\xe9\n")
+    with pytest.raises(InputError, match="write it in UTF-8, or read it with --map encoding"):
+        list(csv_rows(file))

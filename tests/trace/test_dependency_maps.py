@@ -57,11 +57,49 @@ def test_graph_and_advise_take_it_as_it_is(table: Path) -> None:
     assert advice["messages"] == 4
 
 
+def test_audit_judges_it_as_it_is(table: Path) -> None:
+    found = document("audit", str(table), *MAP)
+    assert (found["preset"], found["records"], found["causes"], found["clean"]) == (
+        "dependencies",
+        4,
+        4,
+        False,
+    )
+    assert [each["id"] for each in found["missing"]] == ["gone"]
+    assert found["lineage"]["files"][0]["file"] == str(table)
+    assert found["lineage"]["rows_read"] == 4
+
+
 def test_what_cannot_be_such_a_table_is_named(table: Path) -> None:
     for names, says in (
         ("node=commit,parents=before", "has no column"),
         ("node=commit,parents=after,kind=x", "'kind=x' is no column of a table of dependencies"),
     ):
-        refused = CliRunner().invoke(app, ["graph", str(table), "--map", names])
-        assert isinstance(refused.exception, InputError)
-        assert says in str(refused.exception)
+        for command in ("graph", "audit"):
+            refused = CliRunner().invoke(app, [command, str(table), "--map", names])
+            assert isinstance(refused.exception, InputError)
+            assert says in str(refused.exception)
+
+
+def test_graph_and_audit_read_the_same_table(tmp_path: Path) -> None:
+    """Lists in brackets, a quote in the wrong place, names that look like numbers or nothing."""
+    text = '\ufeffnode,process,parents\n001,a,\n01,b,"[""001""]"\n"x\ny",a,01\n"bad"q,b,01\nnan,b,NULL 01\n'
+    (tmp_path / "t.csv").write_text(text)
+    audited, drawn = (document(command, str(tmp_path / "t.csv")) for command in ("audit", "graph"))
+    (run,) = drawn["runs"]
+    assert (run["messages"], run["stated"]) == (audited["records"], 3) == (4, 3)
+    assert audited["missing_causes"] == 1
+    assert [each["examples"] for each in audited["bad"]] == [each["examples"] for each in drawn["bad"]][:1]
+    for name in ("rows_read", "rows_skipped", "skipped"):
+        assert audited["lineage"][name] == drawn["lineage"][name]
+
+
+@pytest.mark.parametrize("command", ["audit", "graph", "advise"])
+def test_the_encoding_of_a_table_is_named(tmp_path: Path, command: str) -> None:
+    (tmp_path / "t.csv").write_bytes("knoten,wer,eltern\nä,p,\nö,q,ä\n".encode("latin-1"))
+    names = "node=knoten,process=wer,parents=eltern"
+    found = document(command, str(tmp_path / "t.csv"), "--map", f"{names},encoding=latin-1")
+    assert (found["lineage"]["rows_read"], found["lineage"]["rows_skipped"]) == (2, 0)
+    done = CliRunner().invoke(app, [command, str(tmp_path / "t.csv"), "--map", f"{names},encoding=klingon"])
+    assert isinstance(done.exception, InputError)
+    assert "--map encoding: there is no encoding 'klingon'" in str(done.exception)

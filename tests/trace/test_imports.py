@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from importing import imported, wrote
+from importing import import_as, imported, wrote
 
 from antecede.errors import InputError
-from antecede.trace.foreign.dependency_writer import TABLE, TABLE_INFO, DependencyWriter
+from antecede.trace.dependencies import DEPENDENCIES as TABLE
+from antecede.trace.dependencies import TABLE_INFO
+from antecede.trace.foreign.dependency_writer import DependencyWriter
 from antecede.trace.foreign.import_formats import import_path
 
 
@@ -66,13 +68,10 @@ DEPENDENCIES = "node,process,seq,parents\n"
     ("row", "what"),
     [
         ("0,q,5,", "nodes that are there already"),
-        ("1,q,5", "do not have the header's fields"),
-        ("1,q,5,,,", "do not have the header's fields"),
-        ("1,q,five,", "seq is no whole number"),
-        (f"1,q,{'9' * 5000},", "seq is no whole number"),
-        (f"1,q,{2**63},", "seq is too large"),
-        (",q,5,", "rows without a node"),
-        ("1,,5,", "rows without a process"),
+        ("1,q,5", "rows that cannot be read"),
+        ("1,q,5,,,", "rows that cannot be read"),
+        (",q,5,", "records without {node}"),
+        ("1,,5,", "records without {process}"),
     ],
 )
 def test_bad_rows_are_left_out_and_counted(tmp_path: Path, row: str, what: str) -> None:
@@ -81,6 +80,16 @@ def test_bad_rows_are_left_out_and_counted(tmp_path: Path, row: str, what: str) 
     assert [(each["node"], each["parents"]) for each in rows] == [("0", []), ("2", ["0"])]
     assert (what in about.bad[0].what, about.bad_rows) == (True, 1)
     assert "row 2" in about.bad[0].examples[0]
+    with pytest.raises(InputError, match="it, row 2"):
+        imported("dependencies", file, strict=True)
+
+
+@pytest.mark.parametrize("seq", ["five", "9" * 5000, str(2**63)])
+def test_a_row_without_a_usable_seq_counts_in_the_order_of_the_rows(tmp_path: Path, seq: str) -> None:
+    file = wrote(tmp_path, f"{DEPENDENCIES}0,p,1,\n1,p,{seq},0\n")
+    about, rows = imported("dependencies", file)
+    assert [(each["node"], each["seq"]) for each in rows] == [("0", 1), ("1", 2)]
+    assert (about.bad[0].what, about.bad_rows) == ("sequence numbers that are no whole number, ignored", 1)
     with pytest.raises(InputError, match="it, row 2"):
         imported("dependencies", file, strict=True)
 
@@ -101,7 +110,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
     )
     about, _ = imported("dependencies", file)
     assert about.bad_rows == 1001
-    assert [len(each.examples) for each in about.bad] == [5, 1]
+    assert [len(each.examples) for each in about.bad] == [1, 5]
     assert all(len(example) <= 200 for each in about.bad for example in each.examples)
 
 
@@ -109,7 +118,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
     ("form", "content", "says"),
     [
         ("dependencies", "", "it is empty"),
-        ("dependencies", "node,process\n", "it has no column seq"),
+        ("dependencies", "node,process\n", "it has no column parents"),
         ("dependencies", DEPENDENCIES, "no row that could be taken"),
         ("dependencies", DEPENDENCIES + "x\n", "no row that could be taken; the first bad row: "),
         ("dependencies", DEPENDENCIES + "0,p,0,0\n", "node 0 is its own parent"),
@@ -149,9 +158,9 @@ def test_errors_name_what_cannot_be_read(tmp_path: Path, form: str, content: str
 def test_a_missing_file_and_an_option_that_does_not_fit(tmp_path: Path) -> None:
     for form in ("shiviz", "editing", "dependencies"):
         with pytest.raises(InputError, match="nowhere does not exist"):
-            import_path(form, tmp_path / "nowhere", tmp_path / "out")
-        with pytest.raises(InputError, match="is not a file"):
-            import_path(form, tmp_path, tmp_path / "out")
+            import_as(form, tmp_path / "nowhere", tmp_path / "out")
+        with pytest.raises(InputError, match=r"is not a file|holds no file"):
+            import_as(form, tmp_path, tmp_path / "out")
     with pytest.raises(InputError, match="--regex is for shiviz logs"):
         import_path("editing", tmp_path, tmp_path / "out", regex="x")
 
@@ -236,16 +245,16 @@ def test_a_table_replaces_a_table_and_nothing_else(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / name).write_text("years of work")
         with pytest.raises(InputError, match="a folder of its own"):
-            import_path("dependencies", file, folder)
+            import_as("dependencies", file, folder)
         assert (folder / name).read_text() == "years of work"
     for text, says in {"{}": "does not describe", '{"schema_version": 99}': "does not describe"}.items():
         folder = tmp_path / f"with {len(text)}"
         folder.mkdir()
         (folder / TABLE_INFO).write_text(text)
         with pytest.raises(InputError, match=says):
-            import_path("dependencies", file, folder)
+            import_as("dependencies", file, folder)
     with pytest.raises(InputError, match="is a file"):
-        import_path("dependencies", file, file)
+        import_as("dependencies", file, file)
     newer = (
         (tmp_path / "it.imported" / TABLE_INFO)
         .read_text()
@@ -298,14 +307,20 @@ def test_a_table_of_parquet_and_long_lists_of_parents(tmp_path: Path) -> None:
     columns = {"node": [1, 2, None], "process": [7, 8, 9], "seq": [1.5, 1, 1], "parents": [[], [1], None]}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     about, rows = imported("dependencies", tmp_path / "t.parquet")
-    assert rows == [{"node": "2", "process": "8", "seq": 1, "parents": []}]
-    assert [each.examples for each in about.bad] == [["row 1: 1.5"], ["row 3"], ["the parents of 2: 1"]]
+    assert rows == [
+        {"node": "1", "process": "7", "seq": 1, "parents": []},
+        {"node": "2", "process": "8", "seq": 1, "parents": ["1"]},
+    ]
+    assert [each.what for each in about.bad] == [
+        "sequence numbers that are no whole number, ignored",
+        "records without {node}, left out",
+    ]
 
 
 def test_only_ascii_digits_and_spaces_count(tmp_path: Path) -> None:
     table = "node,process,seq,parents\na\u00a0b,p,1,\nc,p,2,a\u00a0b\nd,p,1_0,\ne,p,\u0663,\n"
     about, rows = imported("dependencies", wrote(tmp_path, table))
-    assert [(row["node"], row["parents"]) for row in rows] == [("a\u00a0b", []), ("c", ["a\u00a0b"])]
+    assert [(row["node"], row["parents"]) for row in rows][:2] == [("a\u00a0b", []), ("c", ["a\u00a0b"])]
     assert about.bad[0].examples == ["row 3: 1_0", "row 4: \u0663"]
 
 

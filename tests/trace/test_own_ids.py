@@ -186,3 +186,19 @@ def test_spark_shows_the_same_ids_and_judges_own_deliveries(
     edges = {tuple(row) for row in graph(events, large_run=large_run).edges.collect()}
     local = [edge_table(graph_of_run(run, rows)) for run, rows in split_runs(table)]
     assert edges == {tuple(row.values()) for each in local for row in each.to_pylist()}
+
+
+def test_explain_invents_no_times(tmp_path: Path) -> None:
+    for name, rows in {"ana": "PUB,m-1\nana,SUB,m-2", "ben": "SUB,m-1\nben,PUB,m-2", "cy": "SUB,m-2"}.items():
+        (tmp_path / f"{name}.csv").write_text(f"host,what,id\n{name},{rows}\n")
+    names = ["--map", "process=host,kind=what,kind.send=PUB,kind.deliver=SUB,message=id"]
+    arguments = ["explain", str(tmp_path), *names, "--message", "m-2"]
+    found = document(*arguments)
+    assert found["sent"] is None
+    assert [(each["process"], each["delivered"], each["index"]) for each in found["deliveries"]] == [
+        ("ana", None, 2),
+        ("cy", None, 1),
+    ]
+    shown = run(*arguments)
+    assert "m-2 depends immediately on m-1; the log has no times" in shown
+    assert " ns" not in shown

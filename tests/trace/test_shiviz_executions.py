@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from importing import imported
+from typer.testing import CliRunner
 
+from antecede.cli.main import app
 from antecede.errors import InputError
 from antecede.trace.foreign.import_formats import import_path
 
@@ -41,6 +44,43 @@ def test_executions_are_kept_apart(tmp_path: Path) -> None:
         "Execution #2/ana:1": ("Execution #2/ana", []),
         "Execution #2/cleo:1": ("Execution #2/cleo", ["Execution #2/ana:1"]),
     }
+
+
+GOVECTOR = """\
+=== one ===
+ana {"ana":1}
+asks
+ben {"ben":1, "ana":1}
+answers
+=== two ===
+ana {"ana":1}
+
+cleo {"cleo":1, "ana":1}
+hears
+"""
+
+
+def test_clocks_before_their_events_after_a_delimiter(tmp_path: Path) -> None:
+    """The delimiter is no event, although it is a line before a clock."""
+    file = tmp_path / "go.log"
+    file.write_text(GOVECTOR)
+    about = import_path("shiviz", file, tmp_path / "out")
+    assert (about.rows, about.bad_rows) == (4, 0)
+    assert set(nodes(tmp_path / "out")) == {"one/ana:1", "one/ben:1", "two/ana:1", "two/cleo:1"}
+
+
+@pytest.mark.parametrize("text", [TWO, GOVECTOR])
+@pytest.mark.parametrize("command", ["audit", "graph", "order"])
+def test_executions_are_runs(tmp_path: Path, text: str, command: str) -> None:
+    file = tmp_path / "two.log"
+    file.write_text(text)
+    words = [command, str(file), *(["--out", str(tmp_path / "out")] if command == "order" else [])]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, "skipped" in done.stdout) == (0, False)
+    assert "; 2 runs" in done.stdout
+    words[-1] += "2" if command == "order" else ""
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert json.loads(done.stdout)["lineage"]["runs"] == 2
 
 
 def test_another_delimiter_and_none_at_all(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def empty(trace: Path) -> Path:
 
 def meta(text: str) -> Callable[[Path], Path]:
     def damage(trace: Path) -> Path:
-        (trace / "meta.json").write_text(text, errors="surrogateescape")
+        (trace / "_meta/meta.json").write_text(text, errors="surrogateescape")
         return trace
 
     return damage
@@ -236,7 +236,7 @@ HEADER = ",".join(REQUIRED)
             "t.csv, row 1, field seq: expected a whole number",
         ),
         (write("t.csv", f"{HEADER}\nr,g,a\n"), "t.csv, row 1: it does not have the header's 8 fields"),
-        (write("t.csv", b"run\xff,group\n"), "t.csv is not text in UTF-8"),
+        (write("t.csv", b"run\xff,group\n"), "t.csv: its header is not text in UTF-8"),
         (write("t.csv", f"{HEADER}\n"), "t.csv is empty"),
         (write("t.csv", f"{HEADER},run\n"), "t.csv: it has two columns run"),
         (meta("\udcff"), "meta.json is not a trace's meta.json"),
@@ -345,7 +345,8 @@ def test_only_plain_files_are_parts_of_a_trace(trace: Path) -> None:
 
 
 def test_another_program_s_files_are_not_written_over(tmp_path: Path) -> None:
-    (tmp_path / "meta.json").write_text('{"mine": true}')
+    (tmp_path / "_meta").mkdir()
+    (tmp_path / "_meta/meta.json").write_text('{"mine": true}')
     (tmp_path / "precious.parquet").write_text("years of work")
     with pytest.raises(InputError, match="not written over"):
         simulate_to(tmp_path, scenario(protocol="mbcp", peers=2, seconds=0.1))

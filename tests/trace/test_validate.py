@@ -70,7 +70,7 @@ def test_arrays_and_single_rows_are_judged_alike() -> None:
         ([{}, {"seq": 2}], "process a has two events with index 0; number each process's events"),
         ([{}, {"index": 1}], "a:1 is sent twice, again at index 1; a seq is used once by its origin"),
         ([{"destinations": ["b", None]}], "the destinations of a:1 have an empty name among them"),
-        ([{"origin": None}], "field origin is empty in 1 rows"),
+        ([{"origin": None}], "field origin is empty in 1 row"),
     ],
 )
 def test_impossible_runs_are_refused(rows: list[dict[str, Any]], says: str) -> None:

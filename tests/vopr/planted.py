@@ -64,7 +64,7 @@ def cursor_not_restored() -> None:
 
     def open_cursor(journal: Journal, contents: Any) -> None:
         original(journal, contents)
-        journal._cursor = contents.cursor
+        journal._cursor = contents.cursor.acked, contents.cursor.attempts
 
     _replace(Journal, "_open_cursor", open_cursor)
 

@@ -12,7 +12,7 @@ from antecede.advise.pasts import Pasts, delivery_delays, link_delays, send_time
 from antecede.audit.encoding import EncodedRun
 from antecede.causality.width import depths
 from antecede.errors import InputError
-from antecede.sim.network import Delay, parse_delay
+from antecede.sim.network import Delay, upper_bound
 from antecede.units import MAX_DURATION, SECOND
 
 ASSUMED_DELAY = "1-100ms"
@@ -95,7 +95,7 @@ def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:
     """A schedule that sends each message as soon as all its causes have arrived."""
     text = delay or ASSUMED_DELAY
     depth = depths(pasts.start, pasts.cause, pasts.order).astype(np.int64)
-    times = (depth - 1) * max(1, parse_delay(text).longest)
+    times = (depth - 1) * max(1, upper_bound(text))
     note = f"{why}: each message is sent as soon as its causes have come, and a packet takes {text}"
     return WorkloadSchedule(
         times, text, "assumed" if delay is None else "given", ASSUMED_PAYLOAD, None, [note], False

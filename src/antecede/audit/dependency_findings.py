@@ -11,6 +11,8 @@ from antecede.trace.bad_rows import brief
 from antecede.units import format_duration
 
 _MAX_SHOWN_PATH = 8
+RECORD_COLUMNS = ("id", "process", "seq", "file", "row")
+"""Columns of a log that a `LogRecord` has."""
 
 
 class LogRecord(NamedTuple):
@@ -21,6 +23,8 @@ class LogRecord(NamedTuple):
     seq: int | None
     file: str
     row: int
+    counted: str = "row"
+    """What `row` is the number of: a row, a span, a commit …"""
 
     @property
     def name(self) -> str:
@@ -28,7 +32,7 @@ class LogRecord(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.file}, row {self.row:,}"
+        return f"{self.file}, {self.counted} {self.row:,}"
 
     @property
     def described(self) -> str:

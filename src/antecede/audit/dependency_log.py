@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from antecede.audit.cyclic_faults import cyclic_faults
 from antecede.audit.dependency_findings import (
+    RECORD_COLUMNS,
     ClockSkew,
     DependencyVerdict,
     DuplicateId,
@@ -40,19 +41,24 @@ from antecede.audit.process_order import NO_SEQ
 COLUMNS = ("id", "process", "seq", "causes", "time", "file", "row")
 
 
-def judge_dependency_log(batches: Iterable[pa.Table], limit: int = 10) -> DependencyVerdict:
-    """Judge a log of `sources.dependency_log.SCHEMA`; `limit` bounds the examples of each kind."""
+def judge_dependency_log(
+    batches: Iterable[pa.Table], limit: int = 10, counted: str = "row"
+) -> DependencyVerdict:
+    """Judge a log of `sources.dependency_log.SCHEMA`; `limit` bounds the examples of each kind.
+
+    `counted` says in words what the column `row` is the number of.
+    """
     tables = [batch.select(COLUMNS) for batch in batches]
     if not tables:
         return DependencyVerdict(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, [], [], [], [], [])
-    return _Judgement(pa.concat_tables(tables).unify_dictionaries(), limit).verdict()
+    return _Judgement(pa.concat_tables(tables).unify_dictionaries(), limit, counted).verdict()
 
 
 class _Judgement:
     """The log in numbers. A record is the first one of its id; records that repeat an id are left out."""
 
-    def __init__(self, table: pa.Table, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, table: pa.Table, limit: int, counted: str) -> None:
+        self.limit, self.counted = limit, counted
         codes = table.column("id").combine_chunks().dictionary_encode().indices.to_numpy()
         # Dictionary codes are in the order of first occurrence.
         firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
@@ -95,8 +101,11 @@ class _Judgement:
             skew=skew,
         )
 
+    def _record(self, table: pa.Table, at: int) -> LogRecord:
+        return LogRecord._make([*(table.column(name)[at].as_py() for name in RECORD_COLUMNS), self.counted])
+
     def _records(self, path: list[int]) -> list[LogRecord]:
-        return [_record(self.table, record) for record in path]
+        return [self._record(self.table, record) for record in path]
 
     def _missing(self) -> tuple[int, list[MissingCause]]:
         if not len(self.missing_name):
@@ -109,7 +118,7 @@ class _Judgement:
         worst = np.argsort(-counts, kind="stable")[: self.limit].tolist()
         listed = [
             missing_cause(
-                str(encoded.dictionary[code]), int(counts[code]), _record(self.table, int(first[code]))
+                str(encoded.dictionary[code]), int(counts[code]), self._record(self.table, int(first[code]))
             )
             for code in worst
         ]
@@ -125,7 +134,11 @@ class _Judgement:
                 break
             first, second = np.flatnonzero(self.codes == code)[:2].tolist()
             listed.append(
-                duplicate_id(int(counts[code]), _record(self.all_rows, first), _record(self.all_rows, second))
+                duplicate_id(
+                    int(counts[code]),
+                    self._record(self.all_rows, first),
+                    self._record(self.all_rows, second),
+                )
             )
         return listed
 
@@ -157,7 +170,3 @@ def _numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """A column's numbers, and where it has one."""
     present = column.is_valid().to_numpy()
     return pc.fill_null(column, 0).to_numpy(), present
-
-
-def _record(table: pa.Table, at: int) -> LogRecord:
-    return LogRecord(*(table.column(name)[at].as_py() for name in LogRecord._fields))

@@ -27,6 +27,7 @@ from pyspark.storagelevel import StorageLevel
 
 from antecede.audit.cyclic_faults import cyclic_faults
 from antecede.audit.dependency_findings import (
+    RECORD_COLUMNS,
     ClockSkew,
     DependencyVerdict,
     DuplicateId,
@@ -59,8 +60,12 @@ def judge_dependency_log_on_spark(
     master: str | None = None,
     progress: Progress = lambda *_: None,
     part_rows: int = PART_ROWS,
+    counted: str = "row",
 ) -> DependencyVerdict:
-    """Judge a log of `sources.dependency_log.SCHEMA`, which is first copied to a temporary folder."""
+    """Judge a log of `sources.dependency_log.SCHEMA`, which is first copied to a temporary folder.
+
+    `counted` says in words what the column `row` is the number of.
+    """
     with temporary_folder("log") as folder:
         rows = _write(batches, folder)
         if not rows:
@@ -72,7 +77,7 @@ def judge_dependency_log_on_spark(
             log = spark.read.parquet(spark_path(folder))
             size = max(part_rows, -(-rows // _MAX_PARTS))
             with _prepared(log) as prepared:
-                return _SparkJudgement(spark, prepared, limit, size).verdict()
+                return _SparkJudgement(spark, prepared, limit, size, counted).verdict()
 
 
 def _write(batches: Iterable[pa.Table], folder: Path) -> int:
@@ -151,8 +156,9 @@ def _edges(records: DataFrame) -> DataFrame:
 
 
 class _SparkJudgement:
-    def __init__(self, spark: SparkSession, log: _Log, limit: int, part_rows: int) -> None:
+    def __init__(self, spark: SparkSession, log: _Log, limit: int, part_rows: int, counted: str) -> None:
         self.spark, self.log, self.limit, self.part_rows = spark, log, limit, part_rows
+        self.counted = counted
 
     def verdict(self) -> DependencyVerdict:
         counted = self._one(
@@ -192,8 +198,8 @@ class _SparkJudgement:
     def _records(self, places: Iterable[int]) -> dict[int, LogRecord]:
         """The records at some places, which a finding names."""
         wanted = self.spark.createDataFrame(pa.table({"place": pa.array(sorted({*places}), pa.int64())}))
-        found = self.log.rows.join(F.broadcast(wanted), "place").select("place", *LogRecord._fields)
-        return {row.place: LogRecord(*row[1:]) for row in found.collect()}
+        found = self.log.rows.join(F.broadcast(wanted), "place").select("place", *RECORD_COLUMNS)
+        return {row.place: LogRecord._make([*row[1:], self.counted]) for row in found.collect()}
 
     # Missing causes and repeated ids.
 

@@ -28,8 +28,12 @@ def judge_where_it_fits(
     limit: int,
     master: str | None = None,
     progress: Progress = lambda *_: None,
+    counted: str = "row",
 ) -> tuple[DependencyVerdict, str]:
-    """The verdict on a log of `sources.dependency_log.SCHEMA`, and the engine that found it."""
+    """The verdict on a log of `sources.dependency_log.SCHEMA`, and the engine that found it.
+
+    `counted` says in words what the column `row` is the number of.
+    """
     engine_choice.check_engine(engine)
     held: list[pa.Table] = []
     on_spark = engine == "spark" or (engine == "auto" and engine_choice.has_cluster(master))
@@ -44,9 +48,10 @@ def judge_where_it_fits(
                 break
     if not on_spark:
         progress("judging", 0, 0)
-        return judge_dependency_log(held, limit), "local"
+        return judge_dependency_log(held, limit, counted), "local"
     require("antecede.spark", "spark")
     from antecede.audit.dependency_log_on_spark import judge_dependency_log_on_spark
 
     whole = itertools.chain(held, batches)
-    return judge_dependency_log_on_spark(whole, limit, master, progress), "spark"
+    verdict = judge_dependency_log_on_spark(whole, limit, master, progress, counted=counted)
+    return verdict, "spark"

@@ -30,7 +30,7 @@ from antecede.causal_order.outcomes import (
     UNKNOWN,
     UNREADABLE,
 )
-from antecede.causal_order.rules import OnMissing
+from antecede.causal_order.rules import PLACE, OnMissing
 
 STATUS = np.array(
     ["held", "ordered", "released", *["quarantined"] * 3, "duplicate", "quarantined"], dtype=object
@@ -49,6 +49,8 @@ class DecidedTable(NamedTuple):
     """The rows to be emitted, in order, group by group."""
     groups: pa.Array
     """The names of the groups."""
+    lists_duplicates: bool
+    """Whether rows with an id that another has are in the result."""
 
 
 def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> DecidedTable:
@@ -61,6 +63,9 @@ def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> De
     codes, names = encode_groups(table, columns)
     edges = read_edges(table, columns, codes, over_gaps=release)
     first, target = match_identities(edges.owner, edges.number, edges.dep_owner, edges.dep_number)
+    has_places = PLACE in table.column_names
+    if has_places:
+        first, target = first_by_place(first, target, table.column(PLACE).to_numpy())
     target[target < 0] = UNKNOWN
     disposition = np.where(edges.faults > 0, UNREADABLE, HELD).astype(np.int8)
     disposition[first != np.arange(disposition.size)] = DUPLICATE
@@ -73,7 +78,17 @@ def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> De
         release,
         on_missing is OnMissing.QUARANTINE,
     )
-    return DecidedTable(edges, target, disposition, emitted, names)
+    return DecidedTable(edges, target, disposition, emitted, names, has_places)
+
+
+def first_by_place(first: np.ndarray, target: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The result of `match_identities`, with the row of the lowest place as the first of its identity."""
+    alike = np.flatnonzero(np.isin(first, first[first != np.arange(first.size)]))
+    by_place = alike[np.lexsort((place[alike], first[alike]))]
+    identities, begins = np.unique(first[by_place], return_index=True)
+    lowest = np.arange(first.size)
+    lowest[identities] = by_place[begins]
+    return lowest[first], np.where(target >= 0, lowest[np.maximum(target, 0)], target)
 
 
 def order_table(
@@ -87,10 +102,13 @@ def order_decided(decided: DecidedTable) -> tuple[pa.Array, dict[str, pa.Array]]
     """The rows in causal order, as places in the table, and the columns to add to them.
 
     Where dependencies leave a choice, rows stay in the order of the table. Rows that are quarantined or held
-    follow at the end of their group, without an index; duplicates are left out.
+    follow at the end of their group, without an index; so do duplicates, if they are listed.
     """
-    edges, target, disposition, emitted, _ = decided
-    rest = np.flatnonzero((disposition != ORDERED) & (disposition != RELEASED) & (disposition != DUPLICATE))
+    edges, target, disposition, emitted = decided[:4]
+    is_rest = (disposition != ORDERED) & (disposition != RELEASED)
+    if not decided.lists_duplicates:
+        is_rest &= disposition != DUPLICATE
+    rest = np.flatnonzero(is_rest)
     rows = np.concatenate((emitted, rest))
     sizes = np.bincount(edges.groups[emitted])
     index = np.arange(emitted.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -117,6 +135,7 @@ _REASONS = {
     CAUSE_QUARANTINED: "its cause is quarantined: ",
     OVERDUE: "its cause is missing: ",
 }
+SEEN_BEFORE = "a row before it has its id"
 _MAX_NAMED = 5
 """How many causes a reason names."""
 
@@ -130,6 +149,8 @@ def explain_rows(
         alike = np.flatnonzero(disposition[rows] == code)
         if code == UNREADABLE:
             reasons[alike] = np.array(FAULTS, object)[edges.faults[rows[alike]]]
+        elif code == DUPLICATE:
+            reasons[alike] = SEEN_BEFORE
         elif code in _REASONS:
             reasons[alike] = _name_causes(edges, target, disposition, rows[alike], int(code))
     return pa.array(reasons, pa.string())

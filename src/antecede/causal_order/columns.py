@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from antecede.causal_order.dependency_edges import FAULTS, Columns, Form
-from antecede.causal_order.rules import DIGEST
+from antecede.causal_order.rules import DIGEST, PLACE
 from antecede.errors import InputError
+from antecede.units import count_of
 
 ADDED = ("causal_index", "status", "reason")
 """The columns that the result has beside the table's own."""
@@ -96,6 +97,12 @@ def plan_columns(
             raise InputError(f"events have a column {name} already, which is to be added; rename theirs")
     planner = _Planner(types, roles, split)
     return ColumnPlan(planner.plan(_form(roles)), planner.derived)
+
+
+def refuse_place(names: Iterable[str]) -> None:
+    """Refuse a table that has a column which its reader adds."""
+    if PLACE in names:
+        raise InputError(f"events have a column {PLACE} already, which is to be added; rename theirs")
 
 
 def _form(roles: Roles) -> Form:
@@ -310,6 +317,6 @@ def unreadable(role: str, name: str | None, count: int, fault: ColumnFault, exam
     """The refusal of rows that cannot be read."""
     brief = example if len(example) <= 200 else example[:197] + "..."
     return InputError(
-        f"{role}: column {name}: {count:,} rows cannot be ordered, as {fault}; one is {brief}; correct or "
-        "drop them, or pass check=False to have them quarantined"
+        f"{role}: column {name}: {count_of(count, 'row')} cannot be ordered, as {fault}; one is {brief}; "
+        "correct or drop them, or pass check=False to have them quarantined"
     )

@@ -24,7 +24,7 @@ from antecede.causal_order.columns import (
     unreadable,
 )
 from antecede.causal_order.dependency_edges import Columns, Form
-from antecede.causal_order.rules import DIGEST
+from antecede.causal_order.rules import DIGEST, PLACE
 from antecede.causal_order.text_types import CLOCK, parse_clock_text
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
@@ -45,10 +45,11 @@ def prepare(
     events: DataFrame, roles: Roles, added: Iterable[str], split: str | None = None
 ) -> PreparedEvents:
     """Refuse events that cannot be ordered, naming the column and what was expected; add what tasks need."""
-    types = {field.name: field.dataType.simpleString() for field in events.schema}
+    own = [field for field in events.schema if field.name != PLACE]
+    types = {field.name: field.dataType.simpleString() for field in own}
     plan = plan_columns(types, roles, added, split)
     internal = {name: _derive(derived) for name, derived in plan.derived.items()}
-    internal[DIGEST] = _digest(events, roles)
+    internal[DIGEST] = _digest(own, roles)
     frame = events.withColumns(internal)
     columns = plan.columns
     names = (None if name is None else escape_name(name) for name in columns[1:])
@@ -114,10 +115,10 @@ def _sortable(text: Column) -> Column:
     return F.when(text.rlike(NUMBER_IN_TEXT), rising).otherwise(F.concat(F.lit("2"), text))
 
 
-def _digest(events: DataFrame, roles: Roles) -> Column:
+def _digest(fields: Iterable[T.StructField], roles: Roles) -> Column:
     """Tells rows with the same id apart: which of them stays must not depend on which arrived first."""
     hashed: list[Column] = []
-    for field in events.schema:
+    for field in fields:
         column = F.col(quoted(field.name))
         # Spark's hash refuses maps, and skips nulls, so that values in neighbouring columns would be
         # confused.

@@ -166,6 +166,13 @@ def _encode_together(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndar
     return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
 
 
+def _without_blank(names: pa.Array, own: np.ndarray, dep: np.ndarray) -> np.ndarray:
+    """Dependencies of which those on nothing but white space are none, unless that is a row's id."""
+    blank = np.flatnonzero(pc.equal(pc.utf8_trim_whitespace(names), pa.scalar("", TEXT)))
+    blank = blank[~np.isin(blank, own)] if blank.size else blank
+    return np.where(np.isin(dep, blank), -1, dep) if blank.size else dep
+
+
 def _without(offsets: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each row's dependencies begin without those that are absent, and the places of the others."""
     if not absent.any():
@@ -179,7 +186,8 @@ def _read_ids(
 ) -> DependencyEdges:
     ids = _one_chunk(table, columns.id)
     offsets, values = _flatten(_one_chunk(table, columns.deps))
-    _, (own, dep, *others) = _encode_together([ids, values, *(some.names for some in known)])
+    names, (own, dep, *others) = _encode_together([ids, values, *(some.names for some in known)])
+    dep = _without_blank(names, own, dep)
     encoded = [(some.groups, codes) for some, codes in zip(known, others, strict=True)]
     return _owned_by_group(groups, own, own < 0, offsets, values, dep, dep < 0, encoded)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
 
 from antecede.errors import InputError
+from antecede.trace.copies import table_suffix
 from antecede.trace.table_folders import refuse_table_folder
 
 ENDINGS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
@@ -39,11 +43,11 @@ def find_event_files(path: str) -> EventFiles:
     local = Path(path)
     if not local.exists():
         raise InputError(f"{local} does not exist")
-    files = [file for file in _visible_files(local) if file.suffix in ENDINGS]
+    files = [file for file in _visible_files(local) if table_suffix(file) in ENDINGS]
     if not files:
         what = "no file in it ends" if local.is_dir() else "it does not end"
         raise InputError(f"{local} holds no events: {what} in {', '.join(ENDINGS)}")
-    by_format = {ENDINGS[file.suffix]: file for file in reversed(files)}
+    by_format = {ENDINGS[table_suffix(file)]: file for file in reversed(files)}
     if len(by_format) > 1:
         present = " and ".join(f"{_NAMES[name]} ({file.name})" for name, file in sorted(by_format.items()))
         raise InputError(f"{local} holds {present}; events have one format: separate them into folders")
@@ -52,6 +56,20 @@ def find_event_files(path: str) -> EventFiles:
         raise InputError(f"{local} holds no events: {files[0].name} is empty")
     (format_name,) = by_format
     return EventFiles(local, format_name, filled)
+
+
+def files_of_stream(checkpoint: Path) -> list[str]:
+    """The files that a stream has read, by the log that Spark's file source keeps in its checkpoint.
+
+    It has a file for each batch: a version, and then an entry in each line. Every tenth is `compact` and has
+    all entries before it.
+    """
+    paths: dict[str, None] = {}
+    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
+        for line in log.read_text(encoding="utf-8").splitlines()[1:]:
+            path = msgspec.json.decode(line)["path"]
+            paths[unquote(path.removeprefix("file:")).replace("///", "/", 1)] = None
+    return sorted(paths)
 
 
 def _visible_files(path: Path) -> list[Path]:

@@ -7,28 +7,38 @@ A large file is divided into ranges of whole lines, unless a quote in it might c
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from antecede.causal_order.columns_on_spark import quoted
 from antecede.causal_order.event_files import ENDINGS, EventFiles
 from antecede.causal_order.json_kinds import Kinds
 from antecede.causal_order.request import OrderRequest
+from antecede.causal_order.rules import PLACE, ROW_BITS
 from antecede.causal_order.text_files import FilePart, TextPlan, folder_values, plan_text, survey_json
 from antecede.errors import InputError
 from antecede.spark.session import spark_path
+from antecede.trace.bad_rows import BadRows
+from antecede.trace.reader import count_by_footers
 
 _BATCH_BYTES = 256 << 20
 """How much of the files that exist already a stream reads at a time."""
 _PART_BYTES = 32 << 20
 _MAX_TASKS = 1000
 _PARTS = "file string, begin long, end long, first_row long"
+_FILE, _FIRST = "_antecede_file", "_antecede_first"
+_SCHEME = "^file:/+"
+_STREAM_ROW_BITS = 30
+"""Of a PLACE in a stream; the others are the second in which the file was modified."""
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _SINGLE_BYTE_NEWLINES = ("utf-8", "ascii", "iso8859", "cp125", "latin")
 _TYPE_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
@@ -61,17 +71,76 @@ class FileTable:
                 return reader.parquet(spark_path(self._events.path))
         return _frame(self._spark, self._parts).mapInArrow(_read_task(self._plan), _ddl(self._plan))
 
+    def read_with_places(self) -> DataFrame:
+        """The same with PLACE."""
+        if self._plan is None:
+            return self._parquet_with_places()
+        places = {str(file): number << ROW_BITS for number, file in enumerate(_absolute(self._events))}
+        task = _read_task(self._plan, places.__getitem__)
+        return _frame(self._spark, self._parts).mapInArrow(task, f"{_ddl(self._plan)}, {PLACE} long")
+
+    def _parquet_with_places(self) -> DataFrame:
+        """Spark numbers the rows of a file; its files are numbered here."""
+        frame = self.read()
+        # Spark writes file:/// here and file:/ in the metadata.
+        files = sorted(
+            (re.sub(_SCHEME, "/", file) for file in frame.inputFiles()), key=lambda file: Path(unquote(file))
+        )
+        numbered = [(file, number << ROW_BITS) for number, file in enumerate(files)]
+        metadata = frame.metadataColumn("_metadata")
+        names = [F.col(quoted(name)) for name in frame.columns]
+        row, file_path = metadata["row_index"] + 1, F.regexp_replace(metadata["file_path"], _SCHEME, "/")
+        placed = frame.select(*names, row.alias(PLACE), file_path.alias(_FILE))
+        if len(files) > 1:
+            first = F.broadcast(self._spark.createDataFrame(numbered, f"{_FILE} string, {_FIRST} long"))
+            placed = placed.join(first, _FILE, "left").withColumn(PLACE, F.col(PLACE) + F.col(_FIRST))
+        return placed.select(*names, PLACE)
+
+    def read_and_count(self, bad: BadRows) -> tuple[DataFrame, Callable[[], int]]:
+        """Rows with PLACE, and how many they were, to be asked after an action; `bad` then has those of each
+        file."""
+        files, counted = self._events.files, Observation()
+        count = F.count(F.lit(1)).alias("rows")
+        if self._plan is None or len(files) == 1:
+            frame = self.read_with_places().observe(counted, count)
+        else:
+            # With a bin for each file, a histogram is exact.
+            number = F.shiftright(PLACE, ROW_BITS).cast("int")
+            by_file = F.histogram_numeric(number, F.lit(max(2, len(files)))).alias("by_file")
+            frame = self.read_with_places().observe(counted, count, by_file)
+
+        def rows_read() -> int:
+            found = counted.get
+            rows = int(found["rows"])
+            if self._plan is None:
+                count_by_footers(files, bad)
+            elif len(files) == 1:
+                bad.count(files[0], rows)
+            for one in found.get("by_file") or ():
+                bad.count(files[int(one["x"])], int(one["y"]))
+            return rows
+
+        return frame, rows_read
+
     def follow(self, strict: bool) -> DataFrame:
-        """The same as a stream: the files that are there now and those that appear."""
+        """The same as a stream: the files that are there now and those that appear.
+
+        In a stream, a row's place is that of its file by the time when that was modified, and then its own.
+        """
         stream = self._spark.readStream.options(**_options(self._events), maxBytesPerTrigger=_BATCH_BYTES)
         path = spark_path(self._events.path)
         if self._plan is None:
             with setting(self._spark, _TYPE_INFERENCE, "false"):
-                return stream.schema(self.read().schema).parquet(path)
+                frame = stream.schema(self.read().schema).parquet(path)
+                metadata = frame.metadataColumn("_metadata")
+                modified = F.unix_seconds(metadata["file_modification_time"])
+                return frame.withColumn(
+                    PLACE, F.shiftleft(modified, _STREAM_ROW_BITS) + metadata["row_index"]
+                )
         plan = msgspec.structs.replace(self._plan, strict=strict)
         # Only the names of files are selected, so Spark does not read them.
         files = stream.schema(_BINARY_FILE).format("binaryFile").load(path).select("path")
-        return files.mapInArrow(_read_task(plan), _ddl(plan))
+        return files.mapInArrow(_read_task(plan, _place_by_time), f"{_ddl(plan)}, {PLACE} long")
 
     def _survey(self, listed: str | None) -> Iterable[dict[str, Kinds]]:
         """The kinds of JSON values in each part, in the order of parts."""
@@ -85,6 +154,10 @@ class FileTable:
         found = {(row.file, row.begin): bytes(row.kinds) for row in rows.collect()}
         for part in self._parts:
             yield msgspec.msgpack.decode(found[part.file, part.begin], type=dict[str, Kinds])
+
+
+def _place_by_time(file: str) -> int:
+    return int(Path(file).stat().st_mtime) << _STREAM_ROW_BITS
 
 
 @contextmanager
@@ -135,11 +208,15 @@ def _parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[FilePart]:
             yield FilePart(row["path"].removeprefix("file:")) if "path" in row else FilePart(**row)
 
 
-def _read_task(plan: TextPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _read_task(
+    plan: TextPlan, place_of: Callable[[str], int] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Reads parts; with `place_of`, the place of a file, every row has its PLACE."""
+
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in _parts_of(batches):
             if Path(part.file).stat().st_size:
-                yield from plan.read(part)
+                yield from plan.read(part, None if place_of is None else place_of(part.file))
 
     return read
 

@@ -13,16 +13,35 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM
+from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM, refuse_place
 from antecede.causal_order.columns_on_spark import prepare, quoted, refuse_unreadable
+from antecede.causal_order.dependency_edges import FAULTS, Columns
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.event_files_on_spark import FileTable, refuse_empty, setting
-from antecede.causal_order.inspect import held, held_by_cause, stream_counts
-from antecede.causal_order.merge_on_spark import as_changes, count_missing_records, merge_frame
+from antecede.causal_order.inspect import (
+    held,
+    held_by_cause,
+    other_rule,
+    refuse_other_query,
+    stream_counts,
+)
+from antecede.causal_order.merge_on_spark import (
+    TOPIC_COLUMNS,
+    as_changes,
+    count_missing_records,
+    merge_frame,
+)
 from antecede.causal_order.missing_causes import MAX_LISTED, MissingId, MissingIds
-from antecede.causal_order.on_spark import count_missing_causes, make_rules, order_frame
+from antecede.causal_order.on_spark import (
+    columns_by_role,
+    count_missing_causes,
+    make_rules,
+    order_frame,
+)
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
+    MAX_UNREADABLE,
+    NOT_ORDERED,
     OUTCOME,
     STATUSES,
     Example,
@@ -32,11 +51,12 @@ from antecede.causal_order.request import (
     Progress,
     has_finished_batch,
 )
-from antecede.causal_order.rules import RowCounts
+from antecede.causal_order.rules import PLACE, ROW_BITS, OnMissing, RowCounts
 from antecede.causal_order.stream_on_spark import MAX_STREAM_TASKS, PARTITIONS
-from antecede.causal_order.text_files import UNREADABLE, bad_rows
+from antecede.causal_order.text_files import bad_rows
 from antecede.errors import InputError
 from antecede.spark.session import connect, is_connect, refuse_unshared, spark_path, uninterrupted
+from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW, BadRows
 
 _MAX_OPEN_FILES, _OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters", "4"
 """A task has a file open for each outcome. Otherwise Spark sorts rows by outcome before it writes them, and
@@ -48,33 +68,39 @@ _MAX_NAMED = 3
 
 
 def order_batch(
-    events: EventFiles, out: Path, request: OrderRequest, master: str | None, progress: Progress
+    events: EventFiles,
+    out: Path,
+    request: OrderRequest,
+    master: str | None,
+    progress: Progress,
+    bad: BadRows,
 ) -> OrderResult:
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
     with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
-        frame = FileTable(spark, events, request).read()
+        table = FileTable(spark, events, request)
+        frame = table.read()
         _refuse(frame, events, request, ADDED, progress)
         progress("ordering", 0, 0)
-        read, written = Observation(), Observation()
-        ordered = _order(frame.observe(read, F.count(F.lit(1)).alias("rows")), request)
+        written = Observation()
+        counted_rows, rows_read = table.read_and_count(bad)
+        ordered = _order(counted_rows, request)
         counted = {status: F.count_if(F.col("status") == status) for status in STATUSES}
         if UNREADABLE in ordered.columns:
             counted["unreadable"] = F.count(UNREADABLE)
         ordered = ordered.observe(written, *(count.alias(name) for name, count in counted.items()))
         with _written_as_read(spark):
-            _with_outcome(ordered).write.partitionBy(OUTCOME).mode("append").parquet(str(out.resolve()))
+            rows = _with_outcome(_with_places_in_reasons(ordered, events))
+            rows.write.partitionBy(OUTCOME).mode("append").parquet(str(out.resolve()))
         found = written.get
         unreadable = found.pop("unreadable", 0)
-        counts = RowCounts(**read.get, **found)
+        counts = RowCounts(rows=rows_read(), **found)
         counts.duplicates = counts.rows - sum(getattr(counts, status) for status in STATUSES)
-        rows = [
-            row
-            for status in ("held", "quarantined")
-            for row in _examples(spark, out, request, counts, status)
-        ]
-        missing = _missing(spark, frame, out, request) if counts.held else MissingIds()
-        return OrderResult(counts, rows, "spark", unreadable, missing=missing)
+        examples = [one for status in NOT_ORDERED for one in _examples(spark, out, request, counts, status)]
+        missing = _missing(spark, table.read_with_places(), out, request) if counts.held else MissingIds()
+        groups = _count_groups(spark, out, request.columns["group"])
+        places = _unreadable_examples(spark, out) if unreadable else []
+        return OrderResult(counts, examples, "spark", unreadable, places, False, groups, missing)
 
 
 def order_stream(
@@ -90,12 +116,16 @@ def order_stream(
     with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
         table = FileTable(spark, events, request)
-        _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
+        columns = _refuse(table.read(), events, request, ADDED_BY_STREAM, progress)
         progress("starting", 0, 0)
+        if has_finished_batch(checkpoint):
+            named = {} if request.merges else columns_by_role(request.columns, request.split)
+            rule = OnMissing(request.on_missing)
+            refuse_other_query(spark, str(checkpoint.resolve()), columns, named, rule)
         coming = table.follow(request.strict)
         if request.merges:
             coming = as_changes(coming, request.without)
-        stream = _with_outcome(_order(coming, request))
+        stream = _with_outcome(_order(coming, request).drop(PLACE))
         before = count_stream(spark, checkpoint)
         writer = stream.writeStream.format("parquet").partitionBy(OUTCOME).queryName("antecede order")
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
@@ -108,7 +138,8 @@ def order_stream(
         counts = count_stream(spark, checkpoint)
         rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
         examples = [Example(row.group, row.id, "held", _waits_for(row), row.since) for row in rows]
-        examples += _examples(spark, out, request, counts, "quarantined")
+        for status in ("quarantined", "duplicate"):
+            examples += _examples(spark, out, request, counts, status)
         missing = MissingIds()
         if counts.held:
             missing = summarise_on_spark(held_by_cause(spark, str(checkpoint.resolve())))
@@ -165,17 +196,18 @@ def _session(events: EventFiles, out: Path, master: str | None, progress: Progre
 
 def _refuse(
     frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
-) -> None:
-    """Refuse tables that cannot be ordered, and if strict rows that cannot."""
+) -> Columns:
+    """Refuse tables that cannot be ordered, and if strict rows that cannot; the columns to order by."""
+    refuse_place(frame.columns)
     if request.merges:
         as_changes(frame)
         refuse_empty(frame, events)
-        return
-    rows = frame.drop(UNREADABLE)
+        return TOPIC_COLUMNS
+    rows = frame.drop(UNREADABLE, UNREADABLE_ROW)
     prepared = prepare(rows, request.columns, [*added, OUTCOME], request.split)
     refuse_empty(frame, events)
     if not request.strict:
-        return
+        return prepared.columns
     progress("checking", 0, 0)
     if UNREADABLE in frame.columns:
         why = F.col(UNREADABLE)
@@ -183,6 +215,7 @@ def _refuse(
         if bad["count"]:
             raise bad_rows(bad["count"], bad["first"])
     refuse_unreadable(prepared, request.columns)
+    return prepared.columns
 
 
 def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
@@ -192,10 +225,21 @@ def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
     return order_frame(frame, request.columns, rules, _OBSERVATION, request.split)
 
 
+def _with_places_in_reasons(ordered: DataFrame, events: EventFiles) -> DataFrame:
+    """Rows with a fault of their own have their file and row in the reason."""
+    names = F.array(*(F.lit(str(file.relative_to(events.folder))) for file in events.files))
+    place, reason = F.col(PLACE), F.col("reason")
+    name = F.element_at(names, F.shiftright(place, ROW_BITS).cast("int") + 1)
+    row = place.bitwiseAND(F.lit((1 << ROW_BITS) - 1)).cast("string")
+    placed = F.concat(name, F.lit(", row "), row, F.lit(": "), reason)
+    reason = F.when(reason.isin(*FAULTS[1:]), placed).otherwise(reason)
+    return ordered.withColumn("reason", reason).drop(PLACE)
+
+
 def _with_outcome(ordered: DataFrame) -> DataFrame:
     """The rows with the folder that they go to; those that could not be read have that as their reason."""
     status = F.col("status")
-    outcome = F.when(status.isin("held", "quarantined"), status).otherwise("ordered")
+    outcome = F.when(status.isin(*NOT_ORDERED), status).otherwise("ordered")
     if UNREADABLE in ordered.columns:
         ordered = ordered.withColumn("reason", F.coalesce(UNREADABLE, "reason")).drop(UNREADABLE)
     return ordered.withColumn(OUTCOME, outcome)
@@ -204,8 +248,8 @@ def _with_outcome(ordered: DataFrame) -> DataFrame:
 def _examples(
     spark: SparkSession, out: Path, request: OrderRequest, counts: RowCounts, status: str
 ) -> list[Example]:
-    """Some of the rows that were held or quarantined, of those that were written."""
-    if not getattr(counts, status):
+    """Some of the rows that were not ordered, of those that were written."""
+    if not getattr(counts, NOT_ORDERED[status]):
         return []
     group, names = request.columns["group"], [request.columns[role] for role in ("id", "origin", "seq")]
     id_text = F.concat_ws(":", *(F.col(quoted(name)).cast("string") for name in names if name is not None))
@@ -220,6 +264,21 @@ def _examples(
         )
     )
     return [Example(**row.asDict()) for row in rows.limit(MAX_EXAMPLES).collect()]
+
+
+def _unreadable_examples(spark: SparkSession, out: Path) -> list[str]:
+    """Where some of the rows are that could not be read, and why, of those that were written."""
+    written = spark.read.parquet(spark_path(out)).where(F.col(UNREADABLE_ROW).isNotNull())
+    return [row.reason for row in written.select("reason").orderBy("reason").limit(MAX_UNREADABLE).collect()]
+
+
+def _count_groups(spark: SparkSession, out: Path, group: str | None) -> int:
+    """How many groups there are, of the rows that were written; one that could not be read is of none."""
+    if group is None:
+        return 1
+    of_none = F.col(quoted(group)).isNull() & (F.col("status") == "quarantined")
+    written = spark.read.parquet(spark_path(out)).where(~of_none)
+    return written.select(quoted(group)).distinct().count()
 
 
 def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingIds:
@@ -281,10 +340,7 @@ def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress) -> bool
 def _stream_error(error: PySparkException) -> Exception:
     """The error behind a failed stream: one that a task raised is not a failure of Spark."""
     if "Cannot change timeMode" in str(error):
-        return InputError(
-            "--on-missing: with a checkpoint, hold cannot become release or quarantine, nor the reverse; "
-            "restore it, or start over with another OUT"
-        )
+        return other_rule()
     raised = re.search(r"antecede\.errors\.InputError: (.+)", str(error))
     return InputError(raised[1]) if raised else error
 

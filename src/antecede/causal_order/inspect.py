@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -20,9 +20,15 @@ from antecede.causal_order.group_state import OpenGroup
 from antecede.causal_order.history import EMITTED, IdHistory, SpanHistory
 from antecede.causal_order.merge_stream import waiting_records
 from antecede.causal_order.missing_causes import first_missing_edge
-from antecede.causal_order.rules import ARRIVED, RowCounts
+from antecede.causal_order.rules import ARRIVED, OnMissing, RowCounts
 from antecede.causal_order.segments import join
-from antecede.causal_order.stream_on_spark import BUCKET, GROUPS, decode_bucket, group_name
+from antecede.causal_order.stream_on_spark import (
+    BUCKET,
+    GROUPS,
+    decode_bucket,
+    group_name,
+    refuse_other_columns,
+)
 from antecede.errors import InputError
 from antecede.sources.changes import ID
 from antecede.sources.debezium import COORDINATES
@@ -96,6 +102,35 @@ def stream_counts(spark: SparkSession, checkpoint: str | Path, operator: int | N
 
     counted = _buckets(spark, checkpoint, operator).mapInArrow(read, ", ".join(f"{n} long" for n in _COUNTS))
     return counted.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS))
+
+
+def refuse_other_query(
+    spark: SparkSession,
+    checkpoint: str | Path,
+    columns: Columns,
+    named: Mapping[str, str | None],
+    on_missing: OnMissing,
+) -> None:
+    """Refuse a query that cannot continue the stream of a checkpoint.
+
+    Tasks refuse it too; but without new rows there are none, and it would seem to be in order.
+    """
+    operator = _find_operator(spark, checkpoint)
+    buckets = _buckets(spark, checkpoint, operator).limit(1).collect()
+    if buckets:
+        refuse_other_columns(decode_bucket(bytes(buckets[0].data)), columns, named)
+    listed = spark.read.format("state-metadata").load(str(checkpoint)).where(F.col("operatorId") == operator)
+    rows = listed.select("operatorProperties").limit(1).collect()
+    timed = any("ProcessingTime" in (row.operatorProperties or "") for row in rows)
+    if timed != (on_missing is not OnMissing.HOLD):
+        raise other_rule()
+
+
+def other_rule() -> InputError:
+    return InputError(
+        "--on-missing: with a checkpoint, hold cannot become release or quarantine, nor the reverse; "
+        "restore it, or start over with another OUT"
+    )
 
 
 def _find_operator(spark: SparkSession, checkpoint: str | Path) -> int:

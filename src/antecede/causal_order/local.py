@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.causal_order.batch import decide_table, order_decided
 from antecede.causal_order.columns import ADDED, ColumnPlan, plan_columns
+from antecede.causal_order.dependency_edges import FAULTS
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.local_columns import derive, refuse_unreadable, spark_types
 from antecede.causal_order.local_files import read_local
@@ -22,6 +24,8 @@ from antecede.causal_order.merge_rows import merge_table
 from antecede.causal_order.missing_causes import MissingIds, count_missing, summarise_missing
 from antecede.causal_order.request import (
     MAX_EXAMPLES,
+    MAX_UNREADABLE,
+    NOT_ORDERED,
     OUTCOME,
     STATUSES,
     Example,
@@ -30,10 +34,11 @@ from antecede.causal_order.request import (
     Progress,
 )
 from antecede.causal_order.row_digest import digest_rows
-from antecede.causal_order.rules import DIGEST, OnMissing, RowCounts
-from antecede.causal_order.text_files import UNREADABLE, bad_rows
+from antecede.causal_order.rules import DIGEST, PLACE, ROW_BITS, OnMissing, RowCounts
+from antecede.causal_order.text_files import bad_rows
 from antecede.errors import InputError
 from antecede.sources.changes import EVENTS, ID
+from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW, BadRows
 from antecede.trace.parquet_files import parquet_writer
 
 _ROW_GROUP = 65_536
@@ -42,15 +47,17 @@ _MAX_TEXT_BYTES = 1 << 30
 MissingTable = Callable[[], pa.Table]
 
 
-def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress: Progress) -> OrderResult:
+def order_locally(
+    events: EventFiles, out: Path, request: OrderRequest, progress: Progress, bad: BadRows
+) -> OrderResult:
     """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
     progress("reading", 0, 0)
-    table = _with_long_offsets(read_local(events, request))
+    table = _with_long_offsets(read_local(events, request, bad))
     if not table.num_rows:
         raise InputError(f"{events.path} holds no events: it has no rows")
     order = _merge if request.merges else _order_by_causes
     ordered, causes = order(table, request, progress)
-    ordered, unreadable = _with_reasons(ordered)
+    ordered, unreadable = _with_reasons(_with_places_in_reasons(ordered, events))
     counts = RowCounts(
         rows=table.num_rows,
         **{status: pc.sum(pc.equal(ordered.column("status"), status)).as_py() or 0 for status in STATUSES},
@@ -60,12 +67,23 @@ def order_locally(events: EventFiles, out: Path, request: OrderRequest, progress
     _write(by_outcome, out)
     examples = [
         example
-        for status in ("held", "quarantined")
+        for status in NOT_ORDERED
         if status in by_outcome
         for example in _examples(by_outcome[status], status, request)
     ]
     missing = summarise_missing(causes()) if counts.held else MissingIds()
-    return OrderResult(counts, examples, "local", unreadable, missing=missing)
+    groups = _count_groups(ordered, request.columns["group"])
+    places = sorted(unreadable)[:MAX_UNREADABLE]
+    return OrderResult(counts, examples, "local", len(unreadable), places, False, groups, missing)
+
+
+def _count_groups(ordered: pa.Table, group: str | None) -> int:
+    """How many groups there are; a row that could not be read is of none."""
+    if group is None:
+        return 1
+    of_none = pc.and_(ordered.column(group).is_null(), pc.equal(ordered.column("status"), "quarantined"))
+    groups: int = pc.count_distinct(ordered.filter(pc.invert(of_none)).column(group), "all").as_py()
+    return groups
 
 
 def _merge(table: pa.Table, request: OrderRequest, progress: Progress) -> tuple[pa.Table, MissingTable]:
@@ -79,7 +97,8 @@ def _order_by_causes(
     table: pa.Table, request: OrderRequest, progress: Progress
 ) -> tuple[pa.Table, MissingTable]:
     """The rows in causal order, and how to count what is missing."""
-    roles = request.columns
+    roles, places = request.columns, table.column(PLACE)
+    table = table.drop_columns([PLACE])
     types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
     plan = plan_columns(types, roles, [*ADDED, OUTCOME], request.split)
     own = table.column_names
@@ -89,11 +108,12 @@ def _order_by_causes(
     if request.strict:
         progress("checking", 0, 0)
         _refuse_bad_rows(table)
-        refuse_unreadable(table, [name for name in own if name != UNREADABLE], plan.columns, roles)
+        shown = [name for name in own if name not in (UNREADABLE, UNREADABLE_ROW)]
+        refuse_unreadable(table, shown, plan.columns, roles)
     progress("ordering", 0, 0)
-    table = _sort(table.append_column(DIGEST, digests), plan)
+    table = _sort(table.append_column(DIGEST, digests).append_column(PLACE, places), plan)
     decided = decide_table(table, plan.columns, OnMissing(request.on_missing))
-    return _take(table.select(own), *order_decided(decided)), lambda: count_missing(decided)
+    return _take(table.select([*own, PLACE]), *order_decided(decided)), lambda: count_missing(decided)
 
 
 def _with_long_offsets(table: pa.Table, max_bytes: int = _MAX_TEXT_BYTES) -> pa.Table:
@@ -118,14 +138,28 @@ def _refuse_bad_rows(table: pa.Table) -> None:
             raise bad_rows(len(bad), pc.min(bad).as_py())
 
 
-def _with_reasons(ordered: pa.Table) -> tuple[pa.Table, int]:
-    """Rows that could not be read have that as their reason; and how many they are."""
+def _with_places_in_reasons(ordered: pa.Table, events: EventFiles) -> pa.Table:
+    """Rows with a fault of their own have their file and row in the reason."""
+    has_fault = pc.is_in(ordered.column("reason"), pa.array(FAULTS[1:])).to_numpy()
+    reasons = ordered.column("reason").to_numpy(zero_copy_only=False).copy()
+    places = ordered.column(PLACE).to_numpy()
+    for row in np.flatnonzero(has_fault):
+        file, number = divmod(int(places[row]), 1 << ROW_BITS)
+        reasons[row] = f"{events.files[file].relative_to(events.folder)}, row {number}: {reasons[row]}"
+    ordered = ordered.set_column(
+        ordered.column_names.index("reason"), "reason", pa.array(reasons, pa.string())
+    )
+    return ordered.drop_columns([PLACE])
+
+
+def _with_reasons(ordered: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Rows that could not be read have that as their reason; and all these reasons."""
     if UNREADABLE not in ordered.column_names:
-        return ordered, 0
+        return ordered, []
     why = ordered.column(UNREADABLE)
     reason = pc.coalesce(why, ordered.column("reason"))
     ordered = ordered.set_column(ordered.column_names.index("reason"), "reason", reason)
-    return ordered.drop_columns([UNREADABLE]), len(why) - why.null_count
+    return ordered.drop_columns([UNREADABLE]), why.drop_null().to_pylist()
 
 
 def _sort(table: pa.Table, plan: ColumnPlan) -> pa.Table:
@@ -149,8 +183,8 @@ def _take(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> pa.Tab
 def _split_by_outcome(ordered: pa.Table) -> dict[str, pa.Table]:
     """The rows by the folder that they go to."""
     status = ordered.column("status")
-    folders = {name: pc.equal(status, name) for name in ("held", "quarantined")}
-    folders["ordered"] = pc.invert(pc.or_(folders["held"], folders["quarantined"]))
+    folders = {name: pc.equal(status, name) for name in NOT_ORDERED}
+    folders["ordered"] = pc.invert(pc.is_in(status, pa.array(NOT_ORDERED)))
     tables = {name: ordered.filter(mask) for name, mask in folders.items()}
     return {name: table for name, table in tables.items() if table.num_rows}
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antecede.causal_order.columns import refuse_place
 from antecede.causal_order.event_files import EventFiles
 from antecede.causal_order.request import NeedsSparkError, OrderRequest
+from antecede.causal_order.rules import PLACE, ROW_BITS
 from antecede.causal_order.text_files import FilePart, folder_values, plan_text
 from antecede.errors import InputError
+from antecede.trace.bad_rows import BadRows
 from antecede.trace.parquet_files import parquet_file
-from antecede.trace.reader import TEXT_ROW_BYTES
+from antecede.trace.reader import TEXT_ROW_BYTES, count_by_footers
 
 _COPIES = 4
 """Of the rows: as they were read, sorted, in causal order, and what Arrow needs to make these."""
@@ -22,14 +26,19 @@ _MERGE_BYTES = 800
 """The same, if topics are merged: a record's place in its partition and in its transaction too."""
 
 
-def read_local(events: EventFiles, request: OrderRequest) -> pa.Table:
-    """The rows of the files."""
+def read_local(events: EventFiles, request: OrderRequest, bad: BadRows) -> pa.Table:
+    """The rows of the files with PLACE; `bad` counts those of each."""
     if events.format == "parquet":
+        count_by_footers(events.files, bad)
         return _read_parquet(events)
     plan = plan_text(events.folder, events.format, events.files, request.types, request.columns, request.csv)
-    parts = (FilePart(str(file)) for file in events.files)
-    batches = [batch for part in parts for batch in plan.read(part)]
-    return pa.Table.from_batches(batches, plan.schema())
+    batches = []
+    for number, file in enumerate(events.files):
+        for batch in plan.read(FilePart(str(file)), number << ROW_BITS):
+            bad.count(file, batch.num_rows)
+            batches.append(batch)
+        bad.finish(file)
+    return pa.Table.from_batches(batches, plan.schema().append(pa.field(PLACE, pa.int64())))
 
 
 def estimate_rows(events: EventFiles) -> int:
@@ -53,7 +62,11 @@ def _read_parquet(events: EventFiles) -> pa.Table:
     tables = [_read_parquet_file(file, events.folder) for file in events.files]
     if any(table.schema != tables[0].schema for table in tables):
         raise NeedsSparkError(f"the files in {events.path} have different columns")
-    table = pa.concat_tables(tables)
+    refuse_place(tables[0].column_names)
+    table = pa.concat_tables(
+        each.append_column(PLACE, pa.array(np.arange(1, each.num_rows + 1) + (number << ROW_BITS)))
+        for number, each in enumerate(tables)
+    )
     if len({name.lower() for name in table.column_names}) < table.num_columns:
         raise NeedsSparkError(f"{events.path} has columns with the same name")
     return table

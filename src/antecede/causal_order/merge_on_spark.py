@@ -16,7 +16,7 @@ from antecede.causal_order.merge import MergeRules
 from antecede.causal_order.merge_rows import merge_table
 from antecede.causal_order.missing_causes import SCHEMA_ON_SPARK
 from antecede.causal_order.on_spark import added_field, in_slices, make_rules, whole_groups
-from antecede.causal_order.rules import OrderRules
+from antecede.causal_order.rules import PLACE, OrderRules
 from antecede.causal_order.stream_on_spark import (
     freeze_gc_heap,
     order_stream,
@@ -28,6 +28,8 @@ from antecede.sources.changes import CHANGE_COLUMNS, EVENTS, ID, parse_changes
 from antecede.sources.debezium import COORDINATES
 
 OFFSETS = ("increasing", "consecutive")
+TOPIC_COLUMNS = Columns(Form.TOPICS, None)
+"""What a merge orders by: coordinates and transactions, whose columns have fixed names."""
 _INTERNAL = [ID, EVENTS]
 _RECORD = ("key", "value", *COORDINATES)
 _TEXT = (T.BinaryType, T.StringType)
@@ -125,12 +127,11 @@ def merge_frame(records: DataFrame, rules: MergeRules, horizon: str, name: str) 
     schema = T.StructType([*own, *(added_field(column) for column in added if column != EMITTED_AT)])
     escaped = records.toDF(*map(escape_name, records.columns))
     if not records.isStreaming:
-        return escaped.repartition(1).mapInArrow(_batch_task(rules), schema)
+        return _in_one_partition(escaped).mapInArrow(_batch_task(rules), schema)
     warn_of_partitions(records.sparkSession)
-    columns = Columns(Form.TOPICS, None)
     schema = T.StructType([without_watermark(field) for field in schema])
-    order_rules = OrderRules(columns, *words, merge=rules)
-    return order_stream(PreparedEvents(escaped, columns, _INTERNAL, []), schema, order_rules, name)
+    order_rules = OrderRules(TOPIC_COLUMNS, *words, merge=rules)
+    return order_stream(PreparedEvents(escaped, TOPIC_COLUMNS, _INTERNAL, []), schema, order_rules, name)
 
 
 def count_missing_records(records: DataFrame, rules: MergeRules) -> DataFrame:
@@ -140,8 +141,15 @@ def count_missing_records(records: DataFrame, rules: MergeRules) -> DataFrame:
         for table in whole_groups(batches, None):
             yield from merge_table(table, rules).missing.to_batches()
 
-    columns = [*COORDINATES, *CHANGE_COLUMNS.names]
-    return records.select(*columns).repartition(1).mapInArrow(task, SCHEMA_ON_SPARK)
+    places = [name for name in records.columns if name == PLACE]
+    columns = [*COORDINATES, *CHANGE_COLUMNS.names, *places]
+    return _in_one_partition(records.select(*columns)).mapInArrow(task, SCHEMA_ON_SPARK)
+
+
+def _in_one_partition(records: DataFrame) -> DataFrame:
+    """All records, in the order of their places if they have any."""
+    records = records.repartition(1)
+    return records.sortWithinPartitions(PLACE) if PLACE in records.columns else records
 
 
 def _batch_task(rules: MergeRules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from antecede.causal_order.merge import ChangeRecord, HeldRecord, MergeProgress, MergeRules, merge
 from antecede.causal_order.missing_causes import SCHEMA as MISSING_SCHEMA
+from antecede.causal_order.rules import PLACE
 from antecede.sources.changes import EVENTS, ID
 from antecede.sources.debezium import COORDINATES
 
 NO_CHANGE = "it is no change event of Debezium"
+REPEATED = "a record before it has its offset, or its place in the transaction"
 
 
 class MergedTable(NamedTuple):
@@ -26,21 +28,21 @@ class MergedTable(NamedTuple):
 
 
 def merge_table(table: pa.Table, rules: MergeRules) -> MergedTable:
-    """Merge a table."""
+    """Merge a table; if its rows have places, in whose order they are, records that come again are listed."""
     records = records_of(table, np.zeros(table.num_rows, bool))
     merged = merge(records, 0, MergeProgress(MergeRules(snapshot_of=rules.snapshot_of)))
     held = sorted(merged.held)
-    rows = [*merged.emitted, *merged.unreadable, *held]
-    emitted, unreadable = len(merged.emitted), len(merged.unreadable)
+    repeated = sorted(merged.duplicates) if PLACE in table.column_names else []
+    rows = [*merged.emitted, *merged.unreadable, *held, *repeated]
+    emitted = len(merged.emitted)
+    status = ["ordered"] * emitted + ["quarantined"] * len(merged.unreadable)
+    status += ["held"] * len(held) + ["duplicate"] * len(repeated)
+    reasons = [None] * emitted + [NO_CHANGE] * len(merged.unreadable)
+    reasons += [merged.held[row].reason for row in held] + [REPEATED] * len(repeated)
     added = {
-        "causal_index": pa.array([*range(emitted), *[None] * (unreadable + len(held))], pa.int64()),
-        "status": pa.array(
-            ["ordered"] * emitted + ["quarantined"] * unreadable + ["held"] * len(held), pa.string()
-        ),
-        "reason": pa.array(
-            [None] * emitted + [NO_CHANGE] * unreadable + [merged.held[row].reason for row in held],
-            pa.string(),
-        ),
+        "causal_index": pa.array([*range(emitted), *[None] * (len(rows) - emitted)], pa.int64()),
+        "status": pa.array(status, pa.string()),
+        "reason": pa.array(reasons, pa.string()),
     }
     return MergedTable(pa.array(rows, pa.int64()), added, count_missing_records(merged.held.values()))
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from antecede.causal_order.group_state import OpenGroup, StateStore
 from antecede.causal_order.history import EMITTED, ID_COLUMNS
 from antecede.causal_order.merge import HeldRecord, Merged, MergeProgress, MergeRules, merge
-from antecede.causal_order.merge_rows import NO_CHANGE, records_of
+from antecede.causal_order.merge_rows import NO_CHANGE, REPEATED, records_of
 from antecede.causal_order.micro_batch import MicroBatch
-from antecede.causal_order.rules import ARRIVED, OrderRules, RowCounts
+from antecede.causal_order.rules import ARRIVED, PLACE, OrderRules, RowCounts
 from antecede.causal_order.segments import join
 from antecede.sources.changes import ID
 
@@ -29,6 +29,8 @@ def merge_micro_batch(
 ) -> MicroBatch:
     """Merge new rows with those that are held."""
     group = OpenGroup(store, None, rules.tail_bytes)
+    if PLACE in new.column_names:
+        new = new.sort_by(PLACE)
     rows, held_before = _with_held(group, new)
     records = records_of(rows, _was_emitted(group, rows, now - rules.horizon_ms))
     progress = group.state.merge or MergeProgress()
@@ -86,19 +88,27 @@ def _remember(group: OpenGroup, rows: pa.Table, emitted: list[int], now: int) ->
 def _leaving_rows(
     rows: pa.Table, merged: Merged, group: OpenGroup, now: int, internal: Sequence[str]
 ) -> pa.Table:
-    leaving = pa.array([*merged.emitted, *merged.unreadable], pa.int64())
+    repeated = merged.duplicates if PLACE in rows.column_names else []
+    leaving = pa.array([*merged.emitted, *merged.unreadable, *repeated], pa.int64())
     emitted, unreadable = len(merged.emitted), len(merged.unreadable)
+    never = unreadable + len(repeated)
     begin = group.state.next_index
     group.state.next_index += emitted
     is_late = [row in merged.late for row in merged.emitted]
     arrived = rows.column(ARRIVED).take(leaving)
     added = {
-        "causal_index": pa.array([*range(begin, begin + emitted), *[None] * unreadable], pa.int64()),
+        "causal_index": pa.array([*range(begin, begin + emitted), *[None] * never], pa.int64()),
         "status": pa.array(
-            ["late" if late else "ordered" for late in is_late] + ["quarantined"] * unreadable, pa.string()
+            ["late" if late else "ordered" for late in is_late]
+            + ["quarantined"] * unreadable
+            + ["duplicate"] * len(repeated),
+            pa.string(),
         ),
         "reason": pa.array(
-            [_LATE if late else None for late in is_late] + [NO_CHANGE] * unreadable, pa.string()
+            [_LATE if late else None for late in is_late]
+            + [NO_CHANGE] * unreadable
+            + [REPEATED] * len(repeated),
+            pa.string(),
         ),
         "held_ms": pc.subtract(pa.scalar(now), arrived),
     }

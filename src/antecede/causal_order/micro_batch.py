@@ -36,7 +36,7 @@ from antecede.causal_order.outcomes import (
     UNKNOWN,
     UNREADABLE,
 )
-from antecede.causal_order.rules import ARRIVED, DIGEST, OnMissing, OrderRules, RowCounts
+from antecede.causal_order.rules import ARRIVED, DIGEST, PLACE, OnMissing, OrderRules, RowCounts
 from antecede.causal_order.segments import OpenSegment, join
 
 _NEVER = np.iinfo(np.int64).max
@@ -90,7 +90,7 @@ def order_micro_batch(
         edges,
         disposition,
         target,
-        leaving,
+        _with_duplicates(leaving, edges, disposition) if PLACE in rows.column_names else leaving,
         late,
         groups,
         waited,
@@ -130,8 +130,11 @@ def _decide(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each row's disposition, what each dependency points to, and the rows that leave, in their order."""
     preferred = _preferred_order(rows, edges, rules.columns)
-    # Of rows with one id the held one stays, and of new ones the first in the preferred order.
-    priority = np.concatenate((preferred[preferred < held_before], preferred[preferred >= held_before]))
+    # Of rows with one id the held one stays, and of new ones the first by place or in the preferred order.
+    new = preferred[preferred >= held_before]
+    if PLACE in rows.column_names:
+        new = new[np.argsort(rows.column(PLACE).to_numpy()[new], kind="stable")]
+    priority = np.concatenate((preferred[preferred < held_before], new))
     first, target = match_identities(
         edges.owner[priority], edges.number[priority], edges.dep_owner, edges.dep_number
     )
@@ -162,6 +165,12 @@ def _decide(
     disposition[candidates] = decided
     leaving = np.concatenate((candidates[order], candidates[np.isin(decided, QUARANTINE_REASONS)]))
     return disposition, target, leaving[np.argsort(edges.groups[leaving], kind="stable")]
+
+
+def _with_duplicates(leaving: np.ndarray, edges: DependencyEdges, disposition: np.ndarray) -> np.ndarray:
+    """The rows that leave and, at the end of each group, those with an id that was seen before."""
+    rows = np.concatenate((leaving, np.flatnonzero(disposition == DUPLICATE)))
+    return rows[np.argsort(edges.groups[rows], kind="stable")]
 
 
 def _preferred_order(rows: pa.Table, edges: DependencyEdges, columns: Columns) -> np.ndarray:

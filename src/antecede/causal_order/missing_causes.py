@@ -60,7 +60,7 @@ def first_missing_edge(rows: int, edge_rows: np.ndarray, target: np.ndarray) -> 
 
 def count_missing(decided: DecidedTable) -> pa.Table:
     """A row for each missing cause of held rows: its group, its id, and how many rows it holds."""
-    edges, target, disposition, _, groups = decided
+    edges, target, disposition, groups = decided.edges, decided.target, decided.disposition, decided.groups
     edge_rows = row_of_edge(edges.offsets)
     of_cause = np.where(target >= 0, disposition[np.maximum(target, 0)], HELD) if target.size else target
     waits = (disposition[edge_rows] == HELD) & ((target == UNKNOWN) | ((target >= 0) & (of_cause == HELD)))

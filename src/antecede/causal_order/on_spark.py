@@ -113,13 +113,19 @@ def order_frame(
     fields = [*events.schema.fields, *(added_field(column) for column in added if column != EMITTED_AT)]
     if events.isStreaming:
         warn_of_partitions(events.sparkSession)
-        named = {role: name for role, name in roles.items() if role != "by"}
-        if split is not None:
-            named["deps"] = f"{roles['deps']} split by {split!r}"
+        named = columns_by_role(roles, split)
         schema = T.StructType([without_watermark(field) for field in fields])
         return order_stream(prepared, schema, OrderRules(prepared.columns, *rules, named), name)
     schema = T.StructType(fields)
     return _order_batch(prepared, schema, rules.on_missing)
+
+
+def columns_by_role(roles: Roles, split: str | None) -> dict[str, str | None]:
+    """The columns that a stream cannot change, as its checkpoint has them."""
+    named = {role: name for role, name in roles.items() if role != "by"}
+    if split is not None:
+        named["deps"] = f"{roles['deps']} split by {split!r}"
+    return named
 
 
 def added_field(name: str) -> T.StructField:

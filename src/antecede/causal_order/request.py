@@ -19,9 +19,13 @@ from antecede.units import parse_duration
 CHECKPOINT = "_checkpoint"
 """The checkpoint of a stream within its folder, unless it is given another."""
 OUTCOME = "outcome"
-"""The column by which results are partitioned into folders: ordered, held or quarantined."""
+"""The column by which results are partitioned into folders: ordered, or as in NOT_ORDERED."""
+NOT_ORDERED = {"held": "held", "quarantined": "quarantined", "duplicate": "duplicates"}
+"""The statuses of rows that go to a folder of their own, and the names of their counts."""
 STATUSES = ("ordered", "released", "held", "quarantined")
 MAX_EXAMPLES = 3
+MAX_UNREADABLE = 5
+"""Examples of rows that could not be read."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -106,7 +110,7 @@ class HeldRow(msgspec.Struct):
 
 
 class Example(msgspec.Struct):
-    """A row that was held or quarantined, and why."""
+    """A row that was held, quarantined or a duplicate, and why."""
 
     group: str | None
     id: str
@@ -120,12 +124,16 @@ class OrderResult(msgspec.Struct):
 
     counts: RowCounts
     examples: list[Example]
-    """Some of the rows that were held or quarantined."""
+    """Some of the rows that were not ordered."""
     engine: str
     """local or spark."""
     unreadable: int = 0
     """Of the rows that were quarantined, how many could not be read."""
+    unreadable_examples: list[str] = []
+    """Where some of them are, and why."""
     interrupted: bool = False
+    groups: int | None = None
+    """How many groups the rows are of; a stream does not count them."""
     missing: MissingIds = msgspec.field(default_factory=MissingIds)
 
 

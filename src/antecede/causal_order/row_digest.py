@@ -6,6 +6,7 @@ are skipped. Here it runs over Arrow columns, so that the local engine puts rows
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,10 @@ def digest_rows(table: pa.Table, roles: Roles) -> pa.Array:
         if isinstance(column, pa.ChunkedArray):  # of a table without rows
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         if pa.types.is_nested(column.type) and name not in (roles["deps"], roles["clock"]):
-            column = pa.array([_to_json(name, value) for value in column.to_pylist()], pa.string())
+            kind = column.type
+            column = pa.array(
+                [_to_json(name, _with_objects(kind, value)) for value in column.to_pylist()], pa.string()
+            )
         state = hash_column(hash_column(state, column.is_null()), column)
     return pa.array(state.view(np.int64))
 
@@ -160,6 +164,19 @@ def _hash_texts(state: np.ndarray, large: pa.Array) -> np.ndarray:
     return np.asarray(hash_texts(octets, begins, state))
 
 
+def _with_objects(kind: pa.DataType, value: Any) -> Any:
+    """A value with its maps, which Arrow has as lists of pairs, as dictionaries."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_map(kind):
+        if not (pa.types.is_string(kind.key_type) or pa.types.is_integer(kind.key_type)):
+            raise NeedsSparkError(f"a map with keys of type {kind.key_type}")
+        return {str(key): _with_objects(kind.item_type, one) for key, one in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _with_objects(field.type, value[field.name]) for field in kind}
+    return [_with_objects(kind.value_type, one) for one in value]
+
+
 def _to_json(name: str, value: Any) -> str:
     """A nested value as Spark's to_json writes it, with null fields."""
     return f"{{{_json_text(name)}:{_json_value(value)}}}"
@@ -174,6 +191,8 @@ def _json_value(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return _json_text(value)
+    if isinstance(value, bytes):
+        return f'"{base64.b64encode(value).decode()}"'
     if isinstance(value, list):
         return f"[{','.join(map(_json_value, value))}]"
     if isinstance(value, dict):

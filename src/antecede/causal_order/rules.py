@@ -17,6 +17,12 @@ ARRIVED = "_antecede_arrived"
 """A column that rows of a stream have besides their own: when they arrived, in milliseconds."""
 DIGEST = "_antecede_digest"
 """A column that rows have besides their own: a hash of the row, which tells rows with the same id apart."""
+PLACE = "_antecede_place"
+"""A column that rows of files have besides their own: the number of the file, from 0, and in its last
+ROW_BITS that of the row, from 1; in a stream, instead of the file, the time when it was modified. Of rows
+with one id the first by it is ordered, and the others are listed as duplicates; of rows without it the first
+by DIGEST, and the others are dropped."""
+ROW_BITS = 40
 
 
 class OnMissing(StrEnum):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from antecede.causal_order.event_files import EventFiles, find_event_files
+from antecede.causal_order.event_files import EventFiles, files_of_stream, find_event_files
 from antecede.causal_order.local import order_locally
 from antecede.causal_order.local_files import estimate_rows, local_bytes
 from antecede.causal_order.request import (
@@ -28,6 +28,7 @@ from antecede.causal_order.request import (
 from antecede.causal_order.rules import RowCounts
 from antecede.engine_choice import ORDER, check_engine, wants_spark
 from antecede.errors import InputError, MissingExtraError, require
+from antecede.trace.bad_rows import BadRows
 
 _UNREADABLE_IN_PATHS = re.compile(r"""[\s%"<>\[\]{}|\\^`?#]""")
 """What Spark's state reader escapes in paths, and then takes for part of the name."""
@@ -40,11 +41,17 @@ def order_files(
     engine: str = "auto",
     master: str | None = None,
     progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> OrderResult:
-    """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
+    """Order the files that are there, into Parquet below `out`, partitioned by outcome.
+
+    `bad` counts the rows of each file.
+    """
+    bad = bad or BadRows(path, strict=False)
     request.validate()
     check_engine(engine)
     events = find_event_files(path)
+    bad.reads(events.files)
     request.refuse_unused(events.format)
     _refuse_inside(events, out)
     if _is_in_use(out):
@@ -53,13 +60,21 @@ def order_files(
         bytes_here = partial(local_bytes, events, request.merges)
         if not wants_spark(engine, master, lambda: estimate_rows(events), ORDER, bytes_here):
             try:
-                return order_locally(events, out, request, progress)
+                return _counted(order_locally(events, out, request, progress, bad), bad)
             except NeedsSparkError as reason:
                 _require_spark(reason, engine)
         require("antecede.spark", "spark")
         from antecede.causal_order.files_on_spark import order_batch
 
-        return order_batch(events, out, request, master, progress)
+        return _counted(order_batch(events, out, request, master, progress, bad), bad)
+
+
+def _counted(result: OrderResult, bad: BadRows) -> OrderResult:
+    """Count rows that could not be read, unless those of the source that was copied have been."""
+    if not bad.rows_quarantined:
+        what = "rows that cannot be read, quarantined"
+        bad.add_all(what, result.unreadable_examples, result.unreadable, left_out=False)
+    return result
 
 
 def order_stream_of_files(
@@ -71,10 +86,11 @@ def order_stream_of_files(
     engine: str = "auto",
     master: str | None = None,
     progress: Progress = lambda *_: None,
+    bad: BadRows | None = None,
 ) -> OrderResult:
     """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there.
 
-    Run again with the same folders, it continues where it stopped.
+    Run again with the same folders, it continues where it stopped. `bad` learns which files it has read.
     """
     request.validate()
     check_engine(engine)
@@ -91,7 +107,10 @@ def order_stream_of_files(
     from antecede.causal_order.files_on_spark import order_stream
 
     with _command_words():
-        return order_stream(events, out, request, once, checkpoint, master, progress)
+        result = order_stream(events, out, request, once, checkpoint, master, progress)
+    if bad is not None:
+        bad.reads(files_of_stream(checkpoint), counted=False)
+    return result
 
 
 def held_by_stream(

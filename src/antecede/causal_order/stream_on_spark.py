@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -285,28 +285,33 @@ class _OrderProcessor(StatefulProcessor):
         if value is None:
             return Bucket(self._rules.columns, dict(self._rules.named))
         bucket = decode_bucket(bytes(value[0]))
-        before, now = bucket.columns, self._rules.columns
-        if before.form is not now.form:
-            raise InputError(
-                f"the checkpoint was made with {before.form} and the query has {now.form}: how rows name "
-                "their causes cannot change; use a new checkpoint, or restore the query"
-            )
-        for role, name in self._rules.named.items():
-            if (was := bucket.named.get(role)) != name:
-                raise InputError(
-                    f"{role}: the checkpoint was made with {_column(was)} and the query has {_column(name)}, "
-                    "which its held rows were not ordered by; use a new checkpoint, or restore the query"
-                )
-            if getattr(before, role) != getattr(now, role):
-                raise InputError(
-                    f"{role}: the checkpoint was made with a column {name} of another type; use a new "
-                    "checkpoint, or restore the query"
-                )
-        bucket.columns = now
+        refuse_other_columns(bucket, self._rules.columns, self._rules.named)
+        bucket.columns = self._rules.columns
         return bucket
 
     def close(self) -> None:
         pass
+
+
+def refuse_other_columns(bucket: Bucket, now: Columns, named: Mapping[str, str | None]) -> None:
+    """Refuse to continue a stream by other columns than it was started with."""
+    before = bucket.columns
+    if before.form is not now.form:
+        raise InputError(
+            f"the checkpoint was made with {before.form} and the query has {now.form}: how rows name "
+            "their causes cannot change; use a new checkpoint, or restore the query"
+        )
+    for role, name in named.items():
+        if (was := bucket.named.get(role)) != name:
+            raise InputError(
+                f"{role}: the checkpoint was made with {_column(was)} and the query has {_column(name)}, "
+                "which its held rows were not ordered by; use a new checkpoint, or restore the query"
+            )
+        if getattr(before, role) != getattr(now, role):
+            raise InputError(
+                f"{role}: the checkpoint was made with a column {name} of another type; use a new "
+                "checkpoint, or restore the query"
+            )
 
 
 def _column(name: str | None) -> str:

@@ -1,7 +1,8 @@
 """Rows of CSV and JSON lines as Arrow batches: the same in this process and in Spark's tasks.
 
 Both engines read files by these functions, so they have the same rows. A row that cannot be read is a row of
-nulls whose column UNREADABLE says where it is and why. Cost: about a million rows of a few columns a second.
+nulls whose column UNREADABLE says where it is and why, and whose UNREADABLE_ROW is what the file has. Cost:
+about a million rows of a few columns a second.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from antecede.causal_order.columns import Roles
 from antecede.causal_order.json_kinds import Kinds, add_kinds, infer_types, merge_kinds
+from antecede.causal_order.rules import PLACE
 from antecede.causal_order.text_types import (
     PARSERS,
     Whole,
@@ -28,12 +31,19 @@ from antecede.causal_order.text_types import (
     spark_type,
 )
 from antecede.errors import InputError
-from antecede.trace.csv_records import CsvFormat, csv_records, decode_csv, open_csv, read_header
+from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW
+from antecede.trace.csv_records import (
+    CsvFormat,
+    RecordLines,
+    csv_records,
+    decode_csv,
+    open_csv,
+    read_header,
+)
 from antecede.trace.json_lines import json_lines
 from antecede.trace.validate import refuse_duplicate_columns
+from antecede.units import count_of
 
-UNREADABLE = "_unreadable"
-"""The column that says why a row cannot be read; null if it can."""
 _BATCH_ROWS = 65_536
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -41,8 +51,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 def bad_rows(count: int, first: str) -> InputError:
     """The refusal of rows that cannot be read."""
     return InputError(
-        f"{count:,} rows cannot be read; one is {first}; correct or drop them, or leave out --strict to have "
-        "them quarantined"
+        f"{count_of(count, 'row')} cannot be read; one is {first}; correct or drop them, or leave out "
+        "--strict to have them quarantined"
     )
 
 
@@ -73,33 +83,37 @@ class TextPlan(msgspec.Struct, frozen=True):
     def types(self) -> dict[str, str]:
         """Spark's names for the types of all columns."""
         types = {name: spark_type(kind) for name, kind in self.columns.items()}
-        return types | dict.fromkeys([*self.in_folders, UNREADABLE], "string")
+        types |= dict.fromkeys([*self.in_folders, UNREADABLE], "string")
+        return types | {UNREADABLE_ROW: "binary"}
 
     def schema(self) -> pa.Schema:
         fields = [(name, arrow_type(kind)) for name, kind in self.columns.items()]
-        return pa.schema(fields + [(name, pa.string()) for name in (*self.in_folders, UNREADABLE)])
+        fields += [(name, pa.string()) for name in (*self.in_folders, UNREADABLE)]
+        return pa.schema([*fields, (UNREADABLE_ROW, pa.binary())])
 
-    def read(self, part: FilePart) -> Iterator[pa.RecordBatch]:
-        """The rows of a part of a file."""
+    def read(self, part: FilePart, place: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a part of a file; with PLACE, if that of the file is given."""
         read = _read_csv if self.format == "csv" else _read_json
-        place = Path(part.file).relative_to(self.folder)
-        folders = folder_values(place)
+        name = Path(part.file).relative_to(self.folder)
+        folders = folder_values(name)
         if list(folders) != self.in_folders:
-            raise InputError(f"{place} is not below {'/'.join(f'{name}=…' for name in self.in_folders)}")
+            raise InputError(f"{name} is not below {'/'.join(f'{each}=…' for each in self.in_folders)}")
         schema = self.schema()
-        for columns, faults in read(self, part):
+        for columns, faults, texts, numbers in read(self, part):
             if self.strict and faults:
-                raise InputError(
-                    f"{place}, {next(iter(faults.values()))}; without --strict it is quarantined"
-                )
+                raise InputError(f"{name}, {next(iter(faults.values()))}; without --strict it is quarantined")
             for values in columns:
                 for at in faults:
                     values[at] = None
             size = len(columns[0])
             columns += [[value] * size for value in folders.values()]
-            columns.append([f"{place}, {faults[at]}" if at in faults else None for at in range(size)])
+            columns.append([f"{name}, {faults[at]}" if at in faults else None for at in range(size)])
+            columns.append([texts[at] if at in faults else None for at in range(size)])
             arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-            yield pa.record_batch(arrays, schema=schema)
+            batch = pa.record_batch(arrays, schema=schema)
+            if place is not None:
+                batch = batch.append_column(PLACE, pa.array(np.array(numbers, np.int64) + place))
+            yield batch
 
 
 class _Batch:
@@ -111,16 +125,19 @@ class _Batch:
 
     def clear(self) -> None:
         self.rows: list[Any] = []
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
         self.faults: dict[int, str] = {}
+        self.texts: list[bytes] = []
+        """Of each row what the file has."""
 
-    def add(self, number: int, row: Any) -> None:
+    def add(self, number: int, row: Any, text: bytes) -> None:
         self.rows.append(row)
-        self._numbers.append(number)
+        self.numbers.append(number)
+        self.texts.append(text)
 
-    def fail(self, number: int, why: str) -> None:
+    def fail(self, number: int, why: str, text: bytes) -> None:
         self.faults[len(self.rows)] = f"row {number}: {why}"
-        self.add(number, self._empty)
+        self.add(number, self._empty, text)
 
     def convert(self, values: Iterable[Any], parse: Callable[[Any], Any], name: str) -> list[Any]:
         """The values of a column; a row with one that cannot be converted cannot be read."""
@@ -130,7 +147,7 @@ class _Batch:
                 converted.append(None if value is None else parse(value))
             except ValueError as error:
                 converted.append(None)
-                self.faults.setdefault(at, f"row {self._numbers[at]}, field {name}: {error}")
+                self.faults.setdefault(at, f"row {self.numbers[at]}, field {name}: {error}")
         return converted
 
 
@@ -144,8 +161,10 @@ def plan_text(
     survey: Callable[[list[Path], str | None], Iterable[dict[str, Kinds]]] | None = None,
 ) -> TextPlan:
     """Find the columns of some files and their types; `survey` reads the kinds of JSON values elsewhere."""
+    where = files[0] if len(files) == 1 else folder
     if format_name == "csv":
         names = _csv_header(files[0], csv)
+        refuse_duplicate_columns([name.lower() for name in names], files[0])
         types = {name: schema.get(name, "string") for name in names}
         if "array<string>" in types.values():
             raise InputError("--schema: CSV has no arrays; --split separates the ids in one text")
@@ -154,19 +173,20 @@ def plan_text(
         for own in (survey or _survey_here)(files, roles["deps"]):
             merge_kinds(kinds, own)
         if not kinds:
-            raise InputError(f"{folder}: none of its lines is a JSON object; expected one in each line")
+            raise InputError(f"{where}: none of its lines is a JSON object; expected one in each line")
         types = infer_types(kinds, schema, roles)
     in_folders = list(folder_values(files[0].relative_to(folder)))
     refuse_unknown(schema, types)
-    _refuse_names([*types, *in_folders], folder)
+    _refuse_names([*types, *in_folders], where)
     return TextPlan(str(folder), format_name, types, in_folders, csv)
 
 
 def _refuse_names(names: list[str], where: Path) -> None:
     if "" in names:
         raise InputError(f"{where}: a column has no name; give it one")
-    if UNREADABLE in names:
-        raise InputError(f"{where} has a column {UNREADABLE}, which is added to rows; rename it")
+    for name in (UNREADABLE, UNREADABLE_ROW, PLACE):
+        if name in names:
+            raise InputError(f"{where} has a column {name}, which is added to rows; rename it")
     # Spark does not tell names apart that differ in case only.
     refuse_duplicate_columns([name.lower() for name in names], where)
 
@@ -201,7 +221,11 @@ def _open_part(part: FilePart) -> Iterator[IO[bytes]]:
             yield io.BytesIO(stream.read(part.end - part.begin))
 
 
-def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[tuple[list[Any], dict[int, str]]]:
+_Rows = tuple[list[Any], dict[int, str], list[bytes], list[int]]
+"""Columns, what is wrong with some of their rows, and what the file has for each row, and its number."""
+
+
+def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[_Rows]:
     file, form = Path(part.file), plan.csv
     names = _csv_header(file, form)
     if not names:
@@ -223,20 +247,32 @@ def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[tuple[list[Any], dict[
             for place, (name, kind) in zip(places, plan.columns.items(), strict=True)
         ]
 
+    # Rows that have the header's fields can only fail where a field is parsed.
+    keeps_text = any(kind in PARSERS for kind in plan.columns.values())
     with _open_part(part) as raw:
-        lines = decode_csv(raw, form, part.begin == 0)
+        text = decode_csv(raw, form, part.begin == 0)
         if part.begin == 0:
-            read_header(lines, file, form)
+            read_header(text, file, form)
+        lines = RecordLines(text)
+
+        def fail(number: int, why: str) -> None:
+            batch.fail(number, why, _to_utf8(lines.text))
+
         try:
-            for number, fields in csv_records(lines, batch.fail, form, len(names), part.first_row):
-                batch.add(number, fields)
+            for number, fields in csv_records(lines, fail, form, len(names), part.first_row):
+                batch.add(number, fields, _to_utf8(lines.text) if keeps_text else b"")
                 if len(batch.rows) >= _BATCH_ROWS:
-                    yield columns(), batch.faults
+                    yield columns(), batch.faults, batch.texts, batch.numbers
                     batch.clear()
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not text in {error.encoding}: {error.reason}") from error
     if batch.rows:
-        yield columns(), batch.faults
+        yield columns(), batch.faults, batch.texts, batch.numbers
+
+
+def _to_utf8(text: str) -> bytes:
+    """Text as bytes; those that could not be decoded as they are in the file."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _parse_field(kind: str) -> Callable[[str], Any]:
@@ -265,7 +301,18 @@ def _survey_here(files: list[Path], listed: str | None) -> Iterable[dict[str, Ki
     return (survey_json(FilePart(str(file)), listed) for file in files)
 
 
-def _read_json(plan: TextPlan, part: FilePart) -> Iterator[tuple[list[Any], dict[int, str]]]:
+class _LastLine:
+    """A stream that remembers the line that was read last."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.line = stream, b""
+
+    def readline(self, size: int) -> bytes:
+        self.line = self._stream.readline(size)
+        return self.line
+
+
+def _read_json(plan: TextPlan, part: FilePart) -> Iterator[_Rows]:
     fields = [
         (f"f{at}", _DECODED[kind], None) if kind in _DECODED else (f"f{at}", msgspec.Raw, _NULL)
         for at, kind in enumerate(plan.columns.values())
@@ -284,13 +331,18 @@ def _read_json(plan: TextPlan, part: FilePart) -> Iterator[tuple[list[Any], dict
         return found
 
     with _open_part(part) as raw:
-        for number, row in json_lines(raw, decoder.decode, batch.fail, part.file, part.first_row):
-            batch.add(number, row)
+        last = _LastLine(raw)
+
+        def fail(number: int, why: str) -> None:
+            batch.fail(number, why, last.line.rstrip(b"\r\n"))
+
+        for number, row in json_lines(last, decoder.decode, fail, part.file, part.first_row):
+            batch.add(number, row, last.line.rstrip(b"\r\n"))
             if len(batch.rows) >= _BATCH_ROWS:
-                yield columns(), batch.faults
+                yield columns(), batch.faults, batch.texts, batch.numbers
                 batch.clear()
     if batch.rows:
-        yield columns(), batch.faults
+        yield columns(), batch.faults, batch.texts, batch.numbers
 
 
 def _of_raw(kind: str) -> Callable[[msgspec.Raw], Any]:

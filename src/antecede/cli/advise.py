@@ -109,7 +109,7 @@ def advise(
     else:
         show.bad_rows(bad.kinds)
         _print_runs(runs)
-        show.lineage(bad, len(runs), chosen)
+        show.lineage(lineage(bad, len(runs), chosen))
 
 
 def _print_runs(runs: list[Advice]) -> None:

@@ -14,6 +14,7 @@ from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
 from antecede.cli.source_input import InputOptions, local_input, source_at
 from antecede.errors import require
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.audit.run import AuditResult
@@ -81,6 +82,7 @@ def audit(
     """
     require("antecede.trace", "sim")
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.lineage import lineage
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
@@ -100,7 +102,7 @@ def audit(
     else:
         _print_incomplete(trace, bad)
         _print_outcome(outcome)
-        show.lineage(bad, outcome.runs, outcome.engine)
+        show.lineage(lineage(bad, outcome.runs, outcome.engine))
         if html:
             show.line(f"Page: {html}")
     if not outcome.verdict.clean:
@@ -170,8 +172,8 @@ def _print_outcome(outcome: AuditResult) -> None:
     verdict, findings = outcome.verdict, outcome.findings
     show.line(
         f"{verdict.deliveries:,} deliver{'y' if verdict.deliveries == 1 else 'ies'} of "
-        f"{show.count(verdict.messages, 'message')} at {show.count(verdict.processes, 'process')} in "
-        f"{show.count(outcome.runs, 'run')}"
+        f"{count_of(verdict.messages, 'message')} at {count_of(verdict.processes, 'process')} in "
+        f"{count_of(outcome.runs, 'run')}"
     )
     if verdict.clean:
         show.line(show.styled("clean", "green"), ": every message was delivered once, after its causes")

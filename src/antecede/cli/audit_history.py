@@ -12,6 +12,7 @@ from rich.text import Text
 
 from antecede.cli import show
 from antecede.errors import InputError
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.cli.source_input import InputOptions
@@ -63,6 +64,8 @@ def audit_history(
 
     if html is not None:
         raise InputError("--html draws deliveries of messages, which a history of transactions does not have")
+    if reading.run_per_file:
+        raise InputError("--run-per-file is for logs with deliveries; a history of transactions is one run")
     if engine == "spark":
         raise InputError("histories of transactions are judged in this process; leave out --engine spark")
     bad = BadRows(path)
@@ -71,8 +74,11 @@ def audit_history(
     with show.progress() as progress:
         progress("reading", 0, 0)
         history = read_history(path, reading.preset, reading.max_bytes)
+    bad.unit = "operation" if history.records is None else "record"
     for file, operations in zip(files, operations_of_files(history, len(files)), strict=True):
-        bad.count(file, operations)
+        bad.count(file, operations if history.records is None else history.records)
+    for number in history.records_left_out:
+        bad.leave_out("records of no client, such as Jepsen's nemesis", 1, f"record {number}")
     judge_history(history, bad, level, limit, as_json)
 
 
@@ -108,7 +114,7 @@ def judge_history(history: History, bad: BadRows, level: str | None, limit: int,
         show.json(document | {"verdict": verdict, "lineage": lineage(bad, 1, "local")})
     else:
         _print(verdict, demanded)
-        show.lineage(bad, 1, "local")
+        show.lineage(lineage(bad, 1, "local"))
     if not verdict.levels[demanded].ok:
         raise typer.Exit(1)
 
@@ -120,10 +126,10 @@ def _report(progress: Callable[[str, int, int], None], compiling: bool) -> None:
 
 def _print(verdict: ConsistencyVerdict, demanded: str) -> None:
     aborted = f", {verdict.aborted:,} of them aborted," if verdict.aborted else ""
-    transactions = show.count(verdict.transactions, "transaction")
+    transactions = count_of(verdict.transactions, "transaction")
     show.line(
-        f"{show.count(verdict.operations, 'operation')} of {transactions}{aborted} "
-        f"in {show.count(verdict.sessions, 'session')} on {show.count(verdict.keys, 'key')}"
+        f"{count_of(verdict.operations, 'operation')} of {transactions}{aborted} "
+        f"in {count_of(verdict.sessions, 'session')} on {count_of(verdict.keys, 'key')}"
     )
     rows: list[list[str | Text]] = []
     for short, level in verdict.levels.items():

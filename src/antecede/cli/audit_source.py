@@ -8,7 +8,9 @@ import msgspec
 import typer
 
 from antecede.cli import show
+from antecede.cli.source_input import refuse_run_per_file
 from antecede.errors import InputError
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +51,8 @@ def audit_source(
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
     if html is not None:
         raise InputError("--html draws deliveries, which this source does not have")
+    if reading.run_per_file:
+        refuse_run_per_file(source)
     from antecede.audit.dependency_run import judge_where_it_fits
     from antecede.sources import read_source
     from antecede.trace.bad_rows import BadRows
@@ -57,19 +61,23 @@ def audit_source(
     bad = BadRows(path, reading.strict)
     with show.progress() as progress:
         batches = read_source(source, bad, max_bytes=reading.max_bytes, progress=progress)
-        verdict, engine = judge_where_it_fits(batches, engine, limit, master, progress)
+        counted = source.preset.record_name
+        verdict, engine = judge_where_it_fits(batches, engine, limit, master, progress, counted)
     if not verdict.records:
         raise InputError(
             f"{path} has no record that could be taken as {source.preset.name}{bad.first_example()}; "
             f"antecede sources {source.preset.name} shows where they are looked for"
         )
     if not verdict.causes and verdict.clean:
-        name, records = source.preset.name, show.count(verdict.records, "record")
+        name, records = source.preset.name, count_of(verdict.records, "record")
         raise InputError(
             f"{path} has {records} as {name}, and none of them names a cause, so there is nothing to judge; "
             f"if causes are elsewhere in them, save the preset (antecede sources {name} > "
             f"mine.toml), change its causes, and give --preset mine.toml{bad.first_example()}"
         )
+    # Of records with one id the first is judged.
+    bad.leave_out("records whose id is there already", verdict.duplicate_records)
+    based_on = lineage(bad, 1, engine)
     if as_json:
         head = {
             "trace": path,
@@ -77,11 +85,11 @@ def audit_source(
             "engine": engine,
             "preset": source.preset.name,
         }
-        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": lineage(bad, 1, engine)}
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": based_on}
         show.json(head | msgspec.to_builtins(verdict) | read)
     else:
         _print(source, verdict, bad)
-        show.lineage(bad, 1, engine)
+        show.lineage(based_on)
     if not verdict.clean:
         raise typer.Exit(1)
 
@@ -90,8 +98,8 @@ def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
     show.bad_rows(bad.kinds)
     files = f"{len(source.files):,} files" if len(source.files) > 1 else source.files[0].name
     show.line(
-        f"{show.count(verdict.records, 'record')} of {show.count(verdict.processes, 'process')} with "
-        f"{show.count(verdict.causes, 'cause')} ",
+        f"{count_of(verdict.records, 'record')} of {count_of(verdict.processes, 'process')} with "
+        f"{count_of(verdict.causes, 'cause')} ",
         show.styled(f"({source.preset.name}, {files})", "dim"),
     )
     if verdict.clean:

@@ -46,7 +46,7 @@ def explain(
     else:
         show.bad_rows(bad.kinds)
         _print_explanation(explanation)
-        show.lineage(bad, 1, "local")
+        show.lineage(lineage(bad, 1, "local"))
 
 
 def _print_explanation(explanation: Explanation) -> None:
@@ -54,6 +54,14 @@ def _print_explanation(explanation: Explanation) -> None:
 
     sent = explanation.sent
     causes = ", ".join(explanation.causes) or "nothing"
+    if sent is None:
+        show.line(f"{explanation.message} depends immediately on {causes}; the log has no times")
+        rows = [
+            [each.process, "never" if each.index is None else f"event {each.index:,}", each.held_for or ""]
+            for each in explanation.deliveries
+        ]
+        show.table(None, ["process", "delivered as its", "held for"], rows, left=3)
+        return
     show.line(f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}")
     rows = [
         [

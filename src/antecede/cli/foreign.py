@@ -10,9 +10,10 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, Strict, folder
 from antecede.cli.source_input import local_copy, local_input
-from antecede.errors import require
+from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
+    from antecede.sources import Source
     from antecede.trace.foreign.dependency_writer import DependencyTableInfo
 
 
@@ -63,29 +64,41 @@ def import_log(
     from antecede.trace.foreign.import_formats import FORMATS, import_path
 
     path = local_input(path, max_bytes, spark=False)
+    if columns and format_ != "dependencies":
+        raise InputError(f"--map is for tables of dependencies, not for {format_}")
     if format_ in FORMATS:
         about = import_path(
-            format_, Path(path), out, regex, strict, max_bytes, delimiter, columns or [], show.as_named(path)
+            format_, Path(path), out, regex, strict, max_bytes, delimiter, show.as_named(path)
         )
     else:
-        about = _import_source(format_, path, out, regex or delimiter, strict, max_bytes)
+        about = _import_source(format_, path, out, regex or delimiter, columns, strict, max_bytes)
     _print_imported(about, out, as_json)
 
 
 def _import_source(
-    preset: str, path: str, out: Path, shiviz: str | None, strict: bool, max_bytes: int | None
+    preset: str,
+    path: str,
+    out: Path,
+    shiviz: str | None,
+    columns: list[str] | None,
+    strict: bool,
+    max_bytes: int | None,
 ) -> DependencyTableInfo:
-    from antecede.errors import InputError
     from antecede.sources import PRESETS, find_source
+    from antecede.sources.read import mapped_dependencies
     from antecede.sources.tables import write_dependency_table
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.foreign.column_map import parse_dependency_map
     from antecede.trace.foreign.import_formats import FORMATS
 
     if preset not in PRESETS and not Path(preset).is_file():
         raise InputError(f"no format '{preset}'; there are {', '.join(dict.fromkeys([*FORMATS, *PRESETS]))}")
     if shiviz is not None:
         raise InputError(f"--regex and --delimiter are for shiviz logs, not for {preset}")
-    source = find_source(path, preset)
+    if columns:
+        source: Source | None = mapped_dependencies(path, parse_dependency_map(columns))
+    else:
+        source = find_source(path, preset)
     assert source is not None  # a preset is named  # noqa: S101
     source = source._replace(called=show.as_named(path))
     return write_dependency_table(source, out, BadRows(path, strict), max_bytes=max_bytes)
@@ -105,7 +118,6 @@ def export_log(
 ) -> None:
     """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
     require("antecede.trace", "sim")
-    from antecede.errors import InputError
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.foreign.mapped_trace import mapped_trace
     from antecede.trace.foreign.shiviz_export import export_shiviz

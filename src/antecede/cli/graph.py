@@ -67,7 +67,7 @@ def graph(
         show.table(runs[0].run, ["", ""], _rows_of_one(runs[0]), left=2)
     else:
         _print_several(runs)
-    show.lineage(bad, len(runs), chosen)
+    show.lineage(lineage(bad, len(runs), chosen))
     if out:
         show.line(f"Graph: {out}")
 

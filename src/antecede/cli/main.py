@@ -141,8 +141,10 @@ def main() -> None:
         _fail(str(error))
     except _USAGE_ERROR as error:
         _fail(error.format_message())
-    except (OSError, MemoryError) as error:
-        _fail(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        _fail(_in_words(error))
+    except MemoryError as error:
+        _fail(f"MemoryError: {error}")
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
@@ -154,6 +156,15 @@ def main() -> None:
     if code == 130:
         print("stopped; finished work is kept", file=sys.stderr)
     sys.exit(code or 0)
+
+
+def _in_words(error: OSError) -> str:
+    """What the system refused, and for which file."""
+    if error.filename is None or error.strerror is None:
+        return f"{type(error).__name__}: {error}"
+    if isinstance(error, PermissionError):
+        return f"you have no permission for {error.filename}"
+    return f"{error.filename}: {error.strerror}"
 
 
 def _fail(message: str) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -13,6 +13,7 @@ from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Json, Master, MaxBytes, folder
 from antecede.cli.source_input import PresetName, orderable_events
 from antecede.errors import require
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.causal_order.merge import MergeRules
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     from antecede.causal_order.request import Example, OrderRequest, OrderResult
     from antecede.causal_order.rules import RowCounts
 
+_Events = Annotated[
+    str,
+    typer.Argument(
+        metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
+    ),
+]
+_Out = Annotated[
+    Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
+]
+_Checkpoint = Annotated[
+    Path | None,
+    typer.Option(parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."),
+]
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
 _MAX_TEXT = 60
@@ -123,15 +137,8 @@ class CausalOrderOptions:
 
 
 def order(
-    events: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="A file or a folder of Parquet, JSON lines (.jsonl, .ndjson, .json) or .csv."
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
-    ],
+    events: _Events,
+    out: _Out,
     options: CausalOrderOptions,
     preset: PresetName = None,
     max_bytes: MaxBytes = None,
@@ -141,21 +148,16 @@ def order(
     once: Annotated[
         bool, typer.Option("--once", help="With --stream: end when the files that are there are done.")
     ] = False,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."
-        ),
-    ] = None,
+    checkpoint: _Checkpoint = None,
     engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Put rows into causal order: each after every row that it depends on, exactly once.
 
-    OUT/outcome=ordered has them by group and causal_index; held and quarantined rows are beside it, each with
-    its reason. Give --id and --deps, or --origin, --seq and --deps, or --origin and --clock. Records of
-    Debezium's topics are merged instead: in their connector's order, with transactions whole.
+    OUT/outcome=ordered has them by group and causal_index; rows that are held, quarantined, or not the first
+    with their id are beside it, with reasons. Give --id and --deps, or --origin, --seq and --deps, or
+    --origin and --clock. Records of Debezium's topics are merged instead, in their connector's order.
 
     Small files are ordered in this process, large ones and streams on Spark. The exit code is 0 also if rows
     are held or quarantined: they are counted and reported. A stream that is run again continues where it
@@ -165,20 +167,33 @@ def order(
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import order_files, order_stream_of_files
     from antecede.trace.bad_rows import BadRows
+    from antecede.trace.lineage import lineage
 
     request = options.request(merges=stream and preset is not None)
     bad = BadRows(events, strict=options.strict)
     with show.progress() as progress:
         if stream:
-            result = order_stream_of_files(events, out, request, once, checkpoint, engine, master, progress)
+            result = order_stream_of_files(
+                events, out, request, once, checkpoint, engine, master, progress, bad
+            )
         else:
             with orderable_events(events, request, preset, max_bytes, progress, bad) as table:
-                result = order_files(table, out, request, engine, master, progress)
-    show.bad_rows([] if as_json else bad.kinds)
+                result = order_files(table, out, request, engine, master, progress, bad)
+    based_on = lineage(bad, 1, result.engine, result.groups, result.counts.rows if stream else None)
     if as_json:
-        _print_json(result, events, out, checkpoint or out / "_checkpoint" if stream else None)
+        head = {
+            "in": events,
+            "out": str(out),
+            "checkpoint": str(checkpoint or out / "_checkpoint") if stream else None,
+            "engine": result.engine,
+        }
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": based_on}
+        show.json(head | _document(result) | read)
     else:
+        show.bad_rows(bad.kinds)
         _show_result(result, out, stream)
+        _suggest_split(result.missing, options, preset)
+        show.lineage(based_on)
     if result.interrupted:
         raise typer.Exit(130)
 
@@ -231,7 +246,7 @@ def held(
         show.json({"out": str(out), **msgspec.to_builtins(counts), "held_rows": rows})
         return
     if not rows:
-        show.line(f"nothing is held; {counts.rows:,} rows came in")
+        show.line(f"nothing is held; {count_of(counts.rows, 'row')} came in")
         return
     cells = [
         [
@@ -250,23 +265,20 @@ def held(
         )
 
 
-def _print_json(result: OrderResult, events: str, out: Path, checkpoint: Path | None) -> None:
-    head = {
-        "in": events,
-        "out": str(out),
-        "checkpoint": None if checkpoint is None else str(checkpoint),
-        "engine": result.engine,
-    }
-    body = msgspec.to_builtins(result.counts) | {"unreadable": result.unreadable}
-    show.json(head | body | {"missing": result.missing, "examples": result.examples})
+def _document(result: OrderResult) -> dict[str, Any]:
+    counts: dict[str, Any] = msgspec.to_builtins(result.counts) | {"unreadable": result.unreadable}
+    return counts | {"missing": result.missing, "examples": result.examples}
 
 
 def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
+    from antecede.causal_order.request import NOT_ORDERED
+
     counts = result.counts
     show.table(None, ["", "rows"], _count_rows(counts))
     if result.unreadable:
         show.line(f"{result.unreadable:,} of the quarantined rows could not be read; --strict refuses them")
-    for status, count in (("held", counts.held), ("quarantined", counts.quarantined)):
+    for status, name in NOT_ORDERED.items():
+        count = getattr(counts, name)
         examples = [_example_line(row) for row in result.examples if row.status == status]
         where = f"antecede held {out}" if stream and status == "held" else f"{out}/outcome={status}"
         if status == "held" and result.missing.ids:
@@ -274,7 +286,28 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
             where = f"{where} ({_words_of(result.missing)})"
         for line in [f"{status}: {where}", *examples] if count else []:
             show.line(line)
-    show.line(f"ordered: {out}/outcome=ordered")
+    if counts.ordered or counts.released or counts.late:
+        show.line(f"ordered: {out}/outcome=ordered")
+
+
+def _suggest_split(missing: MissingIds, options: CausalOrderOptions, preset: str | None) -> None:
+    """Missing ids that look like several ones in a text may be that."""
+    for separator in (" ", ",", ";", "|"):
+        if any(separator in cause.id.strip() for cause in missing.first):
+            found = f"missing ids have {separator!r} in them; if each is several ids,"
+            if options.deps is not None and options.split is None:
+                show.note(f"{found} give --split {separator!r}")
+            elif preset is not None and (single := _single_causes(preset)):
+                show.note(f"{found} write {', '.join(single)} in the preset's causes")
+            return
+
+
+def _single_causes(preset: str) -> list[str]:
+    """The templates of a preset that take what they find for one cause, written for several."""
+    from antecede.sources import find_preset
+
+    causes = find_preset(preset).causes
+    return [f"{text[:-1]}[]}}" for text in causes if text.endswith("}") and "[]" not in text]
 
 
 def _words_of(missing: MissingIds) -> str:

@@ -27,7 +27,8 @@ from rich.text import Text
 from antecede.terminal import printable, printable_json
 
 if TYPE_CHECKING:
-    from antecede.trace.bad_rows import BadRowKind, BadRows
+    from antecede.trace.bad_rows import BadRowKind
+    from antecede.trace.lineage import Lineage
 
 _shown_as: dict[str, str] = {}
 """What the user calls something of which there is a temporary copy, by the path of the copy."""
@@ -80,16 +81,6 @@ def line(*parts: str | Text) -> None:
     out.print(Text.assemble(*map(literal, parts)), soft_wrap=True)
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things, in the singular if it is one.
-
-    >>> count(1, "cause"), count(2_000, "process")
-    ('1 cause', '2,000 processes')
-    """
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{ending}"
-
-
 def note(text: str) -> None:
     """Print a line that explains others."""
     line(styled(text, "dim"))
@@ -136,12 +127,18 @@ def bad_rows(kinds: Sequence[BadRowKind]) -> None:
             line(f"  {example}")
 
 
-def lineage(bad: BadRows, runs: int, engine: str) -> None:
-    """Print in a line what an answer is based on; --json has all of it."""
-    from antecede.trace.lineage import in_brief
-    from antecede.trace.lineage import lineage as lineage_of
+def lineage(found: Lineage) -> None:
+    """Print in a line what an answer is based on; --json has all of it.
 
-    note(in_brief(lineage_of(bad, runs, engine)))
+    Before it, what was left out although nothing is wrong with it: bad rows have been printed already.
+    """
+    from antecede.trace.lineage import in_brief
+
+    for kind in found.skipped:
+        if not kind.bad:
+            where = f" ({', '.join(kind.examples)})" if kind.examples else ""
+            note(as_named(f"left out, {kind.what}: {kind.rows:,}{where}"))
+    note(in_brief(renamed(found)))
 
 
 @contextmanager

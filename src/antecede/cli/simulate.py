@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOptions:
-    """The options that describe a scenario; docs/sweeps.md explains each."""
+    """The options that describe a scenario; docs/sweeps.md explains each.
+
+    `--delay`, `--network`, `--overlay`, `--workload` and `--probe` take a name with parameters behind it
+    (`routed,multicast=true`), JSON, or a class of the user's own (`mine:Bursty,mean=20ms`).
+    """
 
     protocol: Annotated[
         str, typer.Option(help="A protocol's name, or your own as module:Class or exec:COMMAND.")
@@ -33,7 +37,8 @@ class ScenarioOptions:
     ] = 2.0
     seed: Seed = 1
     workload: Annotated[
-        str, typer.Option(help="periodic, poisson, once, rounds or windows; see docs/sweeps.md.")
+        str,
+        typer.Option(help="periodic, poisson, drawn, once, rounds, windows or module:Class."),
     ] = "periodic"
     senders: Annotated[int | None, typer.Option(help="Members that send, spread evenly; by default all.")] = (
         None
@@ -43,9 +48,38 @@ class ScenarioOptions:
         float, typer.Option(help="Largest delay of a periodic send, as a share of the interval.")
     ] = 0.5
     reply: Annotated[float, typer.Option(help="Share of deliveries that a member answers at once.")] = 0.0
-    delay: Annotated[str, typer.Option(help="20ms, 1-100ms (uniform), normal:0-50ms, wild:1us-1s.")] = (
-        "1-100ms"
-    )
+    delay: Annotated[
+        str,
+        typer.Option(
+            help="20ms, 1-100ms (uniform), normal:0-50ms, wild:1us-1s, exp:20ms, lognormal:20ms,0.5, "
+            "pareto:5ms,1.5 or module:Class."
+        ),
+    ] = "1-100ms"
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="By default a link between every two members; graph,file=NAME, routed, nodes, relayed or "
+            "module:Class."
+        ),
+    ] = None
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            help="Who is linked to whom, for flooding and pc: hypercube, ring, line, star, random,degree=4, "
+            "graph,file=NAME or module:Class."
+        ),
+    ] = None
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure more: costs, queues, immediate, ... or module:Class. May be repeated."),
+    ] = None
+    warmup: Annotated[float, typer.Option(help="Seconds before probes measure.")] = 0.0
+    interval: Annotated[
+        str | None, typer.Option(help="For the workload drawn: intervals, written like --delay.")
+    ] = None
+    burst: Annotated[
+        int | None, typer.Option(help="For the workload rounds: messages that a member sends at once.")
+    ] = None
     fifo: Annotated[
         bool | None, typer.Option(help="Whether links are FIFO; by default what the protocol requires.")
     ] = None
@@ -88,10 +122,15 @@ class ScenarioOptions:
 
         return scenario(
             protocol=self.protocol, peers=self.peers, seconds=self.seconds, seed=self.seed,
-            workload=self.workload, rate=self.rate, jitter=self.jitter, reply=self.reply, delay=self.delay,
+            workload=_part("workload", self.workload), rate=self.rate, jitter=self.jitter, reply=self.reply,
+            delay=_part("delay", self.delay), network=_part("network", self.network),
+            overlay=_part("overlay", self.overlay), interval=_part("interval", self.interval),
+            probes=[_part("probe", probe) for probe in self.probe or ()], warmup=self.warmup,
+            burst=self.burst,
             fifo=self.fifo, faults=tuple(self.fault or ()), payload=self.payload,
             most_messages=self.most_messages, layout=_parse_json("layout", self.layout),
-            groups=_parse_json("groups", self.groups), local_delay=self.local_delay, skew=self.skew,
+            groups=_parse_json("groups", self.groups), local_delay=_part("local_delay", self.local_delay),
+            skew=self.skew,
             churn=self.churn, senders=self.senders,
         )  # fmt: skip
 
@@ -148,6 +187,11 @@ def simulate(
             show.line(f"Trace: {trace}")
 
 
+def _part(option: str, text: str | None) -> object:
+    """A part of a run as `scenario` takes it: as text, or as a table if it is written in JSON."""
+    return _parse_json(option, text) if text is not None and text.lstrip().startswith("{") else text
+
+
 def _parse_json(option: str, text: str | None) -> object:
     try:
         return None if text is None else json.loads(text)
@@ -199,5 +243,7 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
         ["speed", f"{_deliveries_per_second(result, cpu_seconds):,.0f} deliveries per CPU second"],
         ["engine", f"{result.engine}: {result.reason}"],
     ]
+    for name, value in metrics.measured.items():
+        rows.append([name, f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"])
     title = f"{scenario.protocol}, {scenario.peers} peers, {scenario.seconds:g} s, seed {scenario.seed}"
     show.table(title, ["", ""], rows, left=2)

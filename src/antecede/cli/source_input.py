@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from antecede.temporary_folders import TemporaryFolder
 if TYPE_CHECKING:
     from antecede.causal_order.request import OrderRequest
     from antecede.sources import Source
+    from antecede.sources.preset import Preset
     from antecede.trace.bad_rows import BadRows
 
 PresetName = Annotated[
@@ -56,11 +58,11 @@ def local_input(path: str, max_bytes: int | None = None, spark: bool = True) -> 
     from antecede.sources.download import SCHEMES, download, without_secrets
 
     scheme, is_url, _ = path.partition("://")
-    if not is_url:
-        return path
     scheme = scheme.lower()
-    if scheme == "file":
-        return _path_of(path)
+    if not is_url or scheme == "file":
+        local = _path_of(path) if is_url else path
+        _refuse_unreadable(Path(local))
+        return local
     show.show_as(path, without_secrets(path))
     if scheme not in SCHEMES:
         if spark:
@@ -74,6 +76,17 @@ def local_input(path: str, max_bytes: int | None = None, spark: bool = True) -> 
         file = str(download(path, folder.path, max_bytes, progress))
     show.show_as(file, without_secrets(path))
     return file
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Refuse what this user may not read, before anything is looked for in it."""
+    try:
+        needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+        readable = not path.exists() or os.access(path, needed)
+    except PermissionError:
+        raise InputError(f"{path} is in a folder that you may not read; ask for permission") from None
+    if not readable:
+        raise InputError(f"you may not read {path}; ask for permission")
 
 
 def _path_of(url: str) -> str:
@@ -109,33 +122,86 @@ def source_at(
     max_bytes: int | None = None,
     separators: bool = True,
 ) -> tuple[str, Source | None]:
-    """A path that can be read, and the source there: none if --map says what it is.
+    """A path that can be read, and the source there: none if --map says which columns of events it has.
 
     Without `separators`, the user has said what separates the fields of a table.
     """
     from antecede.sources import find_source
+    from antecede.sources.read import mapped_dependencies
+    from antecede.trace.foreign.column_map import names_dependencies, parse_dependency_map
     from antecede.trace.table_folders import table_folder
 
     if columns and preset is not None:
         raise InputError("--map and --preset both say what the columns are; give one of them")
+    if preset is not None:
+        preset_named(preset)
     if table_folder(Path(path)):
         path = local_copy(path)
-    source = None if columns else find_source(path, preset)
+    if columns and names_dependencies(columns):
+        source: Source | None = mapped_dependencies(path, parse_dependency_map(columns))
+    else:
+        source = None if columns else find_source(path, preset)
     if source is not None:
         source = source._replace(called=show.as_named(path))
+    elif not columns:
+        _refuse_other_formats(path)
     return (local_copy(path, separators, max_bytes) if source is None else path), source
+
+
+def preset_named(name: str) -> Preset:
+    """A preset of sources by its name or its file; the error for another name has all names there are."""
+    from antecede.sources import PRESETS, find_preset
+    from antecede.transactions.formats import PRESETS as HISTORIES
+
+    if name in HISTORIES:
+        raise InputError(
+            f"{name} is a format of histories of transactions, which only audit reads, and has no preset "
+            "to change; see docs/transactions.md"
+        )
+    try:
+        return find_preset(name)
+    except InputError as error:
+        if not str(error).startswith("no preset"):
+            raise
+        raise InputError(
+            f"no preset '{name}'; there are {', '.join(PRESETS)}, for audit also {', '.join(HISTORIES)}, or "
+            "give a file that antecede sources NAME > FILE has written"
+        ) from None
+
+
+def _refuse_other_formats(path: str) -> None:
+    """Refuse an empty file, and a history of transactions, in words that say so."""
+    from antecede.trace.foreign.open_files import read_head
+    from antecede.transactions.formats import recognise_path
+
+    if "://" in path or not Path(path).exists():
+        return
+    if Path(path).is_file() and not read_head(Path(path), 1):
+        raise InputError(f"{path} is empty")
+    if recognise_path(Path(path)) is not None:
+        raise InputError(
+            f"{path} is a history of transactions, which only audit reads; see docs/transactions.md"
+        )
+
+
+def refuse_run_per_file(source: Source) -> None:
+    """Refuse --run-per-file for a source without deliveries, whose files are one log."""
+    raise InputError(
+        f"--run-per-file is for logs with deliveries; {source.name} is {source.preset.name}, of which all "
+        "files are one log"
+    )
 
 
 @contextmanager
 def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadRows) -> Iterator[str]:
     """The path of a trace or dependency table of ours: `path` itself, or a temporary copy of the source."""
-    from antecede.sources.read import dependency_table
     from antecede.temporary_folders import temporary_folder
+    from antecede.trace.dependencies import is_imported
     from antecede.trace.foreign.mapped_trace import mapped_trace
 
     columns = options.columns or []
     path = local_input(path, options.max_bytes)
-    if options.preset is None and not columns and dependency_table(path) is not None:
+    if options.preset is None and not columns and is_imported(Path(path)):
         yield path
         return
     path, source = source_at(path, columns, options.preset, options.max_bytes)
@@ -143,6 +209,8 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
         with mapped_trace(path, columns, progress, bad, options.run_per_file) as ours:
             yield ours
         return
+    if options.run_per_file:
+        refuse_run_per_file(source)
     from antecede.sources.tables import write_dependency_table
 
     with temporary_folder("source") as folder:
@@ -152,6 +220,24 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
             yield str(table)
         except InputError as error:
             raise InputError(str(error).replace(str(table), path)) from error
+
+
+def _by_content(path: str, request: OrderRequest, max_bytes: int | None) -> str:
+    """The path of a table of events that is read as what it holds; a folder is one by the names in it."""
+    from antecede.sources.by_content import as_json_lines, name_by_content
+
+    file = Path(path)
+    if not file.is_file():
+        return path
+    columns = [name for role, name in request.columns.items() if name is not None]
+    name_by_content(file, columns, request.separator)
+    folder = TemporaryFolder("unpacked")
+    get_current_context().call_on_close(folder.remove)
+    copy = as_json_lines(file, folder.path, max_bytes)
+    if copy is None:
+        return path
+    show.show_as(str(copy), show.as_named(path))
+    return str(copy)
 
 
 @contextmanager
@@ -176,7 +262,7 @@ def orderable_events(
     separators = request.separator == "," and request.encoding is None
     path, source = source_at(path, ["named"] if named else None, preset, max_bytes, separators)
     if source is None:
-        yield path
+        yield _by_content(path, request, max_bytes)
         return
     from antecede.sources.changes import write_change_table
     from antecede.sources.tables import write_event_table
@@ -184,7 +270,8 @@ def orderable_events(
 
     write: Callable[..., None] = write_event_table
     if source.preset.reader == "debezium":
-        request.merges, write = True, partial(write_change_table, without=request.without)
+        request.merges, snapshot_of = True, request.merge.snapshot_of
+        write = partial(write_change_table, without=request.without, snapshot_of=snapshot_of)
         request.columns |= {"origin": "topic", "seq": "offset"}
     else:
         request.columns |= {"id": "id", "deps": "causes", "by": request.columns["by"] or "time"}

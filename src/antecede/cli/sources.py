@@ -8,6 +8,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Json
+from antecede.cli.source_input import preset_named
 from antecede.errors import require
 
 
@@ -27,11 +28,11 @@ def sources(
     docs/sources.md has a section for each format.
     """
     require("antecede.trace", "sim")
-    from antecede.sources import PRESETS, find_preset, to_toml
+    from antecede.sources import PRESETS, to_toml
     from antecede.transactions.formats import PRESETS as HISTORIES
 
     if name is not None:
-        preset = find_preset(name)
+        preset = preset_named(name)
         if as_json:
             show.json(preset)
         else:

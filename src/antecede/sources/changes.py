@@ -7,16 +7,26 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from antecede.errors import InputError
-from antecede.sources.debezium import COORDINATES, Change, change_of, parse_change, unwrap, whole_number
+from antecede.sources.carried import carried_type, carry
+from antecede.sources.debezium import (
+    COORDINATES,
+    Change,
+    change_of,
+    parse_change,
+    tables_of,
+    unwrap,
+    whole_number,
+)
+from antecede.sources.event_table import EventTable
 from antecede.sources.kafka import read_kafka
 from antecede.sources.read import Source
 from antecede.sources.records import SourceRecord
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import streaming_limit
-from antecede.trace.parquet_files import parquet_writer
 
 ID, EVENTS = "_antecede_id", "_antecede_events"
 """Columns that results do not have."""
@@ -32,20 +42,10 @@ CHANGE_COLUMNS = pa.schema(
     ]
 )
 """The fields of `Change`; `kind` is null if a record is no change event."""
-_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.string()),
-        *CHANGE_COLUMNS,
-        ("file", pa.string()),
-        ("row", pa.int64()),
-        ("payload", pa.string()),
-    ]
-)
+_VALUE_NAMES = ("payload", "value")
 _BATCH_ROWS = 16_384
-_MARKERS = "transaction"
+_MAX_NAMED = 5
+_MARKERS = "transactions"
 """The topic of markers in files that do not say which topics their records are from."""
 _NO_CHANGE = "records that are no change event, quarantined"
 
@@ -75,30 +75,63 @@ def write_change_table(
     progress: Progress = lambda *_: None,
     max_bytes: int | None = None,
     without: Collection[str] = (),
+    snapshot_of: Collection[str] = (),
 ) -> None:
-    """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and what they carry."""
-    rows, places = 0, count()
+    """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and what they carry.
+
+    Names of tables `without` a topic, and of topics that begin with a snapshot, that no record has are
+    refused.
+    """
+    rows, places, topics = 0, count(), set[str]()
+    schema = _schema(source.files)
     bad.reads(source.files)
-    with parquet_writer(file, _SCHEMA) as writer:
+    named: set[str] = set()
+    with EventTable(file, schema, bad, source.file_names) as events:
         for number, part in enumerate(source.files):
             progress("reading", number, len(source.files))
             limit = streaming_limit(part) if max_bytes is None else max_bytes
-            records = _read_changes(source, part, bad, places, limit, without)
+            bad_before = bad.rows_not_taken
+            records = _read_changes(source, part, bad, places, limit, without, schema, named)
             while batch := list(islice(records, _BATCH_ROWS)):
-                columns = zip(zip(*batch, strict=True), _SCHEMA, strict=True)
+                topics.update(row[0] for row in batch)
+                columns = zip(zip(*batch, strict=True), schema, strict=True)
                 arrays = [pa.array(values, field.type) for values, field in columns]
-                writer.write_table(pa.table(arrays, schema=_SCHEMA))
+                events.write(pa.table(arrays, schema=schema))
                 rows += len(batch)
                 bad.count(part, len(batch))
+            bad.count(part, bad.rows_not_taken - bad_before)
             bad.finish(part)
     if not rows:
         raise InputError(f"{source.path} has no record that could be taken{bad.first_example()}")
+    for table in without:
+        if table not in named:
+            known = f"they name {', '.join(sorted(named)[:_MAX_NAMED])}" if named else "they name none"
+            raise InputError(f"--without: no transaction in {source.name} names a table {table}; {known}")
+    for topic in snapshot_of:
+        if topic not in topics:
+            known = ", ".join(sorted(topics)[:_MAX_NAMED])
+            raise InputError(f"--snapshot-of: {source.name} has no topic {topic}; it has {known}")
+
+
+def _schema(files: Sequence[Path]) -> pa.Schema:
+    """The columns of a table of changes; keys, headers and values have the types of the files."""
+    fields = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+    fields += [(name, carried_type(files, [(name,)])) for name in ("key", "headers")]
+    fields += [*CHANGE_COLUMNS, ("file", pa.string()), ("row", pa.int64())]
+    return pa.schema([*fields, ("payload", carried_type(files, [(name,) for name in _VALUE_NAMES]))])
 
 
 def _read_changes(
-    source: Source, file: Path, bad: BadRows, places: Iterator[int], max_bytes: int, without: Collection[str]
+    source: Source,
+    file: Path,
+    bad: BadRows,
+    places: Iterator[int],
+    max_bytes: int,
+    without: Collection[str],
+    schema: pa.Schema,
+    named: set[str],
 ) -> Iterator[tuple[Any, ...]]:
-    """The records of a file as rows of _SCHEMA.
+    """The records of a file as rows of the schema; `named` gets the tables that END markers name.
 
     Where they have no coordinates, a table is a topic, and the order of the files and rows that of offsets.
     """
@@ -111,38 +144,45 @@ def _read_changes(
             partition, offset = (whole_number(coordinates[name]) for name in COORDINATES[1:])
             if partition is None or not 0 <= partition < 1 << 31 or offset is None or offset < 0:
                 what = "records whose partition or offset is no such number, left out"
-                bad.add(what, f"row {record.row}", str(file))
+                bad.add(what, f"row {record.row}", str(file), text=_record_bytes(record))
                 continue
         elif event is not None:
             topic, partition, offset = _table_name(event), 0, next(places)
         else:
-            bad.add("records that are no change event, left out", f"row {record.row}", str(file))
+            what = "records that are no change event, left out"
+            bad.add(what, f"row {record.row}", str(file), text=_record_bytes(record))
             continue
         if event is None:
             change = parse_change(topic, key, _value(record))
         else:
             change = change_of(event, topic, key, without)
+            named.update(tables_of(event))
         if change is None:
             bad.add(_NO_CHANGE, f"row {record.row}", str(file), left_out=False)
-        yield topic, partition, offset, _text(key), *_fields(change), str(file), record.row, _payload(record)
+        carried = {
+            "key": record.key,
+            "headers": record.headers,
+            "payload": _value(record) if record.text is None else record.text,
+        }
+        key, headers, payload = (
+            carry(value, schema.field(name).type, record.text, (name,)) for name, value in carried.items()
+        )
+        place = (topic, partition, offset, key, headers)
+        yield *place, *_fields(change), source.name_of(file), record.row, payload
+
+
+def _record_bytes(record: SourceRecord) -> bytes:
+    return msgspec.json.encode(record.value) if record.text is None else record.text.encode()
 
 
 def _value(record: SourceRecord) -> Any:
-    return next((record.value[name] for name in ("payload", "value") if name in record.value), None)
-
-
-def _payload(record: SourceRecord) -> str | None:
-    return _text(_value(record)) if record.text is None else record.text
+    return next((record.value[name] for name in _VALUE_NAMES if name in record.value), None)
 
 
 def _table_name(event: dict[str, Any]) -> str:
+    """The topic of a table as most connectors name it, and the preset `debezium` its process."""
     if "op" not in event:
         return _MARKERS
-    names = (event["source"].get(part) for part in ("name", "db", "schema", "table", "collection"))
-    return ".".join(str(name) for name in names if name is not None)
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return None if value is None else str(value)
+    source = event["source"]
+    parts = ("name", "db" if source.get("schema") is None else "schema", "table", "collection")
+    return ".".join(str(source[part]) for part in parts if source.get(part) is not None)

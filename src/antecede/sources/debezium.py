@@ -13,7 +13,7 @@ A record is an envelope (`before`, `after`, `source`, `op`) or a marker (`status
   position;
 - `kafka`: topic, partition and offset, if they are there.
 
-Tombstones, which follow deletions, have no value, and are no records.
+Tombstones, which follow deletions, have no value: they are counted, and left out.
 """
 
 from __future__ import annotations
@@ -94,6 +94,17 @@ def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[s
     return Change(kind, f"{name}:{order}", name, order, None, position, snapshot)
 
 
+def tables_of(event: dict[str, Any]) -> list[str]:
+    """The tables that a marker of a transaction's end names."""
+    tables = event.get("data_collections")
+    listed = tables if isinstance(tables, list) and event.get("status") == END else []
+    return [
+        str(table["data_collection"])
+        for table in listed
+        if isinstance(table, dict) and "data_collection" in table
+    ]
+
+
 def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> Change | None:
     name, status = transaction_id(event["id"]), event["status"]
     count = None
@@ -130,8 +141,11 @@ def read_debezium(
     for record in read_kafka(path, bad, encoding, separator, max_bytes):
         event, coordinates = unwrap(record.value)
         if event is None:
-            if coordinates is None or record.value.get("body") is not None:
-                bad.add("records that are no change event, left out", f"row {record.row}", str(path))
+            if coordinates is not None and not _carried(record.value):
+                bad.leave_out("tombstones, which have no value", 1, f"{path.name}, row {record.row}")
+            else:
+                example = f"row {record.row}: it has neither op and source nor status and id"
+                bad.add("records that are no change event, left out", example, str(path))
             continue
         why = _complete(event)
         if why:
@@ -140,6 +154,11 @@ def read_debezium(
         if coordinates is not None:
             event["kafka"] = coordinates
         yield SourceRecord(record.row, event, record.text)
+
+
+def _carried(record: dict[str, Any]) -> Any:
+    """What a record of Kafka carries, as it is in the file; None if it is a tombstone."""
+    return next((record[name] for name in ("payload", "value") if name in record), record.get("body"))
 
 
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -7,14 +7,15 @@ files and of the rows in them; memory is that of a batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from antecede.sources.fields import Template
+from antecede.sources.carried import carry
+from antecede.sources.fields import MISSING, Template, find
 from antecede.sources.preset import TIME_UNITS, Preset
 from antecede.sources.records import SourceRecord
 from antecede.trace.bad_rows import BadRows, brief
@@ -29,12 +30,13 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("file", pa.dictionary(pa.int32(), pa.string())),
         ("row", pa.int64()),
-        ("payload", pa.string()),
     ]
 )
 """`seq` is the place in the process's own order, `time` nanoseconds of its clock; both may be null."""
+CARRIED = ("key", "headers", "payload")
+"""Columns that a log has besides, if records are to be ordered: the first two only records of Kafka."""
 BATCH_ROWS = 16_384
-_INTEGER = re.compile(r"[+-]?\d{1,40}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
 _FRACTION = re.compile(r"\.(\d+)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,8 +45,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Extractor:
     """Takes the fields of a preset out of records."""
 
-    def __init__(self, preset: Preset, bad: BadRows, with_payload: bool = False) -> None:
-        self._preset, self._bad, self._with_payload = preset, bad, with_payload
+    def __init__(
+        self, preset: Preset, bad: BadRows, carried: Mapping[str, pa.DataType] | None = None
+    ) -> None:
+        """`carried`: the types of the CARRIED columns that are wanted."""
+        self._preset, self._bad, self._carried = preset, bad, carried or {}
+        columns = [(name, self._carried[name]) for name in CARRIED if name in self._carried]
+        self.schema = pa.schema([*SCHEMA, *(pa.field(*column) for column in columns)])
         names = ("id", "process", "seq", "causes", "time", "kind", "payload")
         self._templates = {
             name: [
@@ -62,10 +69,10 @@ class Extractor:
             if row is not None:
                 rows.append(row)
                 if len(rows) >= BATCH_ROWS:
-                    yield _table(rows, file)
+                    yield self._table(rows, file)
                     rows = []
         if rows:
-            yield _table(rows, file)
+            yield self._table(rows, file)
 
     def _row(self, record: SourceRecord, file: str) -> tuple[Any, ...] | None:
         value = record.value
@@ -75,10 +82,18 @@ class Extractor:
             field = "id" if name is None else "process"
             wanted = " or ".join(getattr(self._preset, field))
             names = brief(", ".join(value) or "no field")
-            self._bad.add(f"records without {wanted}, left out", f"row {record.row} has {names}", file)
+            what = f"records without {wanted}, left out"
+            text = msgspec.json.encode(value) if record.text is None else record.text.encode()
+            why = " has ".join([f"{self._preset.record_name} {record.row}", names])
+            if any(template.path and find(value, template.path) == "" for template in self._templates[field]):
+                why = f"{self._preset.record_name} {record.row}: its {field} is empty"
+            self._bad.add(what, why, file, text=text)
             return None
         causes = dict.fromkeys(
-            cause for template in self._templates["causes"] for cause in template.values(value)
+            cause
+            for template in self._templates["causes"]
+            for cause in template.values(value)
+            if not cause.isspace()
         )
         seq, time = self._first("seq", value), self._first("time", value)
         return (
@@ -89,7 +104,7 @@ class Extractor:
             None if time is None else self._nanoseconds(time, record.row, file),
             self._first("kind", value),
             record.row,
-            self._payload(record) if self._with_payload else None,
+            *(self._carry(name, record) for name in self.schema.names[len(SCHEMA) :]),
         )
 
     def _first(self, field: str, value: dict[str, Any]) -> str | None:
@@ -102,7 +117,7 @@ class Extractor:
         number = int(text) if _INTEGER.fullmatch(text) else None
         if number is None or not -(2**63) <= number < 2**63:
             what = "sequence numbers that are no whole number, ignored"
-            self._bad.add(what, f"row {row}: {text}", file, left_out=False)
+            self._bad.add(what, f"{self._preset.record_name} {row}: {text}", file, left_out=False)
             return None
         return number
 
@@ -110,15 +125,35 @@ class Extractor:
         time = parse_time(text, self._unit)
         if time is None:
             what = "times that cannot be read, ignored"
-            self._bad.add(what, f"row {row}: {text}", file, left_out=False)
+            self._bad.add(what, f"{self._preset.record_name} {row}: {text}", file, left_out=False)
         return time
 
-    def _payload(self, record: SourceRecord) -> str | None:
+    def _carry(self, name: str, record: SourceRecord) -> Any:
+        """A carried value, as it is in the file."""
+        kind = self._carried[name]
+        if name != "payload":
+            return carry(getattr(record, name), kind, record.text, (name,))
+        for template in self._templates["payload"]:
+            if template.path is None:
+                value = next(iter(template.values(record.value)), None)
+            elif (value := find(record.value, template.path)) is MISSING:
+                continue
+            if value is not None:
+                return carry(value, kind, record.text, template.path or ())
         if self._preset.payload:
-            return self._first("payload", record.value)
-        if record.text is not None:
-            return record.text
-        return msgspec.json.encode(record.value).decode()
+            return None
+        return carry(record.value if record.text is None else record.text, kind, None, ())
+
+    def _table(self, rows: list[tuple[Any, ...]], file: str) -> pa.Table:
+        columns = list(zip(*rows, strict=True))
+        files = pa.DictionaryArray.from_arrays(pa.array([0] * len(rows), pa.int32()), pa.array([file]))
+        names = [name for name in self.schema.names if name != "file"]
+        arrays = [
+            pa.array(values, self.schema.field(name).type)
+            for name, values in zip(names, columns, strict=True)
+        ]
+        arrays.insert(self.schema.get_field_index("file"), files)
+        return pa.table(arrays, schema=self.schema)
 
 
 def parse_time(text: str, unit: int) -> int | None:
@@ -144,15 +179,3 @@ def parse_time(text: str, unit: int) -> int | None:
         since = whole - _EPOCH
         time = (since.days * 86_400 + since.seconds) * 10**9 + int(digits[:9].ljust(9, "0"))
     return time if -(2**63) <= time < 2**63 else None
-
-
-def _table(rows: list[tuple[Any, ...]], file: str) -> pa.Table:
-    columns = list(zip(*rows, strict=True))
-    files = pa.DictionaryArray.from_arrays(pa.array([0] * len(rows), pa.int32()), pa.array([file]))
-    arrays = [
-        pa.array(values, SCHEMA.field(name).type)
-        for name, values in zip(
-            ("id", "process", "seq", "causes", "time", "kind", "row", "payload"), columns, strict=True
-        )
-    ]
-    return pa.table([*arrays[:6], files, *arrays[6:]], schema=SCHEMA)

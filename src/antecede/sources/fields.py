@@ -28,8 +28,11 @@ MISSING: Any = object()
 
 _PART = re.compile(r"\{\{|\}\}|\{((?:[^{}\"]|\"[^\"]*\")*)\}|([^{}]+)|(.)", re.DOTALL)
 _STEP = re.compile(r"\"([^\"]+)\"|([^.\"\[\]]+)")
+_BARE_NAME = re.compile(r"[^.\"\[\]{}]+")
 _BRACKETS = re.compile(r"\[(\d*)\]")
 _MAX_INDEX_DIGITS = 9
+_WORD = re.compile(r"[^ \t\n\v\f\r]+")
+"""Names between ASCII white space; other white space is part of a name."""
 _QUOTED = re.compile(r"'([^']*)'")
 _QUOTED_LIST = re.compile(r"\[\s*'[^']*'(?:\s*,\s*'[^']*')*\s*\]")
 _ANY_VALUE = frozenset({"stringValue", "intValue", "boolValue", "doubleValue", "bytesValue"})
@@ -67,6 +70,15 @@ def parse_path(text: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def quoted_name(name: str) -> str:
+    """A name as a path has it.
+
+    >>> quoted_name("author"), quoted_name("host.name")
+    ('author', '"host.name"')
+    """
+    return name if _BARE_NAME.fullmatch(name) else f'"{name}"'
+
+
 def find(value: Any, steps: Sequence[Step]) -> Any:
     """What is at a path: a list if a step is `[]`, MISSING if there is nothing."""
     for place, step in enumerate(steps):
@@ -95,7 +107,7 @@ def _elements(text: str) -> list[Any]:
         except (msgspec.DecodeError, UnicodeError):
             if _QUOTED_LIST.fullmatch(inner):
                 return _QUOTED.findall(inner)
-    return text.split()
+    return _WORD.findall(text)
 
 
 def _among_pairs(value: Any, name: str) -> Any:
@@ -172,6 +184,8 @@ class Template:
             else:
                 parts.append(match[2] or match[0][0])
         paths = [part for part in parts if not isinstance(part, str)]
+        self.path = paths[0] if len(parts) == len(paths) == 1 and None not in paths[0] else None
+        """Of a template that is a single path to a single value: that path."""
         if any(path.count(None) > 1 for path in paths):
             raise InputError(f"'{text}': a path has [] once")
         # Of each part its text, or how to get it, and whether that is a list.

@@ -25,29 +25,33 @@ _LINE = re.compile(r"line (\d+)")
 class _Nodes:
     """Takes nodes as the writer of dependency tables does, and keeps them as records."""
 
-    def __init__(self, path: Path, bad: BadRows) -> None:
-        self._path, self._bad = path, bad
+    def __init__(self, path: Path, bad: BadRows, with_text: bool) -> None:
+        self._path, self._bad, self._with_text = path, bad, with_text
         self.records: list[SourceRecord] = []
 
-    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
+    def add(
+        self, node: str, process: str, seq: int, parents: Iterable[str], where: str, text: str | None = None
+    ) -> None:
         line = _LINE.fullmatch(where)
         row = int(line[1]) if line else len(self.records) + 1
         value = {"id": node, "process": process, "seq": seq, "causes": list(parents)}
-        self.records.append(SourceRecord(row, value, None))
+        self.records.append(SourceRecord(row, value, text if self._with_text else None))
 
     def bad(self, what: str, example: str) -> None:
         self._bad.add(what, example, str(self._path), left_out="left out" in what)
 
 
-def read_imported(reader: str, path: Path, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
-    """The nodes of a log, an editing trace or a repository."""
-    into = _Nodes(path, bad)
+def read_imported(
+    reader: str, path: Path, bad: BadRows, max_bytes: int | None, with_text: bool = False
+) -> Iterator[SourceRecord]:
+    """The nodes of a log, an editing trace or a repository; `with_text`, as they are written there."""
+    into = _Nodes(path, bad, with_text)
     if reader == "shiviz":
-        read_shiviz(path, into, max_bytes=max_bytes)
+        bad.executions = read_shiviz(path, into, max_bytes=max_bytes)
     elif reader == "editing":
         read_editing(path, into, max_bytes)
     else:
-        read_git(path, into)
+        read_git(path, into, messages=with_text)
     return iter(into.records)
 
 

@@ -36,7 +36,7 @@ def read_jaeger(
     path: Path, bad: BadRows, encoding: str = "", max_bytes: int | None = None
 ) -> Iterator[SourceRecord]:
     """The spans of a file of traces: `{"data": […]}`, or one trace a line."""
-    return read_spans(path, bad, encoding, max_bytes, ("traces", _answer), _spans)
+    return read_spans(path, bad, encoding, max_bytes, ("trace", _answer), _spans)
 
 
 def _spans(answer: _JaegerAnswer) -> Iterator[RawSpan]:

@@ -42,7 +42,8 @@ def read_kafka(
         yield from _console_records(path, bad, max_bytes)
         return
     for record in read_records(path, bad, encoding, separator, max_bytes):
-        yield SourceRecord(record.row, with_body(record.value), record.text)
+        key, headers = (record.value.get(name) for name in ("key", "headers"))
+        yield SourceRecord(record.row, with_body(record.value), record.text, key, headers)
 
 
 def is_console_output(head: bytes) -> bool:
@@ -109,7 +110,8 @@ def _console_records(path: Path, bad: BadRows, max_bytes: int | None) -> Iterato
             if found is None or not _is_text(line):
                 if line:
                     what = "lines that do not begin with a partition and an offset, left out"
-                    bad.add(what, f"row {number}: {_as_text(line)}", str(path))
+                    text = line.encode("utf-8", "surrogateescape")
+                    bad.add(what, f"row {number}: {_as_text(line)}", str(path), text=text)
                 continue
             record: dict[str, Any] = {
                 "topic": topic,
@@ -118,12 +120,15 @@ def _console_records(path: Path, bad: BadRows, max_bytes: int | None) -> Iterato
                 "ts": found["time"],
             }
             rest = (found["rest"] or "").split("\t")
+            headers = None
             if len(rest) > 1 and (rest[0] == "NO_HEADERS" or _HEADERS.fullmatch(rest[0])):
-                pairs = (each.partition(":") for each in rest[0].split(","))
-                record["headers"] = [{"key": key, "value": value} for key, _, value in pairs]
-                rest = rest[1:]
-            record["payload"] = rest[-1]
-            yield SourceRecord(number, with_body(record), line)
+                headers, *rest = rest
+                pairs = (each.partition(":") for each in headers.split(","))
+                record["headers"] = [{"key": name, "value": value} for name, _, value in pairs]
+            # Nothing says whether a key was printed; a tab is rather between key and value than in a value.
+            key, rest = (rest[0], rest[1:]) if len(rest) > 1 else (None, rest)
+            record |= {"key": key, "payload": "\t".join(rest)}
+            yield SourceRecord(number, with_body(record), line, key, headers)
 
 
 def _is_text(line: str) -> bool:

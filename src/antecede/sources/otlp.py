@@ -70,7 +70,7 @@ def read_otlp(
     head = read_head(path, HEAD_BYTES)
     if is_otlp_protobuf(head) or container(head) != "json":
         return read_otlp_protobuf(path, bad, max_bytes)
-    return read_spans(path, bad, encoding, max_bytes, ("export requests", _request), _spans)
+    return read_spans(path, bad, encoding, max_bytes, ("export request", _request), _spans)
 
 
 def _spans(request: _ExportRequest) -> Iterator[RawSpan]:

@@ -84,7 +84,8 @@ def read_otlp_protobuf(path: Path, bad: BadRows, max_bytes: int | None = None) -
             try:
                 yield from _spans(memoryview(data), numbers, path, bad)
             except ProtobufError as error:
-                bad.add("export requests that cannot be read, left out", f"request {row}: {error}", str(path))
+                what = "export requests that cannot be read, left out"
+                bad.add(what, f"request {row}: {error}", str(path), text=bytes(data))
 
 
 def _requests(stream: IO[bytes], path: Path) -> Iterator[bytes]:
@@ -136,7 +137,8 @@ def _spans(request: memoryview, numbers: Iterator[int], path: Path, bad: BadRows
                     try:
                         record = _span(message(span))
                     except ProtobufError as error:
-                        bad.add("spans that cannot be read, left out", f"span {row}: {error}", str(path))
+                        what = "spans that cannot be read, left out"
+                        bad.add(what, f"span {row}: {error}", str(path), text=bytes(message(span)))
                         continue
                     record["resource"] = resource
                     yield SourceRecord(row, record, base64.b64encode(message(span)).decode())

@@ -26,6 +26,8 @@ READERS = {
     "debezium": "change events and transaction markers, as they are or within a dump of Kafka",
 }
 """What each reader takes, and what its records are."""
+_RECORD_NAMES = {"otlp": "span", "jaeger": "span", "editing": "transaction", "git": "commit"}
+"""What is numbered by readers whose records are not rows, lines or elements of their file."""
 TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _MAX_FILE = 1 << 16
 _SEPARATORS = (",", "\t", ";", "|", " ")
@@ -61,6 +63,11 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For the reader `records`: paths of the lists that hold the records, where a document has several."""
     recognised_by: list[list[str]] = []
     """Paths that a record of the format has; one of several lists."""
+
+    @property
+    def record_name(self) -> str:
+        """What the number of a record counts: rows of its file, or spans, commits and so on."""
+        return _RECORD_NAMES.get(self.reader, "row")
 
 
 _NOTES = {

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from antecede.errors import InputError
 from antecede.sources.catalogue import PRESETS, find_preset
 from antecede.sources.debezium import read_debezium
 from antecede.sources.dependency_log import Extractor
+from antecede.sources.fields import quoted_name
 from antecede.sources.imported import READERS as READERS_OF_WHOLE_LOGS
 from antecede.sources.imported import is_repository, read_imported, refuse_several
 from antecede.sources.jaeger import read_jaeger
 from antecede.sources.kafka import read_kafka
 from antecede.sources.otlp import read_otlp
 from antecede.sources.preset import Preset
-from antecede.sources.recognise import recognise_file, same_format
-from antecede.sources.records import SourceRecord, inner_records, read_records
+from antecede.sources.recognise import names_in_header, recognise_file, same_format
+from antecede.sources.records import HEAD_BYTES, SourceRecord, container, inner_records, read_records
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.dependencies import dependency_file
-from antecede.trace.foreign.open_files import streaming_limit
+from antecede.trace.dependencies import DISTINCTIVE, dependency_file, refuse_impossible_rows
+from antecede.trace.foreign.open_files import read_head, streaming_limit
+from antecede.trace.reader import open_any_parquet
 from antecede.trace.schema import META
 from antecede.trace.table_folders import refuse_table_folder
 
@@ -45,8 +48,14 @@ class Source(NamedTuple):
         return self.called or str(self.path)
 
     def name_of(self, file: Path) -> str:
-        """A file of the source as the user knows it."""
-        return self.name if file == self.path else str(file)
+        """A file of the source as the user knows it; a copy of a table has files that they do not know."""
+        is_copy = Path(self.name) != self.path
+        return self.name if is_copy or file == self.path else str(file)
+
+    @property
+    def file_names(self) -> dict[str, str]:
+        """The same of all files, by their paths."""
+        return {str(file): self.name_of(file) for file in self.files}
 
 
 def find_source(path: str, preset: str | None = None) -> Source | None:
@@ -63,10 +72,13 @@ def find_source(path: str, preset: str | None = None) -> Source | None:
         if not files:
             raise InputError(f"{local} does not exist" if not local.exists() else f"{local} holds no file")
         refuse_several(files, chosen.reader)
+        if chosen == PRESETS["dependencies"] and local.is_file():
+            _refuse_missing_columns(local, local, {})
         return Source(local, files, chosen)
     if not path or not local.exists() or _is_ours(local):
         return None
-    if table := dependency_table(path):
+    if table := _dependency_table(local):
+        _refuse_missing_columns(table, local, {})
         return Source(local, [table], PRESETS["dependencies"])
     if is_repository(local):
         return Source(local, [local], PRESETS["git"])
@@ -78,16 +90,59 @@ def find_source(path: str, preset: str | None = None) -> Source | None:
     return Source(local, files, recognised)
 
 
+def mapped_dependencies(path: str, names: Mapping[str, str]) -> Source:
+    """A table of dependencies whose columns have other names: `names` has theirs by ours."""
+    local = Path(path.removeprefix("file://"))
+    if "://" in path.removeprefix("file://"):
+        raise InputError(f"{path}: --map is for local files; copy it here first")
+    files = _files(local)
+    if not files:
+        raise InputError(f"{local} does not exist" if not local.exists() else f"{local} holds no file")
+    _refuse_missing_columns(files[0], local, names)
+    path_of = {ours: quoted_name(theirs) for ours, theirs in names.items() if ours != "encoding"}
+    preset = PRESETS["dependencies"]
+    return Source(
+        local,
+        files,
+        msgspec.structs.replace(
+            preset,
+            id=[f"{{{path_of.get('node', 'node')}}}"],
+            process=[f"{{{path_of.get('process', 'process')}}}"],
+            causes=[f"{{{path_of.get('parents', 'parents')}[]}}"],
+            seq=[f"{{{path_of.get('seq', 'seq')}}}"],
+            encoding=names.get("encoding", ""),
+        ),
+    )
+
+
+def _refuse_missing_columns(table: Path, path: Path, names: Mapping[str, str]) -> None:
+    """Refuse a table of dependencies that lacks a column, by the names that it has for ours."""
+    head = read_head(table, HEAD_BYTES)
+    if container(head) == "json":
+        return
+    if container(head) == "parquet":
+        refuse_impossible_rows(table, open_any_parquet(table).metadata.num_rows)
+    bad = BadRows(str(path), strict=False)
+    first = next(read_records(table, bad, names.get("encoding", "")), None)
+    found = names_in_header(head) if first is None else first.value
+    wanted = [names.get(name, name) for name in ("node", "process", "parents")]
+    wanted += [names["seq"]] if "seq" in names else []
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError(
+            f"{path} has no column {missing[0]}; its header needs {','.join(wanted)}{bad.first_example()}"
+        )
+
+
 def _is_ours(path: Path) -> bool:
     """Whether it is a trace that Antecede has written: these need no recognition."""
     return path.is_dir() and (path / META).exists()
 
 
-def dependency_table(path: str) -> Path | None:
-    """The dependency table at a path, for which graphs and advice have a reader of their own."""
-    local = Path(path)
-    if local.is_file() and local.suffix not in (".csv", ".parquet"):
-        return None
+def _dependency_table(local: Path) -> Path | None:
+    """The dependency table at a path."""
+    if local.is_file() and local.suffix == ".csv":
+        return local if DISTINCTIVE.issubset(names_in_header(read_head(local, HEAD_BYTES))) else None
     try:
         return dependency_file(local)
     except InputError:  # it is none, or damaged: whoever reads it says so
@@ -98,41 +153,53 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path] if path.is_file() else []
     files: list[Path] = []
-    for parent, folders, names in os.walk(path):
+    for parent, folders, names in os.walk(path, onerror=_refuse_folder):
         refuse_table_folder(Path(parent), folders)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
     return sorted(file for file in files if file.is_file() and file.stat().st_size)
 
 
+def _refuse_folder(error: OSError) -> None:
+    raise InputError(f"you may not read {error.filename}; ask for permission, or take it out") from error
+
+
 def read_source(
     source: Source,
     bad: BadRows,
-    with_payload: bool = False,
+    carried: Mapping[str, pa.DataType] | None = None,
     max_bytes: int | None = None,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Iterator[pa.Table]:
-    """The dependency log of a source, in batches; `bad` counts what cannot be read."""
-    extractor = Extractor(source.preset, bad, with_payload)
+    """The dependency log of a source, in batches; `bad` counts what cannot be read.
+
+    `carried`: columns of what the records carry, by their names in `CARRIED`.
+    """
+    extractor = Extractor(source.preset, bad, carried)
     bad.reads(source.files)
+    bad.unit = "row" if source.preset.record_name == "row" else "record"
     for number, file in enumerate(source.files):
         limit = max_bytes
         if max_bytes is None and source.preset.reader not in READERS_OF_WHOLE_LOGS:
             limit = streaming_limit(file)
         progress("reading", number, len(source.files))
-        skipped_before = bad.rows_skipped
+        before = bad.rows_not_taken
         try:
-            records = _records(file, source.preset, bad, limit)
+            records = _records(file, source.preset, bad, limit, bool(carried))
             for table in extractor.batches(records, source.name_of(file)):
-                bad.count(file, table.num_rows)
+                bad.count(file, table.num_rows + bad.rows_not_taken - before)
                 yield table
+                # What the consumer leaves out of the table has been counted with it.
+                before = bad.rows_not_taken
         except UnicodeError as error:
             raise InputError(f"{file} is not text in the encoding of its first bytes: {error}") from error
-        bad.count(file, bad.rows_skipped - skipped_before)
+        bad.count(file, bad.rows_not_taken - before)
         bad.finish(file)
 
 
-def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
+def _records(
+    file: Path, preset: Preset, bad: BadRows, max_bytes: int | None, with_text: bool
+) -> Iterator[SourceRecord]:
     encoding = preset.encoding
     if preset.reader == "otlp":
         return read_otlp(file, bad, encoding, max_bytes)
@@ -143,5 +210,6 @@ def _records(file: Path, preset: Preset, bad: BadRows, max_bytes: int | None) ->
     if preset.reader == "debezium":
         return read_debezium(file, bad, encoding, preset.separator, max_bytes)
     if preset.reader in READERS_OF_WHOLE_LOGS:
-        return read_imported(preset.reader, file, bad, max_bytes)
-    return inner_records(read_records(file, bad, encoding, preset.separator, max_bytes), preset.records)
+        return read_imported(preset.reader, file, bad, max_bytes, with_text)
+    records = read_records(file, bad, encoding, preset.separator, max_bytes)
+    return inner_records(records, preset.records, bad, file, with_text)

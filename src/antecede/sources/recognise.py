@@ -63,17 +63,18 @@ def recognise(head: bytes) -> Preset | None:
     elif is_console_output(head):
         found = PRESETS["kafka"]
     else:
-        found = _matching_table(text)
-    return PRESETS["shiviz"] if found is None and is_shiviz(text) else found
+        found = _matching([dict.fromkeys(names_in_header(head), "")], _TABLE_READERS)
+    return PRESETS["shiviz"] if found is None and is_shiviz(text.replace("\r\n", "\n")) else found
 
 
-def _matching_table(text: str) -> Preset | None:
+def names_in_header(head: bytes) -> list[str]:
+    """The names of the columns of a table in text that begins like this; none if it is no table."""
+    text = head.decode(text_encoding(head), errors="replace").removeprefix("\ufeff")
     header = text.splitlines()[0] if text.strip() else ""
     try:
-        names = next(csv.reader([header], delimiter=likely_separator(header)), [])
+        return next(csv.reader([header], delimiter=likely_separator(header)), [])
     except csv.Error:
-        return None
-    return _matching([dict.fromkeys(names, "")], _TABLE_READERS)
+        return []
 
 
 def _matching(values: Iterable[Any], readers: Collection[str] = READERS) -> Preset | None:

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antecede.errors import InputError
-from antecede.sources.fields import find, parse_path
+from antecede.sources.fields import Step, find, parse_path
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.csv_records import CsvFormat, csv_records
+from antecede.trace.csv_records import CsvFormat, RecordLines, csv_records
 from antecede.trace.foreign.open_files import open_bytes, read_head, text_encoding
+from antecede.trace.json_lines import why_not_json
 from antecede.trace.parquet_files import parquet_file, refuse_long_text, text_columns_of
 from antecede.trace.reader import damaged_parquet, open_any_parquet, refuse_missing_rows
 from antecede.trace.validate import refuse_duplicate_columns
@@ -34,6 +35,7 @@ _SEPARATORS = ",\t;|"
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding bytes that are no JSON, or not of the right shape, raises."""
 _NOT_JSON = "lines that are not JSON, left out"
+_NO_OBJECT = "values that are no object, left out"
 
 
 class SourceRecord(NamedTuple):
@@ -42,6 +44,9 @@ class SourceRecord(NamedTuple):
     row: int
     value: dict[str, Any]
     text: str | None
+    key: Any = None
+    headers: Any = None
+    """Of a record of Kafka, as they are in the file."""
 
 
 def container(head: bytes) -> str:
@@ -76,12 +81,12 @@ def _json_records(path: Path, bad: BadRows, encoding: str, max_bytes: int | None
         try:
             value = msgspec.json.decode(raw)
         except JSON_ERRORS as error:
-            bad.add(_NOT_JSON, f"row {row}: {error}", str(path))
+            bad.add(_NOT_JSON, f"row {row}: {why_not_json(bytes(raw), error)}", str(path), text=bytes(raw))
             continue
         if isinstance(value, dict):
             yield SourceRecord(row, value, bytes(raw).decode())
         else:
-            bad.add("values that are no object, left out", f"row {row}", str(path))
+            bad.add(_NO_OBJECT, f"row {row}", str(path), text=bytes(raw))
 
 
 def json_values(
@@ -181,28 +186,72 @@ def _several_documents(
             "documents that are not JSON, left out with all that follows",
             f"row {number + 1}: {cause}",
             str(path),
+            text=text[at:].encode(),
         )
 
 
-def inner_records(records: Iterable[SourceRecord], paths: Sequence[str]) -> Iterator[SourceRecord]:
-    """The records at some paths of documents, in lists or alone; documents without them are records."""
+def inner_records(
+    records: Iterable[SourceRecord], paths: Sequence[str], bad: BadRows, file: Path, with_text: bool = False
+) -> Iterator[SourceRecord]:
+    """The records at some paths of documents, in lists or alone; documents without them are records.
+
+    `bad` counts what is no object in the lists.
+    `with_text`: as they are written in their document, which is decoded again for it.
+    """
     steps = [parse_path(path) for path in paths]
     number = 0
     for record in records:
-        places = [find(record.value, each) for each in steps]
-        lists = [found for found in places if isinstance(found, list)]
-        if not lists and (alone := next((found for found in places if isinstance(found, dict)), None)):
-            number = record.row
-            yield SourceRecord(number, alone, None)
-            continue
-        if not lists:
+        places = [(each, find(record.value, each)) for each in steps]
+        lists = [(each, found) for each, found in places if isinstance(found, list)]
+        alone = [(each, found) for each, found in places if isinstance(found, dict) and found][:1]
+        if not lists and not alone:
             number = record.row
             yield record
             continue
-        for value in itertools.chain(*lists):
+        texts: Iterator[str | None] = itertools.repeat(None)
+        if with_text and record.text is not None:
+            texts = itertools.chain(*(_texts_at(record.text, each) for each, _ in lists or alone), texts)
+        if not lists:
+            number = record.row
+            yield SourceRecord(number, alone[0][1], next(texts))
+            continue
+        for value, text in zip(itertools.chain(*(found for _, found in lists)), texts, strict=False):
+            number += 1
             if isinstance(value, dict):
-                number += 1
-                yield SourceRecord(number, value, None)
+                yield SourceRecord(number, value, text)
+            else:
+                bad.add(_NO_OBJECT, f"row {number}", str(file), text=msgspec.json.encode(value))
+
+
+def _texts_at(text: str, steps: Sequence[Step]) -> list[str | None]:
+    """What `find` finds in a JSON text, as it is written there: the elements of a list, or one value."""
+    found = _raw_at(msgspec.Raw(text.encode()), steps)
+    if isinstance(found, msgspec.Raw) and bytes(found).lstrip().startswith(b"["):
+        found = msgspec.json.decode(found, type=list[msgspec.Raw])
+    every = found if isinstance(found, list) else [found]
+    return [None if each is None else bytes(each).decode() for each in every]
+
+
+def text_at(text: str, steps: Sequence[Step]) -> str | None:
+    """The one value at a path of a JSON text, as it is written there; None if there is none."""
+    found = _raw_at(msgspec.Raw(text.encode()), steps)
+    return bytes(found).decode() if isinstance(found, msgspec.Raw) else None
+
+
+def _raw_at(raw: msgspec.Raw, steps: Sequence[Step]) -> Any:
+    """A Raw, a list of them where a step is every element, or None."""
+    try:
+        for place, step in enumerate(steps):
+            if isinstance(step, str):
+                raw = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[step]
+            else:
+                elements = msgspec.json.decode(raw, type=list[msgspec.Raw])
+                if step is None:
+                    return [_raw_at(each, steps[place + 1 :]) for each in elements]
+                raw = elements[step]
+    except (*JSON_ERRORS, LookupError):
+        return None
+    return raw
 
 
 # Tables in text
@@ -213,9 +262,9 @@ def _table_records(
 ) -> Iterator[SourceRecord]:
     def unreadable(row: int, why: str) -> None:
         what = "rows that cannot be read, left out"
-        bad.add(
-            what, f"row {row}: {why.replace('give the --encoding', 'a preset names the encoding')}", str(path)
-        )
+        why = why.replace("give the --encoding", "a preset names the encoding")
+        text = record_lines.text.encode("utf-8", "surrogateescape")
+        bad.add(what, f"row {row}: {why}", str(path), text=text)
 
     with open_bytes(path, max_bytes) as stream:
         marked = text_encoding(stream.peek(4)[:4])  # type: ignore[attr-defined]
@@ -226,12 +275,13 @@ def _table_records(
         if not first.strip():
             raise InputError(f"{path} is empty; a table needs a header and rows")
         form = CsvFormat(chosen.removesuffix("-sig").upper(), separator or likely_separator(first))
-        every = csv_records(itertools.chain([first], lines), unreadable, form, first_row=0)
+        record_lines = RecordLines(itertools.chain([first], lines))
+        every = csv_records(record_lines, unreadable, form, first_row=0)
         _, names = next(every, (0, [""]))
         refuse_duplicate_columns(names, path)
         for row, fields in every:
             if len(fields) == len(names):
-                yield SourceRecord(row, dict(zip(names, fields, strict=True)), None)
+                yield SourceRecord(row, dict(zip(names, fields, strict=True)), record_lines.text)
             else:
                 unreadable(row, f"it has {len(fields)} fields, the header {len(names)}")
 

@@ -12,6 +12,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.sources.records import JSON_ERRORS, SourceRecord, json_values
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.json_lines import why_not_json
 
 Document = TypeVar("Document")
 _span = msgspec.json.Decoder(dict[str, Any])
@@ -35,14 +36,19 @@ def read_spans(
     documents: tuple[str, msgspec.json.Decoder[Document]],
     spans_of: Callable[[Document], Iterable[RawSpan]],
 ) -> Iterator[SourceRecord]:
-    """The spans of a file of documents, which are called something and have a decoder."""
+    """The spans of a file of documents, each of which is called something and has a decoder."""
     name, decoder = documents
     number = 0
     for row, raw in json_values(path, bad, encoding, max_bytes):
         try:
             document = decoder.decode(raw)
         except JSON_ERRORS as error:
-            bad.add(f"{name} that cannot be read, left out", f"row {row}: {error}", str(path))
+            bad.add(
+                f"{name}s that cannot be read, left out",
+                f"{name.split()[-1]} {row}: {why_not_json(bytes(raw), error)}",
+                str(path),
+                text=bytes(raw),
+            )
             continue
         for each in spans_of(document):
             number += 1
@@ -50,6 +56,7 @@ def read_spans(
                 span = _span.decode(each.text)
                 each.complete(span)
             except (*JSON_ERRORS, InputError) as error:
-                bad.add("spans that cannot be read, left out", f"span {number}: {error}", str(path))
+                what = "spans that cannot be read, left out"
+                bad.add(what, f"span {number}: {error}", str(path), text=bytes(each.text))
                 continue
             yield SourceRecord(number, span, bytes(each.text).decode())

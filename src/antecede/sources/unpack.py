@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from antecede.errors import InputError, require
 from antecede.sources.records import likely_separator
-from antecede.trace.foreign.open_files import compression, open_bytes, open_text, streaming_limit
+from antecede.trace.copies import COMPRESSED, register_copy
+from antecede.trace.foreign.open_files import (
+    compression,
+    open_bytes,
+    open_text,
+    read_head,
+    streaming_limit,
+    text_encoding,
+)
 from antecede.trace.parquet_files import parquet_writer
 from antecede.trace.table_folders import (
     DELTA,
@@ -30,7 +38,6 @@ from antecede.trace.table_folders import (
 )
 from antecede.trace.validate import first_line
 
-_ENDINGS = {".gz", ".gzip", ".zst", ".zstd", ".bz2"}
 _TABLES_IN_TEXT = (".csv", ".tsv", ".tab")
 
 
@@ -88,50 +95,49 @@ def _is_packed(file: Path, separators: bool) -> bool:
             return True
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    return separators and file.suffix in _TABLES_IN_TEXT and _separator(file) != ","
+    return separators and file.suffix in _TABLES_IN_TEXT and _separator(file, file.suffix) != ","
 
 
-def _separator(file: Path) -> str:
-    if file.suffix in (".tsv", ".tab"):
+def _separator(file: Path, suffix: str) -> str:
+    if suffix in (".tsv", ".tab"):
         return "\t"
-    with file.open("rb") as stream:
-        return likely_separator(stream.readline(1 << 16).decode(errors="replace"))
+    head = read_head(file, 1 << 16)
+    return likely_separator(head.decode(text_encoding(head), errors="replace").split("\n", 1)[0])
 
 
 def _unpack(file: Path, folder: Path, separators: bool, max_bytes: int | None) -> Path:
-    """Decompress a file, and write its table with commas."""
-    name = file.stem if file.suffix in _ENDINGS else file.name
-    target = folder / name
-    with file.open("rb") as stream:
-        compressed = compression(stream.read(8)) is not None
+    """Decompress a file, and write its table with commas, under the name that it has.
+
+    Only Parquet is called what it is, as Spark takes files by their names.
+    """
+    unpacked = Path(file.stem) if file.suffix in COMPRESSED else Path(file.name)
+    target = folder / (unpacked if unpacked.suffix == ".parquet" else file.name)
+    limit = max_bytes or streaming_limit(file)
+    with file.open("rb") as raw:
+        compressed = compression(raw.read(8)) is not None
+    suffix = unpacked.suffix
+    if separators and suffix in _TABLES_IN_TEXT:
+        suffix = ".csv"
+        separator = _separator(file, unpacked.suffix)
+        if separator != ",":
+            _with_commas(file, target, separator, limit)
+            compressed = False
     if compressed:
-        with (
-            open_bytes(file, max_bytes or streaming_limit(file)) as stream,
-            target.open("wb") as out,
-        ):
+        with open_bytes(file, limit) as stream, target.open("wb") as out:
             shutil.copyfileobj(stream, out, 1 << 20)
-        file = target
-    if not separators or file.suffix not in _TABLES_IN_TEXT or (separator := _separator(file)) == ",":
-        return target
-    table = target.with_suffix(".csv") if target.suffix != ".csv" else target.with_suffix(".commas.csv")
-    _with_commas(file, table, separator)
-    if compressed:
-        target.unlink()
-    return table
+    register_copy(target, file, suffix)
+    return target
 
 
-def _with_commas(file: Path, table: Path, separator: str) -> None:
+def _with_commas(file: Path, table: Path, separator: str, limit: int) -> None:
     """The same fields; rows that have too few or too many keep theirs, so that readers report them."""
     csv.field_size_limit(1 << 28)
-    with (
-        open_text(file, streaming_limit(file)) as lines,
-        table.open("w", encoding="utf-8", newline="") as out,
-    ):
-        writer = csv.writer(out)
+    with open_text(file, limit) as lines, table.open("w", encoding="utf-8", newline="") as out:
+        rows = csv.reader(lines, delimiter=separator, strict=True)
         try:
-            writer.writerows(csv.reader(lines, delimiter=separator, strict=True))
+            csv.writer(out).writerows(rows)
         except csv.Error as error:
-            raise InputError(f"{file}: {error}") from error
+            raise InputError(f"{file}, line {rows.line_num}: {error}") from error
 
 
 # Delta and Iceberg

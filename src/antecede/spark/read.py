@@ -1,4 +1,4 @@
-"""Reads traces into DataFrames: events from Parquet, groups' members from `meta.json`."""
+"""Reads traces into DataFrames: events from Parquet, groups' members from `_meta/meta.json`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from antecede.errors import InputError
 from antecede.spark.session import spark_error_message
-from antecede.trace.schema import META, SCHEMA, Meta
+from antecede.trace.schema import META_FOLDER, SCHEMA, Meta
 from antecede.trace.validate import check_columns
 
+_MAX_DEPTH = 4
 MEMBERS_SCHEMA = "run string, groups map<string, array<string>>, schema_version int"
 
 
@@ -30,11 +31,23 @@ def read_events(spark: SparkSession, *paths: str) -> DataFrame:
 
 
 def read_members(spark: SparkSession, *paths: str) -> DataFrame:
-    """Who was in which group, from the `meta.json` files at `paths`."""
-    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", META)
-    texts = reader.text(list(paths), wholetext=True)
+    """Who was in which group, from the traces at `paths` and in subfolders down to the fourth level.
+
+    Spark lists no folder whose name starts with an underscore, but it reads one that is named.
+    """
+    members = spark.createDataFrame([], MEMBERS_SCHEMA)
+    levels = ",".join("*/" * depth + META_FOLDER for depth in range(_MAX_DEPTH + 1))
     meta = F.from_json("value", MEMBERS_SCHEMA, {"mode": "FAILFAST"})
-    return texts.select(meta.alias("meta")).select("meta.*")
+    for path in paths:
+        reader = spark.read.option("pathGlobFilter", "*.json")
+        try:
+            texts = reader.text(f"{path.rstrip('/')}/{{{levels}}}", wholetext=True)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            continue  # a trace without a meta.json
+        members = members.unionByName(texts.select(meta.alias("meta")).select("meta.*"))
+    return members
 
 
 def members_frame(spark: SparkSession, metas: Sequence[Meta]) -> DataFrame:

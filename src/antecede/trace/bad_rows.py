@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from antecede.errors import InputError
+from antecede.trace.copies import original_of
 
+UNREADABLE = "_unreadable"
+"""A column of tables of events: why a row could not be read, which is quarantined for it; otherwise null."""
+UNREADABLE_ROW = "unreadable_row"
+"""A column of tables of events: the bytes of such a row, in UTF-8 if the file is text; otherwise null."""
 _MAX_EXAMPLES = 5
 _MAX_CHARACTERS = 120
 
@@ -22,6 +27,8 @@ class BadRowKind(msgspec.Struct):
     """The first places, in words."""
     left_out: bool = True
     """Whether these rows are missing from what was judged; otherwise only a field of theirs is."""
+    bad: bool = True
+    """Otherwise nothing is wrong with them: a user wants them left out, or they are nothing to judge."""
 
 
 class FileRows(msgspec.Struct, frozen=True):
@@ -30,8 +37,8 @@ class FileRows(msgspec.Struct, frozen=True):
     file: str
     bytes: int | None
     """None at a URL."""
-    rows: int
-    """All, bad ones included."""
+    rows: int | None
+    """All, bad ones included; None in a stream, which does not count them file by file."""
 
 
 class BadRows:
@@ -45,21 +52,33 @@ class BadRows:
     def __init__(self, source: str, strict: bool | None = None) -> None:
         self.source, self.strict = source, strict
         self._by_kind: dict[str, BadRowKind] = {}
-        self._left_out_on_request: dict[str, BadRowKind] = {}
-        self._rows: dict[str, int] | None = None
+        self._not_to_judge: dict[str, BadRowKind] = {}
+        self._rows: dict[str, int | None] | None = None
         self._finished: set[str] = set()
+        self.quarantine: Callable[[str, str, bytes], None] | None = None
+        """Takes the file, the fault and the text of a bad row that would otherwise be left out."""
+        self.rows_quarantined = 0
+        """How many it has taken."""
+        self.unit = "row"
+        """What is counted: rows; or records or operations, where one is not a row of its file."""
+        self.executions = 1
+        """How many runs a file holds, if it says so itself: a log of ShiViz with delimiters."""
 
     # All rows.
 
-    def reads(self, files: Iterable[Path | str]) -> None:
-        """Which files are read. Only the first call counts: what follows reads a converted copy."""
+    def reads(self, files: Iterable[Path | str], counted: bool = True) -> None:
+        """Which files are read, and whether the rows of each are counted.
+
+        Only the first call counts: what follows reads a converted copy.
+        """
         if self._rows is None:
-            self._rows = {str(file): 0 for file in files}
+            self._rows = {str(file): 0 if counted else None for file in files}
 
     def count(self, file: Path | str, rows: int) -> None:
         """Count rows of one of the files; those of a file that is read again are not counted again."""
-        if self._rows is not None and str(file) in self._rows and str(file) not in self._finished:
-            self._rows[str(file)] += rows
+        before = None if self._rows is None else self._rows.get(str(file))
+        if self._rows is not None and before is not None and str(file) not in self._finished:
+            self._rows[str(file)] = before + rows
 
     def finish(self, file: Path | str) -> None:
         """All rows of a file have been counted."""
@@ -67,39 +86,60 @@ class BadRows:
 
     def files_read(self) -> list[FileRows]:
         """The files, and how many rows each has."""
-        return [
-            FileRows(name, Path(name).stat().st_size if Path(name).is_file() else None, rows)
-            for name, rows in (self._rows or {}).items()
-        ]
+        found = []
+        for name, rows in (self._rows or {}).items():
+            file = original_of(Path(name))
+            # The path of a URL is not its text.
+            shown = name if file == Path(name) else str(file)
+            found.append(FileRows(shown, file.stat().st_size if file.is_file() else None, rows))
+        return found
 
-    def leave_out(self, what: str, rows: int) -> None:
-        """Count rows that the user wants left out; they are not bad."""
+    def leave_out(self, what: str, rows: int, example: str | None = None) -> None:
+        """Count rows that are left out and are not bad; the example says where one is."""
         if rows:
-            kind = self._left_out_on_request.setdefault(what, BadRowKind(what, 0, []))
+            kind = self._not_to_judge.setdefault(what, BadRowKind(what, 0, [], bad=False))
             kind.rows += rows
+            if example is not None and len(kind.examples) < _MAX_EXAMPLES:
+                kind.examples.append(example)
 
     @property
     def skipped(self) -> list[BadRowKind]:
         """Everything that was left out, and why."""
-        return [kind for kind in self.kinds if kind.left_out] + list(self._left_out_on_request.values())
+        return [kind for kind in self.kinds if kind.left_out] + list(self._not_to_judge.values())
 
     @property
     def rows_skipped(self) -> int:
         return sum(kind.rows for kind in self.skipped)
 
+    @property
+    def rows_not_taken(self) -> int:
+        """Rows that are left out or quarantined."""
+        return self.rows_skipped + self.rows_quarantined
+
     # Bad rows.
 
     def add(
-        self, what: str, example: str, source: str | None = None, rows: int = 1, left_out: bool = True
+        self,
+        what: str,
+        example: str,
+        source: str | None = None,
+        rows: int = 1,
+        left_out: bool = True,
+        text: bytes | None = None,
     ) -> None:
         """Count `rows` of a kind; the example is a place in the source, or in `source`, a file that is part
-        of it."""
+        of it. `text` is what is there, of a row that would be left out."""
         example = brief(example)
         source = source or self.source
         if self.strict is None:
             raise InputError(f"{source}, {example}")
         if self.strict:
             raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
+        if text is not None and self.quarantine is not None:
+            kind_of_row = what.partition(", left out")[0]
+            what, left_out = what.replace("left out", "quarantined"), False
+            self.quarantine(source, f"{example} ({kind_of_row})", text)
+            self.rows_quarantined += 1
         kind = self._by_kind.setdefault(what, BadRowKind(what, 0, [], left_out))
         kind.rows += rows
         if len(kind.examples) < _MAX_EXAMPLES:

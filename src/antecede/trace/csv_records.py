@@ -71,7 +71,7 @@ def read_header(lines: IO[str], where: Path | str, form: CsvFormat) -> list[str]
     source = iter(lines.readline, "")
     names = next((fields for _, fields in csv_records(source, lambda _, why: faults.append(why), form)), [])
     if faults:
-        raise InputError(f"{where} {faults[0].removeprefix('it ')}, in its header")
+        raise InputError(f"{where}: its header {faults[0].removeprefix('it ')}")
     return names
 
 
@@ -84,10 +84,11 @@ def csv_records(
 ) -> Iterator[tuple[int, list[str]]]:
     """The records of some lines, each with its number; blank lines are none. `width`: the header's fields."""
     csv.field_size_limit(MAX_FIELD)
-    checked = _CheckedLines(lines)
+    checked = lines if isinstance(lines, RecordLines) else RecordLines(lines)
     records = csv.reader(checked, delimiter=form.separator, strict=True)
     number = first_row - 1
     while True:
+        checked.begin_record()
         try:
             fields = next(records)
         except StopIteration:
@@ -108,18 +109,32 @@ def csv_records(
             yield number, fields
 
 
-class _CheckedLines:
-    """Lines, of which some have bytes that could not be decoded (as surrogate characters, by PEP 383)."""
+class RecordLines:
+    """Lines, of which some have bytes that could not be decoded (as surrogate characters, by PEP 383).
+
+    A reader of CSV takes as many of them as a record has: `text` is the last record as it is in the file.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
+        self._record: list[str] = []
         self.not_text = False
+
+    def begin_record(self) -> None:
+        self._record.clear()
+
+    @property
+    def text(self) -> str:
+        """The record without the end of its last line."""
+        text = "".join(self._record)
+        return text[: -len("\r\n")] if text.endswith("\r\n") else text.removesuffix("\n").removesuffix("\r")
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
         line = next(self._lines)
+        self._record.append(line)
         if not line.isascii():
             try:
                 line.encode()

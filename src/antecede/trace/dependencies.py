@@ -1,12 +1,12 @@
 """Reads tables of dependencies without deliveries: `node`, `process`, `parents`, a row a message.
 
-A table is CSV (parents separated by spaces), Parquet (parents are lists) or a folder with a
-`dependencies.parquet`; other columns are ignored. Rows may come in any order.
+A table is Parquet (parents are lists) or a folder with a `dependencies.parquet`, as `antecede import` writes
+it; other columns are ignored. Rows may come in any order. CSV and what else users have is read by `sources`,
+which writes such a folder.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,19 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
-from antecede.trace.reader import csv_rows, damaged_parquet, open_any_parquet
+from antecede.trace.copies import table_stem
+from antecede.trace.reader import damaged_parquet, open_any_parquet
 from antecede.trace.schema import META, read_meta
 from antecede.trace.validate import first_line, refuse_duplicate_columns
 
-DEPENDENCIES = "dependencies.parquet"
+DEPENDENCIES, TABLE_INFO = "dependencies.parquet", "dependencies.json"
 COLUMNS = ("node", "process", "parents")
-_DISTINCTIVE = {"node", "parents"}
+DISTINCTIVE = {"node", "parents"}
 """The columns that distinguish such a table from a trace, and from other tables with parents."""
-_BLOCK = 1 << 24
 _MAX_CYCLE_SHOWN = 8
 _MAX_ROWS_PER_BYTE = 8
 """The name of a node takes a bit at least, however it is compressed."""
@@ -49,19 +48,24 @@ class Dependencies(NamedTuple):
     """The names that the numbers in `process` stand for."""
 
 
+def is_imported(path: Path) -> bool:
+    """Whether a folder is a dependency table that Antecede has written."""
+    return (path / DEPENDENCIES).is_file() and (path / TABLE_INFO).is_file()
+
+
 def dependency_file(path: Path) -> Path | None:
     """The table of dependencies at `path`; None if there is something else."""
     if path.is_dir():
         return path / DEPENDENCIES if (path / DEPENDENCIES).is_file() else None
     if not path.is_file():
         return None
-    if path.suffix == ".parquet":
-        return path if _DISTINCTIVE.issubset(open_any_parquet(path).schema_arrow.names) else None
-    return path if path.suffix == ".csv" and _DISTINCTIVE.issubset(_header(path)) else None
+    if path.suffix != ".parquet":
+        return None
+    return path if DISTINCTIVE.issubset(open_any_parquet(path).schema_arrow.names) else None
 
 
 def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
-    """The table at `path`: a .csv or .parquet file, or a folder with a dependencies.parquet.
+    """The table at `path`: a .parquet file, or a folder with a dependencies.parquet.
 
     Bad rows raise an error, unless `bad` counts them. A cycle always does.
     """
@@ -70,10 +74,6 @@ def read_dependencies(path: Path, bad: BadRows | None = None) -> Dependencies:
         raise InputError(f"{file} does not exist")
     bad = bad or BadRows(str(file))
     bad.reads([file])
-    if file.suffix == ".csv":
-        table, numbers = _read_csv(file, bad)
-        bad.count(file, int(numbers[-1]) if len(numbers) else 0)
-        return dependencies(table, _run(file), str(file), bad, numbers)
     table = _read_parquet(file)
     bad.count(file, table.num_rows)
     return dependencies(table, _run(file), str(file), bad)
@@ -84,15 +84,14 @@ def dependencies(
     run: str,
     where: str = "the table",
     bad: BadRows | None = None,
-    numbers: np.ndarray | None = None,
 ) -> Dependencies:
     """Encode a table with the columns node, process and parents; `where` is what errors call it.
 
-    `bad` counts bad rows instead of raising an error; `numbers` are the rows' numbers if some were left out.
+    `bad` counts bad rows instead of raising an error.
     """
     _check_columns(table.column_names, where)
     bad = bad or BadRows(where)
-    numbers = np.arange(1, table.num_rows + 1) if numbers is None else numbers
+    numbers = np.arange(1, table.num_rows + 1)
     table = text_columns(table.select(COLUMNS), where)
     for name in ("node", "process"):
         empty = pc.fill_null(pc.equal(table.column(name), ""), True).to_numpy()
@@ -141,87 +140,28 @@ def _count_bad(bad: BadRows, what: str, where: str, rows: np.ndarray, numbers: n
     bad.add_all(what, examples, int(rows.sum()), where)
 
 
-def _read_csv(file: Path, bad: BadRows) -> tuple[pa.Table, np.ndarray]:
-    """The rows that have the header's fields, and their numbers."""
-    header = _header(file)
-    _check_columns(header, str(file))
-    refuse_duplicate_columns(header, file)
-    _refuse_open_quote(file)
-    left_out: list[int] = []
-
-    def leave_out(row: Any) -> str:
-        # The header is the first row.
-        left_out.append(row.number - 1)
-        what = "rows that do not have the header's fields, left out"
-        example = f"row {row.number - 1}: Expected {row.expected_columns} columns, got {row.actual_columns}"
-        skipped.append((what, example))
-        return "skip"
-
-    skipped: list[tuple[str, str]] = []
-    try:
-        table = pa.csv.read_csv(
-            file,
-            # Only with one thread do errors name the row.
-            read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
-            parse_options=pa.csv.ParseOptions(invalid_row_handler=leave_out),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=list(COLUMNS), column_types=dict.fromkeys(COLUMNS, pa.string())
-            ),
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file}: {first_line(error)}") from error
-    for what, example in skipped:
-        bad.add(what, example, str(file))
-    numbers = np.arange(1, table.num_rows + len(left_out) + 1)
-    return table, np.delete(numbers, np.array(left_out, np.int64) - 1)
-
-
-def _refuse_open_quote(file: Path) -> None:
-    """Refuse a file that ends within quotes: it was cut off, and Arrow does not notice."""
-    quotes = 0
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            quotes += block.count(b'"')
-    if quotes % 2:
-
-        def refuse(row: int, why: str) -> None:
-            if "unexpected end of data" in why:
-                raise InputError(f"{file}, row {row}: {why}")
-
-        for _ in csv_rows(file, on_unreadable=refuse):
-            pass
-
-
-def _header(file: Path) -> list[str]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            names = next(csv.reader([stream.readline(_BLOCK)], strict=True), None)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not text in UTF-8: {error.reason}") from error
-    except csv.Error as error:
-        raise InputError(f"{file}, line 1: {error}") from error
-    if not names:
-        raise InputError(f"{file} is empty; a table needs a header and rows")
-    return names
-
-
 def _read_parquet(file: Path) -> pa.Table:
     opened = open_any_parquet(file)
     names = opened.schema_arrow.names
     _check_columns(names, str(file))
     refuse_duplicate_columns(names, file)
-    rows, size = opened.metadata.num_rows, file.stat().st_size
-    if rows > _MAX_ROWS_PER_BYTE * size:
-        raise InputError(
-            f"{file} says that it has {rows:,} rows in {size:,} bytes; nodes have different names, so that "
-            "cannot be"
-        )
+    refuse_impossible_rows(file, opened.metadata.num_rows)
     try:
         table = opened.read(columns=list(COLUMNS))
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise damaged_parquet(file, error) from error
     return table
+
+
+def refuse_impossible_rows(file: Path, rows: int) -> None:
+    """Refuse a Parquet file with more rows than it can have nodes of different names."""
+    size = file.stat().st_size
+    if rows > _MAX_ROWS_PER_BYTE * size:
+        raise InputError(
+            f"{file} says that it has {rows:,} rows in {size:,} bytes; nodes have different names, so that "
+            "cannot be"
+        )
 
 
 def _check_columns(found: list[str], where: str) -> None:
@@ -237,7 +177,7 @@ def _check_columns(found: list[str], where: str) -> None:
 def _run(file: Path) -> str:
     """The run's name: from the folder's meta.json, or the name of the folder or file."""
     if file.name != DEPENDENCIES:
-        return file.stem
+        return table_stem(file)
     meta = file.parent / META
     return read_meta(meta.read_bytes(), str(meta)).run if meta.exists() else file.resolve().parent.name
 
@@ -251,7 +191,8 @@ def _causes(
     if named.null_count:
         empty = named.is_null().to_numpy(zero_copy_only=False)
         why = "field parents: there is an empty one among them"
-        _count_bad(bad, "empty names of parents, left out", where, empty, numbers[rows], why)
+        examples = (f"row {number}, {why}" for number in numbers[rows][empty])
+        bad.add_all("empty names of parents, left out", examples, int(empty.sum()), where, left_out=False)
     nonempty = pc.fill_null(pc.not_equal(named, ""), False).to_numpy(zero_copy_only=False)
     rows, named = rows[nonempty], named.filter(pa.array(nonempty))
     found = pc.index_in(named, nodes)

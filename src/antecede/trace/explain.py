@@ -31,12 +31,17 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class DeliveryAtProcess(msgspec.Struct, frozen=True):
-    """When one process received and delivered a message, and how long it was held in between."""
+    """When one process received and delivered a message, and how long it was held in between.
+
+    Where the log has no times, these are None.
+    """
 
     process: str
     arrived: int | None
     delivered: int | None
-    held_ns: int
+    index: int | None
+    """Which of the process's events the delivery is, from 1; None if there is none."""
+    held_ns: int | None
     held_for: str | None
 
 
@@ -44,7 +49,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """One message: when it was sent, its immediate causes, and its delivery at every process."""
 
     message: str
-    sent: int
+    sent: int | None
+    """None if the log has no times."""
     causes: list[str]
     deliveries: list[DeliveryAtProcess]
 
@@ -76,6 +82,8 @@ class RunEvents:
                     rank = ranks.setdefault(row["origin"], len(ranks))
                     self._ids[shown_message(row)] = message = MessageId(rank, row["seq"])
                     histories[-1].append(Step(_KINDS[row["kind"]], message))
+        # Tables without times have copies of the index.
+        self.has_times = any(row["time"] != row["index"] for row in events)
         self._order = CausalOrder(Execution(histories))
         self._names = {message: name for name, message in self._ids.items()}
 
@@ -127,18 +135,23 @@ class RunEvents:
         origin = sends[0]["process"]
         others = sorted(process for process in self.processes if process != origin)
         deliveries = [self._explain_at(each, message) for each in others]
-        return Explanation(message, sends[0]["time"], causes, deliveries)
+        return Explanation(message, sends[0]["time"] if self.has_times else None, causes, deliveries)
 
     def _explain_at(self, process: str, message: str) -> DeliveryAtProcess:
         times: dict[str, int] = {}
-        for row in self.processes[process]:
+        index = None
+        for place, row in enumerate(self.processes[process], start=1):
             if shown_message(row) == message:
-                times.setdefault(row["kind"], row["time"])
+                if row["kind"] == "deliver" and index is None:
+                    index = place
+                if self.has_times:
+                    times.setdefault(row["kind"], row["time"])
         wait = next((wait for wait in self._waits_at(process) if wait.message == message), None)
         return DeliveryAtProcess(
             process=process,
             arrived=times.get("receive"),
             delivered=times.get("deliver"),
-            held_ns=wait.delivered - wait.arrived if wait else 0,
+            index=index,
+            held_ns=None if not self.has_times else wait.delivered - wait.arrived if wait else 0,
             held_for=wait.cause if wait else None,
         )

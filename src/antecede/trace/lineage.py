@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from antecede import __version__
 from antecede.trace.bad_rows import BadRowKind, BadRows, FileRows
+from antecede.units import count_of
+
+_NAMED_FILES = 3
+"""Files that the line of a lineage names."""
 
 
 class Lineage(msgspec.Struct, frozen=True):
@@ -23,27 +29,46 @@ class Lineage(msgspec.Struct, frozen=True):
     engine: str
     version: str
     """Of Antecede."""
+    unit: str = "row"
+    """What is counted as rows: rows, or else records or operations."""
+    groups: int | None = None
+    """Of `order`: how many groups the rows are of; None in a stream, which does not count them."""
 
 
-def lineage(bad: BadRows, runs: int, engine: str) -> Lineage:
-    """The lineage of an answer about what `bad` has counted the rows of."""
+def lineage(
+    bad: BadRows, runs: int, engine: str, groups: int | None = None, rows: int | None = None
+) -> Lineage:
+    """The lineage of an answer about what `bad` has counted the rows of; `rows`, if it has not."""
     files = bad.files_read()
     return Lineage(
         source=bad.source,
         files=files,
-        rows_read=sum(file.rows for file in files),
+        rows_read=sum(file.rows or 0 for file in files) if rows is None else rows,
         rows_skipped=bad.rows_skipped,
         skipped=bad.skipped,
-        runs=runs,
+        runs=max(runs, bad.executions),
         engine=engine,
         version=__version__,
+        unit=bad.unit,
+        groups=groups,
     )
 
 
 def in_brief(found: Lineage) -> str:
     """The lineage in one line."""
-    files = "1 file" if len(found.files) == 1 else f"{len(found.files):,} files"
+    rows, files = count_of(found.rows_read, found.unit), _files(found)
     skipped = f", {found.rows_skipped:,} skipped" if found.rows_skipped else ""
-    runs = "1 run" if found.runs == 1 else f"{found.runs:,} runs"
+    parts = count_of(found.runs, "run") if found.groups is None or found.runs > 1 else ""
+    if found.groups is not None:
+        parts = f"{parts}, {count_of(found.groups, 'group')}".removeprefix(", ")
     place = "on Spark" if found.engine == "spark" else "in this process"
-    return f"{found.rows_read:,} rows of {files}{skipped}; {runs}; {place}; Antecede {found.version}"
+    return f"{rows} of {files}{skipped}; {parts}; {place}; Antecede {found.version}"
+
+
+def _files(found: Lineage) -> str:
+    """The names of files if they are few; --json has all."""
+    names = [each.file.removeprefix(f"{found.source}/") for each in found.files]
+    names = [Path(name).name if Path(name).is_absolute() or name == found.source else name for name in names]
+    if not names or len(names) > _NAMED_FILES:
+        return count_of(len(names), "file")
+    return f"{count_of(len(names), 'file')} ({', '.join(names)})"

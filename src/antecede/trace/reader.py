@@ -7,11 +7,10 @@ and the field. `read_dictionary_encoded` is the fast path for compiled passes ov
 
 from __future__ import annotations
 
-import csv
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ import pyarrow.parquet as pq
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
+from antecede.trace.copies import table_suffix
 from antecede.trace.csv_records import (
-    MAX_FIELD,
     CsvFormat,
     OnUnreadable,
     csv_records,
@@ -67,7 +66,7 @@ def trace_files(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if path.is_file():
-        if path.suffix not in TRACE_SUFFIXES:
+        if table_suffix(path) not in TRACE_SUFFIXES:
             raise InputError(
                 f"{path}: a trace is a folder or a file ending in {_any_of(TRACE_SUFFIXES)}; "
                 "antecede sources lists the formats of other programs"
@@ -75,24 +74,24 @@ def trace_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InputError(f"{path} is neither a file nor a folder")
-    files = [file for file in _walk(path) if file.suffix in TRACE_SUFFIXES]
+    found = [parent / name for parent, names in _walk(path) for name in names]
+    files = [file for file in found if table_suffix(file) in TRACE_SUFFIXES and file.is_file()]
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(TRACE_SUFFIXES)}")
-    return files
+    return sorted(files, key=_natural_order)
 
 
-def _walk(folder: Path) -> list[Path]:
-    """The regular files in a folder at any depth; a subfolder that cannot be listed is an error."""
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and its subfolders at any depth, with the names of their files; hidden ones are left out, and
+    a subfolder that cannot be listed is an error."""
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename}: {error.strerror}") from error
 
-    files = []
     for parent, folders, names in os.walk(folder, onerror=refuse):
         refuse_table_folder(Path(parent), folders)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        files += [Path(parent) / name for name in names if not name.startswith((".", "_"))]
-    return sorted((file for file in files if file.is_file()), key=_natural_order)
+        yield Path(parent), [name for name in names if not name.startswith((".", "_"))]
 
 
 def _natural_order(file: Path) -> list[list[tuple[int, int, str]]]:
@@ -108,7 +107,9 @@ def read_metas(path: Path) -> list[Meta]:
     if path.is_file():
         files = [path.parent / META] if (path.parent / META).exists() else []
     else:
-        files = [file for file in _walk(path) if file.name == META]
+        files = sorted(
+            (parent / META for parent, _ in _walk(path) if (parent / META).is_file()), key=_natural_order
+        )
     return [read_meta(file.read_bytes(), str(file)) for file in files]
 
 
@@ -145,7 +146,7 @@ def read_batches(file: Path) -> Iterator[pa.Table]:
     """The validated rows of one file, in the types of the schema."""
     if file.suffix == ".parquet":
         yield from _read_parquet(file)
-    elif file.suffix == ".csv":
+    elif table_suffix(file) == ".csv":
         header = partial(check_columns, where=str(file))
         yield from _in_batches(csv_rows(file, header), file)
     else:
@@ -349,14 +350,9 @@ def csv_rows(
             raise InputError(f"{file} is not text in {error.encoding}: {error.reason}") from error
 
 
-def csv_dict_reader(stream: Iterable[str]) -> csv.DictReader[str]:
-    """A CSV reader for long fields: a list may have thousands of names."""
-    csv.field_size_limit(MAX_FIELD)
-    return csv.DictReader(stream, strict=True)
-
-
 def _refuse_row(file: Path) -> OnUnreadable:
     def refuse(number: int, why: str) -> None:
+        why = why.replace("give the --encoding", "write it in UTF-8, or read it with --map encoding=latin-1")
         raise InputError(f"{file}, row {number}: {why}")
 
     return refuse

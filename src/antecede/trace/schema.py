@@ -1,9 +1,10 @@
 """The one event schema: a row for everything a process sent, received or delivered.
 
-A trace folder holds Parquet parts of these rows and a `meta.json`. Every trace has the columns of `REQUIRED`;
-the others are optional. A send counts as the sender's own delivery, which gets no row of its own; a log of
-another program may have such rows, which are then marked as `own_delivery`. Later versions read what earlier
-ones wrote. `trace.validate` says which rows are valid.
+A trace folder holds Parquet parts of these rows and a `_meta/meta.json`: names that start with an underscore
+are skipped by pandas, Spark and others, which so read the folder as it is. Every trace has the columns of
+`REQUIRED`; the others are optional. A send counts as the sender's own delivery, which gets no row of its own;
+a log of another program may have such rows, which are then marked as `own_delivery`. Later versions read
+what earlier ones wrote. `trace.validate` says which rows are valid.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import pyarrow as pa
 from antecede.errors import InputError
 
 VERSION = 1
-META = "meta.json"
+META_FOLDER = "_meta"
+META = f"{META_FOLDER}/meta.json"
+"""The file of a trace folder that says what the trace is of."""
 
 FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "run": (pa.string(), "which execution"),
@@ -69,7 +72,7 @@ def message_key(row: Mapping[str, Any]) -> str:
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """The contents of a trace folder's `meta.json`."""
+    """The contents of a trace folder's `_meta/meta.json`."""
 
     run: str
     groups: dict[str, list[str]]

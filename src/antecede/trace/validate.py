@@ -30,8 +30,10 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
+from antecede.trace.copies import table_suffix
 from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA, SEND
 from antecede.trace.times import parse_time
+from antecede.units import count_of
 
 INVALID_ROW_SQL = " or ".join(
     [
@@ -154,7 +156,7 @@ def refuse_empty_fields(table: pa.Table, file: Path, rows_before: int) -> None:
 
 def validate_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], file: Path) -> pa.Table:
     """Numbered rows of JSON lines or CSV in the types of the schema."""
-    from_text = text_value if file.suffix == ".csv" else None
+    from_text = text_value if table_suffix(file) == ".csv" else None
     return pa.Table.from_pylist(
         [validate_row(row, file, number, from_text) for number, row in rows], schema=SCHEMA
     )
@@ -322,7 +324,7 @@ def refuse_empty_columns(rows: pa.Table) -> None:
 
 
 def empty_rows(name: str, count: int) -> str:
-    return f"field {name} is empty in {count:,} rows"
+    return f"field {name} is empty in {count_of(count, 'row')}"
 
 
 def kind_codes(kinds: pa.ChunkedArray) -> np.ndarray:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from antecede.durability import create_private, sync_file, sync_folder
 from antecede.errors import InputError
 from antecede.trace.parquet_files import parquet_writer
-from antecede.trace.schema import FIELDS, META, Meta, read_meta
+from antecede.trace.schema import FIELDS, META, META_FOLDER, Meta, read_meta
 
 _BATCH_ROWS = 65_536
 PART_ROWS = 1_048_576
@@ -106,7 +106,10 @@ class TraceWriter:
         return self._part
 
     def _write_meta(self) -> None:
+        (self.folder / META_FOLDER).mkdir(mode=0o700, exist_ok=True)
         write_whole(self.folder / META, self._meta.encode(), self._is_durable)
+        if self._is_durable:
+            sync_folder(self.folder / META_FOLDER)
 
     def _finish_part(self) -> None:
         if self._part is not None:
@@ -197,7 +200,7 @@ def _clear(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a trace goes into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    files = list(folder.iterdir())
+    files = [file for file in folder.iterdir() if file.name != META_FOLDER]
     if (folder / META).exists():
         read_meta((folder / META).read_bytes(), f"{folder} is not written over: its {META}")
         ours = [file for file in files if _is_ours(file)]
@@ -207,12 +210,13 @@ def _clear(folder: Path) -> None:
     if len(ours) < len(files) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
     # meta.json is removed last: while it is there, the other files are known to be ours.
-    for file in sorted(ours, key=lambda file: file.name == META):
+    for file in ours:
         file.unlink()
+    (folder / META).unlink(missing_ok=True)
 
 
 def _is_ours(file: Path) -> bool:
-    return file.name == META or file.suffix == UNFINISHED or bool(_PART.fullmatch(file.name))
+    return file.suffix == UNFINISHED or bool(_PART.fullmatch(file.name))
 
 
 def write_whole(path: Path, data: bytes, durable: bool = False) -> None:

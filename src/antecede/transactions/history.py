@@ -66,6 +66,10 @@ class History:
     transaction_names: Sequence[str] | None = None
     key_names: Sequence[str] | None = None
     value_names: Sequence[str] | None = None
+    records: int | None = None
+    """How many records its file has, if these are not its operations: invocations and their ends."""
+    records_left_out: Sequence[int] = ()
+    """The numbers of those that are no client's, such as what a nemesis does to the system."""
 
     @property
     def sessions(self) -> int:
@@ -146,6 +150,8 @@ def from_columns(
         session_ids=session_ids,
         transaction_ids=transaction[first_rows],
         key_ids=keys,
+        records=None,
+        records_left_out=(),
         **names,
     )
 

@@ -43,7 +43,7 @@ def names_dependencies(texts: Sequence[str]) -> bool:
 
 
 def parse_dependency_map(texts: Sequence[str]) -> dict[str, str]:
-    """Parse --map for a table of dependencies: their name by ours.
+    """Parse --map for a table of dependencies: their name by ours; and its encoding, if it is named.
 
     >>> parse_dependency_map(["node=commit,parents=after"])
     {'node': 'commit', 'parents': 'after'}
@@ -51,12 +51,21 @@ def parse_dependency_map(texts: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
         name, _, theirs = (part.strip() for part in pair.partition("="))
-        if name not in _DEPENDENCY_COLUMNS or not theirs:
+        if name == "encoding":
+            _check_encoding(theirs)
+        elif name not in _DEPENDENCY_COLUMNS or not theirs:
             ours = ", ".join(_DEPENDENCY_COLUMNS)
             raise InputError(f"--map: '{pair}' is no column of a table of dependencies; there are {ours}")
         if names.setdefault(name, theirs) != theirs:
             raise InputError(f"--map: {name} is there twice")
     return names
+
+
+def _check_encoding(name: str) -> None:
+    try:
+        CsvFormat(name).validate()
+    except InputError as error:
+        raise InputError(str(error).replace("--encoding", "--map encoding", 1)) from None
 
 
 def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> ColumnMap:
@@ -82,7 +91,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
                 raise InputError(f"--map: time.unit is {', '.join(UNITS)}, not '{theirs}'")
             time_unit = theirs
         elif name == "encoding":
-            CsvFormat(theirs).validate()
+            _check_encoding(theirs)
             encoding = theirs
         elif kind != name:
             if kind not in (*KINDS, SKIP):

@@ -19,13 +19,12 @@ import pyarrow as pa
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRowKind, BadRows
-from antecede.trace.dependencies import describe_cycle
+from antecede.trace.dependencies import DEPENDENCIES, TABLE_INFO, describe_cycle
 from antecede.trace.parquet_files import parquet_writer
 from antecede.trace.schema import META
 from antecede.trace.writer import UNFINISHED, write_whole
 
 VERSION = 1
-TABLE, TABLE_INFO = "dependencies.parquet", "dependencies.json"
 SCHEMA = pa.schema(
     [
         ("node", pa.string()),
@@ -40,8 +39,10 @@ _BATCH_ROWS = 65_536
 class NodeCollector(Protocol):
     """What takes the nodes of a graph as a reader finds them."""
 
-    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
-        """Take a node, which is at `where` in the source. Its parents may come later."""
+    def add(
+        self, node: str, process: str, seq: int, parents: Iterable[str], where: str, text: str | None = None
+    ) -> None:
+        """Take a node, which is at `where` in the source, where it is `text`. Its parents may come later."""
 
     def bad(self, what: str, example: str) -> None:
         """Count something that cannot be taken as it is."""
@@ -78,8 +79,13 @@ class DependencyWriter:
         self._named_end = array("q", [0])
         self._names: dict[str, int] = {}
 
-    def add(self, node: str, process: str, seq: int, parents: Iterable[str], where: str) -> None:
-        """Add a row, which is at `where` in the source. Its parents may be added later."""
+    def add(
+        self, node: str, process: str, seq: int, parents: Iterable[str], where: str, text: str | None = None
+    ) -> None:
+        """Add a row, which is at `where` in the source. Its parents may be added later.
+
+        A table of dependencies has no column for its `text`.
+        """
         if not node or not process:
             self.bad(f"rows without a {'process' if node else 'node'}, left out", where)
             return
@@ -122,7 +128,7 @@ class DependencyWriter:
             bad=self._bad_rows.kinds,
         )
         _prepare_folder(folder)
-        unfinished = folder / f".{TABLE}{UNFINISHED}"
+        unfinished = folder / f".{DEPENDENCIES}{UNFINISHED}"
         names, processes = pa.array(nodes, pa.string()), pa.array(list(self._processes), pa.string())
         seq = np.frombuffer(self._seq, np.int64)
         with parquet_writer(unfinished, SCHEMA) as writer:
@@ -138,7 +144,7 @@ class DependencyWriter:
                 ]
                 writer.write_table(pa.table(columns, schema=SCHEMA))
         write_whole(folder / TABLE_INFO, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
-        unfinished.rename(folder / TABLE)
+        unfinished.rename(folder / DEPENDENCIES)
         return about
 
     def _resolve_parents(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +205,7 @@ def _prepare_folder(folder: Path) -> None:
         raise InputError(f"{folder} {what}; a dependency table goes into a folder of its own")
     read_table_info(folder)
     # dependencies.json is replaced atomically: as long as it is there, the folder is known to be ours.
-    (folder / TABLE).unlink(missing_ok=True)
+    (folder / DEPENDENCIES).unlink(missing_ok=True)
 
 
 def read_table_info(folder: Path) -> DependencyTableInfo:

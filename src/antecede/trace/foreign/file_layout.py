@@ -9,15 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote
 
+from antecede.trace.copies import table_stem
+
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def default_run(path: Path, file: Path, run_per_file: bool) -> str:
     """The run of a file's rows where no column names it: what the user named, or the file within it."""
     if path == file:
-        return file.stem
+        return table_stem(file)
     if run_per_file:
-        return file.relative_to(path).with_suffix("").as_posix()
+        return file.relative_to(path).with_name(table_stem(file)).as_posix()
     return path.resolve().name
 
 

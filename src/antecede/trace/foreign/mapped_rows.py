@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
+from antecede.trace.copies import table_suffix
 from antecede.trace.csv_records import CsvFormat
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
 from antecede.trace.foreign.file_layout import default_run, partition_values
@@ -92,7 +93,7 @@ def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] 
     for name in COLUMNS:
         theirs = mapping.columns.get(name, name if name in _IMPLICIT else "")
         # A row of JSON need not have a field that others have.
-        may_lack = name not in REQUIRED and name != MESSAGE and file.suffix not in (".parquet", ".csv")
+        may_lack = name not in REQUIRED and name != MESSAGE and table_suffix(file) not in (".parquet", ".csv")
         if theirs and (theirs in present or may_lack):
             refuse_duplicate_columns([each for each in present if each == theirs], file)
             columns[name] = theirs
@@ -123,7 +124,7 @@ def _column_names(file: Path, encoding: str | None) -> list[str]:
     """The names of a table's columns; for JSON lines, the fields of the first rows."""
     if file.suffix == ".parquet":
         return list(open_any_parquet(file).schema_arrow.names)
-    if file.suffix == ".csv":
+    if table_suffix(file) == ".csv":
         header: list[str] = []
         next(csv_rows(file, header.extend, lambda *_: None, CsvFormat(encoding)), None)
         return header
@@ -199,7 +200,7 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows, encoding: str | Non
     source: Iterator[tuple[int, dict[str, Any]]]
     source = (
         csv_rows(file, on_unreadable=unreadable, form=CsvFormat(encoding))
-        if file.suffix == ".csv"
+        if table_suffix(file) == ".csv"
         else json_rows(file, unreadable)
     )
     schema = pa.schema([(ours, _TYPES[ours]) for ours in columns] + [(_ROW, pa.int64())])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from antecede.errors import InputError
 from antecede.temporary_folders import temporary_folder
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.foreign.column_map import names_dependencies, parse_dependency_map
+from antecede.trace.foreign.column_map import names_dependencies
 
 
 @contextmanager
@@ -29,33 +29,9 @@ def mapped_trace(
     if not columns and not _has_other_times(path):
         yield path
     elif names_dependencies(columns):
-        yield from _dependencies(path, columns, progress, bad)
+        raise InputError(f"{path}: --map names a table of dependencies, which has no deliveries")
     else:
         yield from _converted(path, columns, progress, bad, run_per_file)
-
-
-def _dependencies(
-    path: str, columns: Sequence[str], progress: Callable[[str, int, int], None], bad: BadRows | None
-) -> Iterator[str]:
-    """A table of dependencies with other column names as one of ours."""
-    from pathlib import Path
-
-    from antecede.trace.foreign.dependency_writer import DependencyWriter
-    from antecede.trace.foreign.graph_sources import read_table
-
-    names, bad = parse_dependency_map(columns), bad or BadRows(path)
-    local = Path(path.removeprefix("file://"))
-    bad.reads([local])
-    with temporary_folder("dependencies") as folder:
-        progress("reading", 0, 0)
-        into = DependencyWriter(path, "dependencies", bad=bad)
-        read_table(local, into, names=names)
-        table = folder / (local.stem or "table")
-        bad.count(local, into.write(table).rows + bad.rows_skipped)
-        try:
-            yield str(table)
-        except InputError as error:
-            raise InputError(str(error).replace(str(table), path)) from error
 
 
 def _has_other_times(path: str) -> bool:

@@ -55,14 +55,19 @@ class _LoggedEvent(NamedTuple):
     line: int
     host: str
     clock: dict[str, int]
+    begin: int
+    end: int
+    """Where its text begins and ends in that of the execution."""
 
 
 class _Execution(NamedTuple):
-    """The text of one execution, the number of its first line, and what its hosts' names begin with."""
+    """The text of one execution, the number of its first line, what its hosts' names begin with, and what
+    ends lines in the file."""
 
     text: str
     line: int
     prefix: str
+    line_end: str
 
 
 def compile_expression(form: str, option: str) -> re.Pattern[str]:
@@ -130,25 +135,30 @@ def read_shiviz(
     regex: str | None = None,
     max_bytes: int | None = None,
     delimiter: str | None = None,
-) -> None:
+) -> int:
     """A log of events with vector clocks; without a regular expression, the known form that fits it best.
 
-    `delimiter` is the regular expression between executions, empty for none.
+    `delimiter` is the regular expression between executions, empty for none. Returns how many of them have
+    events.
     """
     data = read_whole(path, max_bytes)
     if b"\0" in data[:4096]:
         raise InputError(f"{path} is not text in UTF-8")
-    # The text of an event is not used, so undecodable letters in it do no harm.
+    line_end = "\r\n" if 0 < data.count(b"\n") == data.count(b"\r\n") else "\n"
+    # The text of an event has no meaning here, so undecodable letters in it do no harm.
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     del data
-    pattern = compile_pattern(regex) if regex else _best_pattern(text, path)
+    executions = list(_executions(text, DELIMITER if delimiter is None else delimiter, path, line_end))
+    del text
+    pattern = compile_pattern(regex) if regex else _best_pattern(executions, path)
     found = 0
-    for execution in _executions(text, DELIMITER if delimiter is None else delimiter, path):
+    for execution in executions:
         events = list(_events(pattern, execution, into))
-        found += len(events)
-        _add_events(events, execution.prefix, into)
+        found += bool(events)
+        _add_events(events, execution, into)
     if not found:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
+    return found
 
 
 def is_shiviz(text: str) -> bool:
@@ -160,37 +170,43 @@ def is_shiviz(text: str) -> bool:
     )
 
 
-def _executions(text: str, delimiter: str, path: Path) -> Iterator[_Execution]:
+def _executions(text: str, delimiter: str, path: Path, line_end: str) -> Iterator[_Execution]:
     """The executions of a log. Without a label, they have numbers; a single one needs neither."""
     separator = compile_expression(delimiter, "--delimiter") if delimiter else None
     matches = [each for each in find_with_deadline(separator, text) if each[0]] if separator else []
     if not matches:
-        yield _Execution(text, 1, "")
+        yield _Execution(text, 1, "", line_end)
         return
     labelled = separator is not None and "trace" in separator.groupindex
     labels: set[str] = set()
     begin, line, prefix = 0, 1, ""
     for number, match in enumerate([*matches, None], start=1):
         end = match.start() if match else len(text)
-        yield _Execution(text[begin:end], line, prefix)
+        yield _Execution(text[begin:end], line, prefix, line_end)
         if match:
             label = (match["trace"] or "" if labelled else "") or str(number)
             if label in labels:
                 raise InputError(f"{path} has two executions called {brief(label)}; their names must differ")
             labels.add(label)
-            line += text.count("\n", begin, match.end())
-            begin, prefix = match.end(), f"{label}/"
+            end = match.end() + text.startswith("\n", match.end())
+            line += text.count("\n", begin, end)
+            begin, prefix = end, f"{label}/"
 
 
-def _best_pattern(text: str, path: Path) -> re.Pattern[str]:
-    head = text[: _end_of_lines(text, _SAMPLE_CHARACTERS, 2)]
+def _best_pattern(executions: list[_Execution], path: Path) -> re.Pattern[str]:
+    """The form with most events in the first executions, each by itself: what separates them is no event."""
+    heads, size = [], 0
+    for execution in executions:
+        heads.append(execution.text[: _end_of_lines(execution.text, _SAMPLE_CHARACTERS, 2)])
+        size += len(heads[-1])
+        if size > _SAMPLE_CHARACTERS:
+            break
     best, most = None, (0, 0)
     for form in LOG_FORMATS.values():
-        pattern, events, covered = compile_pattern(form), 0, 0
-        for match in find_with_deadline(pattern, head):
-            if _decode_clock(match["host"], match["clock"]):
-                events += 1
-                covered += match.end() - match.start()
+        pattern = compile_pattern(form)
+        found = [match for head in heads for match in find_with_deadline(pattern, head)]
+        clocks = [match for match in found if _decode_clock(match["host"], match["clock"])]
+        events, covered = len(clocks), sum(match.end() - match.start() for match in clocks)
         if (events, covered) > most:
             best, most = pattern, (events, covered)
     if best is None:
@@ -246,7 +262,7 @@ def _events(pattern: re.Pattern[str], execution: _Execution, into: NodeCollector
                 f"line {here}: {host} {match['clock']}",
             )
         else:
-            yield _LoggedEvent(here, host, clock)
+            yield _LoggedEvent(here, host, clock, match.start(), match.end())
         line += text.count("\n", match.start(), match.end())
         done = match.end()
     _count_unmatched(text[done:], line, into)
@@ -258,7 +274,8 @@ def _count_unmatched(text: str, line: int, into: NodeCollector) -> None:
             into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
 
 
-def _add_events(events: list[_LoggedEvent], prefix: str, into: NodeCollector) -> None:
+def _add_events(events: list[_LoggedEvent], execution: _Execution, into: NodeCollector) -> None:
+    prefix = execution.prefix
     hosts: dict[str, dict[int, _LoggedEvent]] = {}
     last: dict[str, int] = {}
     for each in events:
@@ -285,7 +302,8 @@ def _add_events(events: list[_LoggedEvent], prefix: str, into: NodeCollector) ->
             parents = [f"{host}:{before}"] if before else []
             parents += _gained_parents(each, known, logged, hosts, into)
             named = [f"{prefix}{parent}" for parent in parents]
-            into.add(f"{prefix}{host}:{own}", f"{prefix}{host}", own, named, f"line {each.line}")
+            text = execution.text[each.begin : each.end].replace("\n", execution.line_end)
+            into.add(f"{prefix}{host}:{own}", f"{prefix}{host}", own, named, f"line {each.line}", text)
             before = own
 
 

@@ -4,13 +4,15 @@ A transaction (`:f :txn`) has a list of reads `[:r k v]`, writes `[:w k v]` and 
 Alone, `:read`, `:write` and `:cas` are transactions on one register; where tests run on independent keys,
 values are pairs `[k v]`. What ended in `fail` is aborted; what ended in `info`, or not at all, is unknown. An
 append is a write of its element, and a read of a list is a read of its last element: that the elements before
-it are in order is not checked. Operations of processes without a number, such as `:nemesis`, are left out.
+it are in order is not checked. Records of processes without a number, such as `:nemesis`, are counted, and
+left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +45,11 @@ def read(path: Path, max_bytes: int | None = None) -> History:
     """Read a whole history."""
     builder = HistoryBuilder(None)
     pending: dict[int, tuple[int, dict[str, Any]]] = {}
-    number = 0
+    number, left_out = 0, list[int]()
     for number, operation in enumerate(_operations(path, max_bytes), start=1):
         process, kind = operation.get("process"), operation.get("type")
         if not isinstance(process, int) or isinstance(process, bool):
+            left_out.append(number)
             continue
         if kind == "invoke":
             if process in pending:
@@ -62,7 +65,7 @@ def read(path: Path, max_bytes: int | None = None) -> History:
         raise InputError(f"{path} is empty: it has no operation")
     for left in pending.values():
         _add(builder, left, Status.UNKNOWN, path)
-    return builder.build()
+    return replace(builder.build(), records=number, records_left_out=left_out)
 
 
 def _operations(path: Path, max_bytes: int | None) -> Iterator[dict[str, Any]]:
