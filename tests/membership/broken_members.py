@@ -204,12 +204,16 @@ class AcceptsFromTheRemoved(ChangingMbcp):
 class AcceptsFromAnybody(ChangingVcube):
     """A removed member's messages are accepted from those who take no part in the removal."""
 
-    def _takes(self, source: Stream | None, packet: Packet) -> bool:
-        removed, self.removals.removed = self.removals.removed, set()
-        try:
-            return super()._takes(source, packet)
-        finally:
-            self.removals.removed = removed
+    def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
+        return True
+
+
+class AcceptsWhatIsForwarded(ChangingVcube):
+    """A removed member's messages are accepted from whoever takes part in the removal, though it may have
+    forwarded what it holds beyond a gap, and then dropped it."""
+
+    def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
+        return source in self.addresses
 
 
 class ForwardsAfterLeaving(ChangingVcube):
@@ -450,6 +454,7 @@ BROKEN = (
     FlushesOnce,
     AcceptsFromTheRemoved,
     AcceptsFromAnybody,
+    AcceptsWhatIsForwarded,
     ForwardsAfterLeaving,
     FlushesForSome,
     KeepsBeyondGaps,

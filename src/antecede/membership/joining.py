@@ -82,7 +82,7 @@ class JoiningMember(ReturningMember, kw_only=True):
             for message in packet.message_ids():
                 if message.seq <= delivered.get(message.origin, 0):
                     self._retain(message, data, is_delivered=True)
-            self._receive_messages(welcome.admission.origin, [packet], 0)
+            self._receive_messages(welcome.admission.origin, [packet], 0, is_fetched=True)
 
     # At the sponsor, and at everyone else
 

@@ -192,7 +192,10 @@ class ChangingMember(LeavingMember, kw_only=True):
             if source in self.addresses:
                 self._on_link_packet(source, packet)
             elif isinstance(packet, LinkRequest) and packet.member not in self.ends:
-                self.early_requests[packet.member] = self.encode(packet)
+                if self.phase == Phase.LEAVING:
+                    self._supply_link(link, packet)  # to a member of which this one will never know
+                else:
+                    self.early_requests[packet.member] = self.encode(packet)
         elif self.phase == Phase.LEAVING:
             self._receive_after_leaving(link, packet, now)
         elif not isinstance(packet, MembershipPacket):
@@ -223,9 +226,9 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._send(link, self._confirmation(member))  # perhaps once more: others may have ended since
             return
         self.progress.receive(report)
+        self.heard[member] = report.delivered
         if member not in self.order.delivered:
             self._refuse_void()
-        self.heard[member] = report.delivered
         if member in self.addresses:
             self.removals.hear(member, report.closed)
 

@@ -86,13 +86,13 @@ class StreamProgress(msgspec.Struct):
         """Whether a member is known to have delivered a message."""
         return self.known.get(member, _NOTHING).delivered.get(stream, 0) >= seq
 
-    def stable(self, stream: Stream, members: Collection[Stream], delivered: Counts) -> int:
-        """How many messages of a stream all these members are known to have delivered, and this one."""
-        least = delivered.get(stream, 0)
-        for member in members:
-            if (count := self.known.get(member, _NOTHING).delivered.get(stream, 0)) < least:
-                least = count
-        return least
+    def stable(self, members: Collection[Stream], delivered: Counts) -> Counts:
+        """How many messages of each stream all these members are known to have delivered, and this one."""
+        others = [self.known.get(member, _NOTHING).delivered for member in members]
+        return {
+            stream: min([count, *[each.get(stream, 0) for each in others]])
+            for stream, count in delivered.items()
+        }
 
     def finish(
         self, members: Collection[Stream], closed: Mapping[Stream, int]

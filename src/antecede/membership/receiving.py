@@ -20,11 +20,16 @@ class ReceivingMember(RemovingMember, kw_only=True):
             self._note_last(link, parts[-1])
 
     def _receive_messages(
-        self, source: Stream | None, parts: list[Packet], now: int, link: Stream | None = None
+        self,
+        source: Stream | None,
+        parts: list[Packet],
+        now: int,
+        link: Stream | None = None,
+        is_fetched: bool = False,
     ) -> None:
         """Packets with messages of one stream each, from one member; None if nobody knows it. The protocol
         takes them as if they came from `link`, if that is another."""
-        taken = [part for part in parts if self._takes(source, part)]
+        taken = [part for part in parts if self._takes(source, part, is_fetched)]
         link = source if link is None else link
         for packet in self.order.joined(taken):
             origin = packet.message_ids()[0].origin
@@ -33,7 +38,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
             self.order.discard_beyond(origin, self.ends[origin])
             self._drop_beyond(origin, self.ends[origin])
 
-    def _takes(self, source: Stream | None, packet: Packet) -> bool:
+    def _takes(self, source: Stream | None, packet: Packet, is_fetched: bool = False) -> bool:
         """Whether a packet is for the protocol now; it may also be early, late or a lie."""
         messages = packet.message_ids()
         if not messages:
@@ -41,8 +46,8 @@ class ReceivingMember(RemovingMember, kw_only=True):
         origin = messages[0].origin
         if origin == self.stream or origin in self.tombstones or self._is_beyond(messages[0]):
             return False
-        if origin in self.removals.removed and source not in self.addresses:
-            return False  # only who takes part in the removal has said how much of this stream it holds
+        if origin in self.removals.removed and not self._takes_removed(source, is_fetched):
+            return False
         data = self.encode(packet)
         if origin not in self.order.delivered and not self.order.takes_unknown:
             self.early.setdefault(origin, []).append((origin if source is None else source, data))
@@ -54,22 +59,35 @@ class ReceivingMember(RemovingMember, kw_only=True):
                 self._retain(message, data)
         return True
 
+    def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
+        """Whether more of a removed stream is accepted, though this member has reported what it holds of it.
+
+        Only from who takes part in the removal, and only what it supplies when asked: it has reported that,
+        too. What it has forwarded before its report may lie beyond a gap there, and be dropped. Where links
+        bring all messages in order, there are no gaps.
+        """
+        return source in self.addresses and (is_fetched or bool(self.order.takes_unknown))
+
     def _on_fetched(self, source: Stream, reply: FetchReply, now: int) -> None:
         for data in reply.messages:
             for link, part in self.order.on_repair(self._decode_message(data)):
                 if part.message_ids()[0].origin in self.order.delivered:
-                    self._receive_messages(source, [part], now, link)
+                    self._receive_messages(source, [part], now, link, is_fetched=True)
 
     def _on_link_packet(self, source: Stream, packet: Packet) -> None:
         """A packet with which the protocol opens and closes links."""
         self._send_again(self.order.on_control(source, packet))
         if isinstance(packet, LinkRequest):
-            for (stream, seq), entry in self._in_order_of_arrival():
-                # Of what arrives after it has left, a member passes on nothing.
-                is_ours = self.is_member or entry.place
-                if is_ours and seq > packet.counts.get(stream, 0):
-                    self._send_message((self.addresses[source],), self._decode_message(entry.packet))
-            self._send(self.addresses[source], LinkReady())
+            self._supply_link(self.addresses[source], packet)
+
+    def _supply_link(self, address: int, request: LinkRequest) -> None:
+        """Send what the other end of a link lacks, in the order in which it has arrived here."""
+        for (stream, seq), entry in self._in_order_of_arrival():
+            # Of what arrives after it has left, a member passes on nothing.
+            is_ours = self.is_member or entry.place
+            if is_ours and seq > request.counts.get(stream, 0):
+                self._send_message((address,), self._decode_message(entry.packet))
+        self._send(address, LinkReady())
 
     # Members that have left
 

@@ -76,5 +76,5 @@ class RemovingMember(ReportingMember, kw_only=True):
                     found = True
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
-                    for table in (self.early, self.progress.pending, self.heard):
+                    for table in (self.early, self.early_requests, self.progress.pending, self.heard):
                         table.pop(stream, None)

@@ -41,11 +41,14 @@ class ReportingMember(MemberState, kw_only=True):
 
     def _find_stable(self) -> None:
         self.is_stale = False
+        if not (self.unstable or self.unstable_admissions or self.ends or self.forgotten):
+            return
         others, delivered = self._required(), self.order.delivered
+        stable = self.progress.stable(others, delivered)
         for stream in list(self.unstable):
-            self._forget_stable(stream, self.progress.stable(stream, others, delivered))
+            self._forget_stable(stream, stable.get(stream, 0))
         for member, (sponsor, seq) in list(self.unstable_admissions.items()):
-            if sponsor not in delivered or self.progress.stable(sponsor, others, delivered) >= seq:
+            if sponsor not in delivered or stable[sponsor] >= seq:
                 del self.unstable_admissions[member]
         done, forgotten = self.progress.finish(others, self._closed())
         for stream in done:
@@ -53,8 +56,7 @@ class ReportingMember(MemberState, kw_only=True):
         for stream in forgotten:
             self._forget(stream)
         for stream, counts in list(self.forgotten.items()):
-            left = [each for each in counts if each in delivered]
-            if all(self.progress.stable(each, others, delivered) >= counts[each] for each in left):
+            if all(count <= stable[each] for each, count in counts.items() if each in delivered):
                 del self.forgotten[stream]
                 self.order.forgotten.discard(stream)
 

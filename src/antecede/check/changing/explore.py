@@ -10,6 +10,7 @@ Memory: 8 bytes a state, and the states of the last level; for a counter-example
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -108,8 +109,10 @@ _BUDGET = {
 class ExploredGroup:
     """A changing group within bounds: its first state, what can happen in a state, and what that leads to."""
 
-    def __init__(self, kind: type[ChangingMember], bounds: ChangeBounds) -> None:
+    def __init__(self, kind: type[ChangingMember], bounds: ChangeBounds, reduce: bool = True) -> None:
         self.kind, self.bounds, self.size = kind, bounds, bounds.size
+        self.is_reduced = reduce
+        self.has_equal_founders = reduce and kind.ordering.symmetric
         self.states: list[ExploredProcess] = []
         self.packets: list[tuple[int, int, bytes]] = []
         self._numbers: dict[ExploredProcess, int] = {}
@@ -117,6 +120,8 @@ class ExploredGroup:
         self._steps: dict[tuple[int, str, int], ExploredStep | None] = {}
         self._own_events: dict[int, list[tuple[str, int]]] = {}
         self._links: list[int] = []
+        self._judged: dict[ChangingState, ChangingViolation | None] = {}
+        self._ends: dict[tuple[int, tuple[int, ...], tuple[int, ...]], frozenset[int] | None] = {}
         members = kind.founders(bounds.peers, bounds.size)
         processes = tuple(self._number(ExploredProcess(b"", stream=each.stream), each) for each in members)
         total = bounds.size * bounds.messages if bounds.total is None else bounds.total
@@ -216,17 +221,52 @@ class ExploredGroup:
 
     def events(self, state: ChangingState) -> Iterator[ScheduleEvent]:
         """What can happen in a state."""
-        links = self._links
+        links, equal = self._links, self._equal_founders(state)
         for at, packet in enumerate(state.in_flight):
             if at == 0 or links[packet] != links[state.in_flight[at - 1]]:
                 source, to, _ = self.packets[packet]
-                yield "transmit", source, to
+                if to not in equal:
+                    yield "transmit", source, to
         for address, number in enumerate(state.processes):
-            if self.states[number].is_crashed:
+            if self.states[number].is_crashed or address in equal:
                 continue
             for kind, about in self._own(address, number):
                 if kind == "deliver" or state.left[_BUDGET[kind]]:
+                    if about in equal and not (kind == "remove" and self._is_next(about, address, equal)):
+                        continue
                     yield kind, address, about
+
+    def _equal_founders(self, state: ChangingState) -> dict[int, int]:
+        """Symmetry: the founders that differ only in name from one before them, which it stands for.
+
+        Nothing has happened to them, the same packets are on their way to them, and nobody removes them.
+        Whatever happens first to one of them may as well happen to the first.
+        """
+        if not self.has_equal_founders:
+            return {}
+        peers, initial = range(self.bounds.peers), self.initial.processes
+        untouched = [
+            each for each in peers if state.processes[each] == initial[each] and each not in state.removed
+        ]
+        if len(untouched) < 2:
+            return {}
+        coming: dict[int, list[tuple[int, bytes]]] = {each: [] for each in untouched}
+        for packet in state.in_flight:
+            source, to, data = self.packets[packet]
+            if to in coming:
+                coming[to].append((source, data))
+        equal: dict[int, int] = {}
+        first: dict[tuple[tuple[int, bytes], ...], int] = {}
+        for each in untouched:
+            stands_for = first.setdefault(tuple(coming[each]), each)
+            if stands_for != each:
+                equal[each] = stands_for
+        return equal
+
+    def _is_next(self, about: int, address: int, equal: dict[int, int]) -> bool:
+        """Whether the first of its equals removes it, and it is the first of the others."""
+        alike = [each for each, first in equal.items() if first == address]
+        return bool(alike) and alike[0] == about
 
     def _own(self, address: int, number: int) -> list[tuple[str, int]]:
         found = self._own_events.get(number)
@@ -239,7 +279,7 @@ class ExploredGroup:
             if member.phase == Phase.OUTSIDE:
                 found += [("join", each) for each in range(self.bounds.peers)]
             if member.is_member:
-                found.append(("crash", -1))
+                found.append(("crash", 0))
             self._own_events[number] = found
         return found
 
@@ -256,8 +296,6 @@ class ExploredGroup:
                 place for place, each in enumerate(in_flight) if self.packets[each][:2] == (address, about)
             )
             packet, in_flight = in_flight[place], in_flight[:place] + in_flight[place + 1 :]
-            if self.states[processes[at]].is_crashed:
-                return state._replace(in_flight=in_flight)
             step = self.step(processes[at], "receive", packet)
         else:
             step = self.step(processes[at], kind, about)
@@ -278,9 +316,16 @@ class ExploredGroup:
             spent = _BUDGET[kind]
             left = (*left[:spent], left[spent] - 1, *left[spent + 1 :])  # type: ignore[assignment]
         if step.sends:
-            in_flight = tuple(sorted(in_flight + step.sends, key=self._links.__getitem__))
+            sends = step.sends
+            if self.bounds.crashes:
+                sends = tuple(each for each in sends if not self._is_lost(each, processes))
+            in_flight = tuple(sorted(in_flight + sends, key=self._links.__getitem__))
         processes = (*processes[:at], step.after, *processes[at + 1 :])
         return ChangingState(processes, in_flight, pasts, left, removed)
+
+    def _is_lost(self, packet: int, processes: tuple[int, ...]) -> bool:
+        """Whether a packet is for a process that has crashed."""
+        return self.states[processes[self.packets[packet][1]]].is_crashed
 
     def _crash(self, state: ChangingState, address: int) -> ChangingState:
         crashed = self.states[state.processes[address]]._replace(is_crashed=True)
@@ -290,7 +335,7 @@ class ExploredGroup:
         left = state.left
         return ChangingState(
             (*state.processes[:address], number, *state.processes[address + 1 :]),
-            tuple(each for each in state.in_flight if self.packets[each][0] != address),
+            tuple(each for each in state.in_flight if address not in self.packets[each][:2]),
             state.pasts,
             (*left[:_CRASHES], left[_CRASHES] - 1, *left[_CRASHES + 1 :]),  # type: ignore[arg-type]
             state.removed | {address},
@@ -298,8 +343,64 @@ class ExploredGroup:
 
     # The end
 
+    def ends(self, state: ChangingState) -> list[ChangingState] | None:
+        """Commuting receipts: how a state ends if nobody sends anything more, whatever comes first.
+
+        Then processes do not influence each other, and each is explored by itself. None if one may send
+        something, or does something wrong: such states are explored like others.
+        """
+        if not self.is_reduced or any(state.left):
+            return None
+        coming: list[list[int]] = [[] for _ in state.processes]
+        for packet in state.in_flight:
+            coming[self.packets[packet][1]].append(packet)
+        found = [
+            self._local_ends(number, tuple(packets), state.pasts)
+            for number, packets in zip(state.processes, coming, strict=True)
+        ]
+        if any(each is None for each in found):
+            return None
+        choices = itertools.product(*(sorted(each) for each in found if each is not None))
+        return [state._replace(processes=processes, in_flight=()) for processes in choices]
+
+    def _local_ends(
+        self, number: int, coming: tuple[int, ...], pasts: tuple[int, ...]
+    ) -> frozenset[int] | None:
+        """The states in which a process may be once these packets have arrived and all is delivered."""
+        key = number, coming, pasts
+        if key not in self._ends:
+            self._ends[key] = self._find_local_ends(number, coming, pasts)
+        return self._ends[key]
+
+    def _find_local_ends(
+        self, number: int, coming: tuple[int, ...], pasts: tuple[int, ...]
+    ) -> frozenset[int] | None:
+        links = self._links
+        steps = []
+        for at, packet in enumerate(coming):
+            if at == 0 or links[packet] != links[coming[at - 1]]:
+                steps.append((self.step(number, "receive", packet), coming[:at] + coming[at + 1 :]))
+        if not self.states[number].is_crashed and (step := self.step(number, "deliver", -1)) is not None:
+            steps.append((step, coming))
+        ends: set[int] = set() if steps else {number}
+        for step, left in steps:
+            if step is None or step.fault or step.sends:
+                return None
+            if step.message >= 0 and pasts[step.message] & ~self.states[step.after].seen:
+                return None
+            following = self._local_ends(step.after, left, pasts)
+            if following is None:
+                return None
+            ends |= following
+        return frozenset(ends)
+
     def judge_end(self, state: ChangingState) -> ChangingViolation | None:
         """What is wrong once everything has arrived and members agree."""
+        if state not in self._judged:
+            self._judged[state] = self._judge_end(state)
+        return self._judged[state]
+
+    def _judge_end(self, state: ChangingState) -> ChangingViolation | None:
         world = self._world(state)
         RandomSchedule.of_world(world).settle()
         violations = self._oracle(world, state).violations()
@@ -379,12 +480,16 @@ def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]
     progress = ChangingProgress()
     came_from: dict[int, tuple[int, ScheduleEvent] | None] = {hash(group.initial): None}
     level = {hash(group.initial): group.initial}
+    shared: dict[ScheduleEvent, ScheduleEvent] = {}
     while level and progress.states < max_states:
         following: dict[int, ChangingState] = {}
         for key, state in level.items():
-            has_events = False
-            for event in group.events(state):
-                has_events = True
+            ends = group.ends(state)
+            if ends is not None and not any(map(group.judge_end, ends)):
+                progress.ends += len(ends)
+                continue
+            events = list(group.events(state))
+            for event in events:
                 progress.transitions += 1
                 after = group.apply(state, event)
                 if isinstance(after, ChangingViolation):
@@ -393,9 +498,9 @@ def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]
                     return
                 number = hash(after)
                 if number not in came_from:
-                    came_from[number] = key, event
+                    came_from[number] = key, shared.setdefault(event, event)
                     following[number] = after
-            if not has_events or _has_only_changes(group, state):
+            if _is_at_rest(events):
                 progress.ends += 1
                 if (violation := group.judge_end(state)) is not None:
                     progress.found = _trace_back(came_from, key, [], violation)
@@ -408,10 +513,10 @@ def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]
         yield progress
 
 
-def _has_only_changes(group: ExploredGroup, state: ChangingState) -> bool:
-    """Whether nothing happens unless an application, an operator or a failure wants it: the group is at rest
-    and must be right then, too."""
-    return all(event[0] not in ("transmit", "deliver") for event in group.events(state))
+def _is_at_rest(events: list[ScheduleEvent]) -> bool:
+    """Whether nothing happens unless an application, an operator or a failure wants it. Then the group must
+    be right, whatever else may be possible."""
+    return all(kind not in ("transmit", "deliver") for kind, _, _ in events)
 
 
 def _trace_back(

@@ -12,9 +12,12 @@ It knows nothing of how that is done. Messages are bits, in the order of their s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from antecede.causality import MessageId
 from antecede.check.changing.world import ChangingWorld, Life
 from antecede.membership.member import ChangingMember
+from antecede.membership.packets import Stream
 from antecede.membership.state import Phase
 
 
@@ -28,7 +31,7 @@ class ChangingOracle:
         """For each message, those that happened before it."""
 
     def violations(self) -> list[str]:
-        found = [*self.judge_order(), *self.judge_one_group()]
+        found = [*self.judge_order(), *self.world.faults, *self.judge_one_group()]
         if self.has_quorum():
             found += [*self.judge_completeness(), *judge_agreement(self.survivors()), *self.judge_memory()]
         return found
@@ -144,7 +147,7 @@ class ChangingOracle:
         seen_origins = {message.origin for message, n in self.numbers.items() if owed >> n & 1}
         for life in self.world.lives:
             if self._is_back(life):
-                owed |= self._bits(tuple(message for _, message in life.events))
+                owed |= self._bits(life.seen)
             if life.end in ("", "left"):
                 is_removed = life.stream in self.world.removed
                 if not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins)):
@@ -184,13 +187,40 @@ class ChangingOracle:
         alive = {member.stream for member in survivors}
         found = []
         for member in survivors:
-            if gone := member.order.delivered.keys() - alive | member.removals.removed:
-                found.append(f"p{member.me} remembers {len(gone)} that are gone")
+            for name, streams in _tables(member):
+                if gone := set(streams) - alive:
+                    found.append(f"p{member.me} remembers {len(gone)} that are gone ({name})")
             if member.waiting() or member.early:
                 found.append(f"p{member.me} holds messages for ever")
             if member.unstable:
                 found.append(f"p{member.me} retains messages for ever")
         return found
+
+
+def _tables(member: ChangingMember) -> list[tuple[str, Iterable[Stream]]]:
+    """Whatever a member remembers by stream, but the tombstones of the removed."""
+    order, progress, removals = member.order, member.progress, member.removals
+    return [
+        ("delivered", order.delivered),
+        ("received", order.received),
+        ("named", order.forgotten),
+        ("view", member.addresses),
+        ("places", [each for each in member.stream_at.values() if each not in member.tombstones]),
+        ("left", member.gone),
+        ("ends", member.ends),
+        ("admissions", member.admissions),
+        ("unstable admissions", member.unstable_admissions),
+        ("forgotten", member.forgotten),
+        ("requests", member.early_requests),
+        ("heard", member.heard),
+        ("lacked", member.lacked),
+        ("known", progress.known),
+        ("pending", progress.pending),
+        ("done", progress.done | progress.announced | progress.coming),
+        ("removed", removals.removed),
+        ("reports", removals.flushes),
+        ("decided", removals.decided),
+    ]
 
 
 def has_removed(member: ChangingMember, other: ChangingMember) -> bool:

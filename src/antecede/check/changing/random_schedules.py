@@ -11,7 +11,11 @@ from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 
 _MOST_JOINS = 3
+_ENCODED = 0.1
+"""Of how many schedules packets travel as bytes."""
 _ROUNDS = 60
+_ROUNDS_APART = 4
+"""Of them, how long whoever stands still, or is cut off, stays so: long enough to be removed."""
 
 
 class RandomSchedule:
@@ -45,6 +49,7 @@ class RandomSchedule:
         self._spread = choose([0, 0, 1, 2, 3])
         """Some links are slower than others: up to 10 to this power."""
         self._speeds: dict[tuple[int, int], float] = {}
+        self.world.is_encoded = self.random.random() < _ENCODED
 
     @classmethod
     def of_world(cls, world: ChangingWorld) -> Self:
@@ -168,7 +173,7 @@ class RandomSchedule:
     def settle(self) -> None:
         world = self.world
         for attempt in range(_ROUNDS):
-            if attempt == _ROUNDS // 3:
+            if attempt == _ROUNDS_APART:
                 for address in sorted(world.frozen):
                     world.apply(("thaw", address, -1))
                 for one, other in sorted(map(sorted, world.cuts)):
@@ -178,7 +183,7 @@ class RandomSchedule:
                 return
             self._let_all_in()
             if attempt % 2:
-                self._remove_the_dead()
+                self._remove_the_dead(attempt // 2)
             for address in world.reporting():
                 world.apply(("report", address, -1))
 
@@ -212,15 +217,16 @@ class RandomSchedule:
             if address == world.attempts[address][-1] and (contact := self._contact()) is not None:
                 world.apply(("ask", address, contact))
 
-    def _remove_the_dead(self) -> None:
-        """One member removes all that have crashed and that it knows."""
+    def _remove_the_dead(self, turn: int) -> None:
+        """One member removes all that have crashed and that it knows. Members take turns, since one of them
+        may have been removed without knowing it."""
         world = self.world
         if not (active := world.active()):
             return
-        member = world.members[active[0]]
+        remover = active[turn % len(active)]
         for address in sorted(world.crashed):
-            if address in member.addresses.values():
-                world.apply(("remove", active[0], address))
+            if address in world.members[remover].addresses.values():
+                world.apply(("remove", remover, address))
 
 
 def judge_schedule(kind: type[ChangingMember], seed: int, steps: int | None = None) -> list[str]:

@@ -8,6 +8,7 @@ so any part of a schedule is a schedule.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -27,8 +28,7 @@ ScheduleEvent = tuple[str, int, int]
 - ask: it has no answer yet, and asks another, at the next free address; the first welcome counts
 - remove: the member removes the one at the second address
 - suspect, trust: the same, for suspicions
-- crash: for good; of the packets on each of its links, the last ones are lost: 0 for all, 1 for the first
-  not, and so on
+- crash: for good; of the packets on each of its links so many still arrive, the first ones
 - freeze, thaw: the process stands still, and nothing reaches it
 - cut, heal: nothing travels between the two addresses
 - return: the process that was removed asks again, at the next free address
@@ -43,13 +43,17 @@ class ChangingViolation(NamedTuple):
 
 
 def as_violation(text: str) -> ChangingViolation:
-    """A violation as the oracle words it, which names the process first.
+    """A violation as the oracle words it, which names the process before anything else.
 
     >>> as_violation("p3 delivers p0:1 twice")
     ChangingViolation(address=3, text='delivers p0:1 twice')
+    >>> as_violation("the snapshot of p4 lacks p0:1")
+    ChangingViolation(address=4, text='the snapshot of p4 lacks p0:1')
     """
-    where, _, rest = text.partition(" ")
-    return ChangingViolation(int(where[1:]), rest) if where[1:].isdigit() else ChangingViolation(-1, text)
+    where = re.search(r"\bp(\d+)\b", text)
+    if where is None:
+        return ChangingViolation(-1, text)
+    return ChangingViolation(int(where[1]), text[where.end() :].lstrip() if where.start() == 0 else text)
 
 
 @dataclass
@@ -94,6 +98,12 @@ class ChangingWorld:
         """Members that somebody removes."""
         self.schedule: list[ScheduleEvent] = []
         self.packets = 0
+        self.payloads: dict[MessageId, bytes] = {}
+        """What each message of an application contained when it was broadcast first."""
+        self.faults: list[str] = []
+        """What is wrong with a delivery by itself."""
+        self.is_encoded = False
+        """Whether packets travel as bytes; otherwise as they are, which is faster."""
         self.attempts = {each.me: [each.me] for each in self.members}
         """By address: all addresses at which the same process has asked to be admitted."""
 
@@ -137,8 +147,10 @@ class ChangingWorld:
         if not self.is_active(address):
             return False
         member, life = self.members[address], self.lives[address]
-        effects = member.broadcast(b"", 0)
+        payload = f"{address}:{len(life.events)}".encode()
+        effects = member.broadcast(payload, 0)
         assert effects.message is not None  # noqa: S101
+        self.payloads[effects.message] = payload
         life.events.append(("send", effects.message))
         self._carry_out(address, effects)
         return True
@@ -151,6 +163,8 @@ class ChangingWorld:
         delivery = member.deliver(0)
         if delivery is not None:
             self.lives[address].events.append(("deliver", delivery.message))
+            if delivery.payload != self.payloads.get(delivery.message, delivery.payload):
+                self.faults.append(f"p{address} delivers {delivery.message} with what another contains")
         self._carry_out(address, member.pending_effects(0))
         return delivery is not None or member.deliveries != before
 
@@ -290,9 +304,10 @@ class ChangingWorld:
 
     def _carry_out(self, address: int, effects: Effects) -> None:
         for send in effects.sends:
+            packet = self.kind.decode(self.kind.encode(send.packet)) if self.is_encoded else send.packet
             for to in send.to:
                 self.packets += 1
-                self.links.setdefault((address, to), deque()).append(send.packet)
+                self.links.setdefault((address, to), deque()).append(packet)
         member, life = self.members[address], self.lives[address]
         member.take_changes()
         if member.phase == Phase.REMOVED and life.end != "crashed":

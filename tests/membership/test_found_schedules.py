@@ -1,0 +1,69 @@
+"""Schedules in which changing groups once went wrong, as `verify --membership` shrank them."""
+
+from __future__ import annotations
+
+import pytest
+
+from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.shrink import replay
+from antecede.check.changing.world import ScheduleEvent
+from antecede.membership.catalog import CHANGING
+
+DROPPED_BEYOND_A_GAP: list[ScheduleEvent] = [
+    ("join", 6, 0),
+    ("transmit", 6, 0),
+    ("join", 8, 4),
+    ("transmit", 0, 2),
+    ("transmit", 0, 4),
+    ("cut", 4, 1),
+    ("remove", 3, 0),
+    ("transmit", 2, 3),
+    ("transmit", 8, 4),
+    ("join", 7, 3),
+    ("transmit", 4, 5),
+    ("deliver", 3, -1),
+    ("deliver", 4, -1),
+    ("transmit", 3, 1),
+    ("broadcast", 3, -1),
+    ("report", 0, -1),
+    ("transmit", 4, 0),
+    ("transmit", 0, 6),
+    ("transmit", 1, 0),
+    ("transmit", 7, 3),
+    ("transmit", 0, 6),
+    ("suspect", 3, 6),
+    ("deliver", 0, -1),
+    ("remove", 1, 5),
+    ("remove", 3, 4),
+    ("broadcast", 4, -1),
+]
+"""p6 forwards p4:2 to p7, holds it beyond a gap, and drops it when p4 is removed: it reported less than p7
+had from it, and p4's stream ended before p4:2 for some and after it for others."""
+
+EVERYONE_LEAVES: list[ScheduleEvent] = [
+    ("leave", 2, -1),
+    ("join", 4, 0),
+    ("transmit", 4, 0),
+    ("broadcast", 1, -1),
+    ("leave", 0, -1),
+    ("leave", 1, -1),
+]
+"""All founders leave. p4 was admitted last, by p0. It asks p1 for a link, which has left and does not know p4."""
+
+REMOVED_WITHOUT_KNOWING: list[ScheduleEvent] = [("remove", 2, 1), ("broadcast", 2, -1), ("crash", 0, 2)]
+"""p1 is removed, and does not hear of it since p0 crashes that was to forward it."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "founders", "size", "schedule"),
+    [
+        ("vcube-agg", 6, 9, DROPPED_BEYOND_A_GAP),
+        ("pc", 3, 6, EVERYONE_LEAVES),
+        ("vcube", 5, 8, REMOVED_WITHOUT_KNOWING),
+    ],
+)
+def test_what_went_wrong_once_does_not_again(
+    protocol: str, founders: int, size: int, schedule: list[ScheduleEvent]
+) -> None:
+    world = replay(CHANGING[protocol], founders, size, schedule)
+    assert ChangingOracle(world).violations() == []
