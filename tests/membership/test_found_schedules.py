@@ -48,7 +48,7 @@ EVERYONE_LEAVES: list[ScheduleEvent] = [
     ("leave", 0, -1),
     ("leave", 1, -1),
 ]
-"""All founders leave. p4 was admitted last, by p0. It asks p1 for a link, which has left and does not know p4."""
+"""All founders leave. p4, admitted last by p0, asks p1 for a link, which has left and does not know p4."""
 
 REMOVED_WITHOUT_KNOWING: list[ScheduleEvent] = [("remove", 2, 1), ("broadcast", 2, -1), ("crash", 0, 2)]
 """p1 is removed, and does not hear of it since p0 crashes that was to forward it."""
