@@ -17,7 +17,9 @@ from antecede.errors import InputError
 if TYPE_CHECKING:
     from antecede.check.bounds import Bounds
     from antecede.check.changing.explore import ChangeBounds
+    from antecede.check.changing.replay import ReplayedChange
     from antecede.check.changing.run import ChangingCheckReport
+    from antecede.check.replay import ReplayedStep
     from antecede.check.run import CheckReport
     from antecede.check.schedule import ShownCounterExample
 
@@ -30,6 +32,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 _CHANGES = ("joins", "leaves", "removals", "failures", "reports")
+_ONLY_CHANGING = (*_CHANGES, "total")
 
 
 @dataclass
@@ -55,6 +58,10 @@ class BoundOptions:
     reports: Annotated[
         int, typer.Option(min=0, max=9, help="Reports of progress, besides those at the end.")
     ] = 0
+    total: Annotated[
+        int | None,
+        typer.Option(min=0, max=60, help="Messages of all members together, in groups that change."),
+    ] = None
     layout: Annotated[
         Any,
         typer.Option(parser=_json_object, metavar="JSON", help="How members are arranged, as in simulate."),
@@ -66,7 +73,12 @@ class BoundOptions:
     def bounds(self) -> Bounds:
         from antecede.check.bounds import Bounds
 
-        fields = {name: value for name, value in asdict(self).items() if name not in _CHANGES}
+        if self.total is not None:
+            raise InputError(
+                "check: --total is for groups that change; name --joins, --leaves or another change"
+            )
+
+        fields = {name: value for name, value in asdict(self).items() if name not in _ONLY_CHANGING}
         try:
             return msgspec.convert(fields, Bounds)
         except msgspec.ValidationError as error:
@@ -89,6 +101,7 @@ class BoundOptions:
         return ChangeBounds(
             self.peers,
             self.messages,
+            total=self.total,
             joins=self.joins,
             leaves=self.leaves,
             removals=self.removals,
@@ -137,7 +150,7 @@ def check(
     if bounded.has_changes:
         if master is not None:
             raise InputError("check: --master is for groups that do not change")
-        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, out)
+        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out)
     else:
         explorations = _explore(protocol, bounded.bounds(), max_states, reduce, out, master)
     reports: list[CheckReport | ChangingCheckReport] = []
@@ -167,13 +180,13 @@ def _explore(
 
 
 def _explore_changing(
-    protocol: str, bounds: ChangeBounds, max_states: int, out: Path | None
+    protocol: str, bounds: ChangeBounds, max_states: int, reduce: bool, out: Path | None
 ) -> Iterator[Iterator[ChangingCheckReport]]:
     from antecede.check.changing.run import check_changing, find_changing
     from antecede.membership.catalog import CHANGING
 
     for name in CHANGING if protocol == "all" else [protocol]:
-        yield check_changing(find_changing(name), name, bounds, max_states, out)
+        yield check_changing(find_changing(name), name, bounds, max_states, out, reduce)
 
 
 def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
@@ -220,21 +233,32 @@ def print_counter_example(protocol: str, found: ShownCounterExample, files: Sequ
 
 
 def _replay(path: Path, as_json: bool) -> None:
+    from antecede.check.changing.replay import read_changes, replay_changes
+    from antecede.check.changing.run import find_changing
     from antecede.check.replay import read_schedule, replay
 
+    if (saved := read_changes(path)) is not None:
+        changes = list(replay_changes(find_changing(saved.protocol), saved))
+        found = changes[-1].violation if changes else None
+        _show_replay(changes, found is None, f"p{found.address}: {found.text}" if found else "", as_json)
+        return
     steps = list(replay(read_schedule(path)))
     violation = steps[-1].violation if steps else None
+    text = f"p{violation.process}: {violation.text}" if violation else ""
+    _show_replay(steps, violation is None, text, as_json)
+
+
+def _show_replay(
+    steps: Sequence[ReplayedStep | ReplayedChange], passed: bool, violation: str, as_json: bool
+) -> None:
     if as_json:
-        show.json({"passed": violation is None, "steps": steps})
+        show.json({"passed": passed, "steps": steps})
     else:
         for number, step in enumerate(steps, 1):
             where = f"{step.shown.process} " if step.shown.process else ""
             show.line(f"{number:4}  {where}{step.shown.text}")
             for held in step.held:
                 show.note(f"      {held}")
-        if violation is None:
-            show.line("Nothing is wrong at its end.")
-        else:
-            show.line(f"p{violation.process}: {violation.text}")
-    if violation is not None:
+        show.line(violation or "Nothing is wrong at its end.")
+    if not passed:
         raise typer.Exit(1)

@@ -63,6 +63,7 @@ class ViewFlooding(msgspec.Struct):
     packets: ClassVar[Any] = FloodPacket | LinkRequest | LinkReady | LinkRelease
     control_packets: ClassVar[tuple[type[Packet], ...]] = (LinkRequest, LinkReady, LinkRelease)
     relays: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = False
     takes_unknown: ClassVar[bool] = True
     """Whether messages of members are taken whose admission is received and not delivered yet."""
 

@@ -182,7 +182,7 @@ def play(
     """What happens in a schedule."""
     world = DescribedWorld(kind, founders, size)
     for event in schedule:
-        if max(event[1:]) < len(world.members):
+        if world.has_addresses(event):
             world.apply(event)
     world.finish()
     return world

@@ -21,10 +21,16 @@ _ROUNDS_APART = 4
 class RandomSchedule:
     """Draws what happens next, and in the end lets everything arrive."""
 
-    def __init__(self, kind: type[ChangingMember], seed: int | str, steps: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: type[ChangingMember],
+        seed: int | str,
+        steps: int | None = None,
+        world: type[ChangingWorld] = ChangingWorld,
+    ) -> None:
         self.random = random.Random(seed)
         founders = self.random.choice([2, 3, 4, 5, 5, 6])
-        self.world = ChangingWorld(kind, founders, founders + _MOST_JOINS)
+        self.world = world(kind, founders, founders + _MOST_JOINS)
         self.steps = steps or self.random.choice([30, 60, 120, 250])
         choose = self.random.choice
         self.weights = {

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
 
-from antecede.check.changing.describe import show_schedule
+from antecede import user_classes
 from antecede.check.changing.explore import ChangeBounds, ExploredGroup, explore
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.replay import saved_schedule, write_schedule
 from antecede.check.changing.shrink import replay, shrink
-from antecede.check.changing.world import ChangingViolation, ScheduleEvent, as_violation
+from antecede.check.changing.world import as_violation
 from antecede.check.schedule import ShownCounterExample
 from antecede.errors import InputError
 from antecede.membership.catalog import CHANGING
 from antecede.membership.member import ChangingMember
-from antecede.protocols.catalog import as_file_name
 
 _BATCH = 50
 _MAX_FAILURES = 20
 
 
 def find_changing(name: str) -> type[ChangingMember]:
-    """The protocol with this name, for groups that change."""
-    if name not in CHANGING:
-        raise InputError(f"groups of {name} do not change; those of {', '.join(CHANGING)} do")
-    return CHANGING[name]
+    """The protocol with this name, or the class that `module:Class` names, for groups that change."""
+    if name in CHANGING:
+        return CHANGING[name]
+    if ":" in name:
+        found: type[ChangingMember] = user_classes.load_class(name, ChangingMember, "protocol")
+        return found
+    raise InputError(f"groups of {name} do not change; those of {', '.join(CHANGING)} do")
 
 
 # Every schedule
@@ -60,12 +63,17 @@ class ChangingCheckReport(msgspec.Struct):
 
 
 def check_changing(
-    kind: type[ChangingMember], name: str, bounds: ChangeBounds, max_states: int, out: Path | None = None
+    kind: type[ChangingMember],
+    name: str,
+    bounds: ChangeBounds,
+    max_states: int,
+    out: Path | None = None,
+    reduce: bool = True,
 ) -> Iterator[ChangingCheckReport]:
     """Yields the report after each level, and at the end with the counter-example if there is one: the first
     that is found, which is one with the fewest steps."""
     began = time.process_time()
-    group = ExploredGroup(kind, bounds)
+    group = ExploredGroup(kind, bounds, reduce)
     report = ChangingCheckReport(name, bounds)
     for progress in explore(group, max_states):
         report.states, report.transitions = progress.states, progress.transitions
@@ -75,40 +83,9 @@ def check_changing(
         if progress.found is not None:
             schedule, violation = progress.found
             report.violation = f"p{violation.address}: {violation.text}"
-            shown, files = _write(kind, name, bounds.peers, bounds.size, schedule, violation, out)
-            report.counter_example, report.files = shown, files
+            saved = saved_schedule(name, bounds.peers, bounds.size, schedule, violation)
+            report.counter_example, report.files = write_schedule(kind, saved, violation, out)
         yield report
-
-
-class SavedChangingSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A schedule of a changing group that ends in a violation."""
-
-    protocol: str
-    founders: int
-    size: int
-    violation: str
-    changes: list[ScheduleEvent]
-
-
-def _write(
-    kind: type[ChangingMember],
-    name: str,
-    founders: int,
-    size: int,
-    schedule: Sequence[ScheduleEvent],
-    violation: ChangingViolation,
-    out: Path | None,
-) -> tuple[ShownCounterExample, list[str]]:
-    shown, svg = show_schedule(kind, founders, size, schedule, violation)
-    if out is None:
-        return shown, []
-    out.mkdir(parents=True, exist_ok=True)
-    file, diagram = (out / f"{as_file_name(name)}.{suffix}" for suffix in ("json", "svg"))
-    text = f"p{violation.address}: {violation.text}"
-    saved = SavedChangingSchedule(name, founders, size, text, list(schedule))
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
-    diagram.write_text(svg + "\n", encoding="utf-8")
-    return shown, [str(file), str(diagram)]
 
 
 # Random schedules
@@ -225,4 +202,5 @@ def smallest_changing_failure(
     except Exception as error:  # see above
         violations = [f"raises {type(error).__name__}: {error}"]
     violation = as_violation(violations[0] if violations else report.failures[0].reason)
-    return _write(kind, report.protocol, founders, size, small, violation, out)
+    saved = saved_schedule(report.protocol, founders, size, small, violation)
+    return write_schedule(kind, saved, violation, out)

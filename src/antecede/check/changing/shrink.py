@@ -18,15 +18,19 @@ _MOST_REPLAYS = 4_000
 
 
 def replay(
-    kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
+    kind: type[ChangingMember],
+    founders: int,
+    size: int,
+    schedule: Sequence[ScheduleEvent],
+    world: type[ChangingWorld] = ChangingWorld,
 ) -> ChangingWorld:
     """What a schedule leads to, and then everything arrives."""
-    world = ChangingWorld(kind, founders, size)
+    played = world(kind, founders, size)
     for event in schedule:
-        if event[1] < len(world.members) and event[2] < len(world.members):
-            world.apply(event)
-    RandomSchedule.of_world(world).settle()
-    return world
+        if played.has_addresses(event):
+            played.apply(event)
+    RandomSchedule.of_world(played).settle()
+    return played
 
 
 def fault(world: ChangingWorld) -> str:
@@ -39,13 +43,17 @@ def fault(world: ChangingWorld) -> str:
 
 
 def shrink(
-    kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
+    kind: type[ChangingMember],
+    founders: int,
+    size: int,
+    schedule: Sequence[ScheduleEvent],
+    world: type[ChangingWorld] = ChangingWorld,
 ) -> list[ScheduleEvent]:
     """A smallest schedule that fails as this one does: no event of it can be left out."""
 
     def outcome(events: Sequence[ScheduleEvent]) -> str:
         try:
-            return fault(replay(kind, founders, size, events))
+            return fault(replay(kind, founders, size, events, world))
         except Exception as error:  # see above
             return type(error).__name__
 

@@ -35,6 +35,28 @@ ScheduleEvent = tuple[str, int, int]
 """
 
 
+EVENT_KINDS = frozenset(
+    [
+        "broadcast",
+        "deliver",
+        "report",
+        "leave",
+        "transmit",
+        "join",
+        "ask",
+        "remove",
+        "suspect",
+        "trust",
+        "crash",
+        "freeze",
+        "thaw",
+        "cut",
+        "heal",
+        "return",
+    ]
+)
+
+
 class ChangingViolation(NamedTuple):
     """What must never happen, and where it does."""
 
@@ -132,6 +154,11 @@ class ChangingWorld:
         return not self.frozen.intersection(link) and frozenset(link) not in self.cuts
 
     # Events
+
+    def has_addresses(self, event: ScheduleEvent) -> bool:
+        """Whether there are such processes: part of a schedule may lack what began one."""
+        kind, address, other = event
+        return address < len(self.members) and (kind == "crash" or other < len(self.members))
 
     def apply(self, event: ScheduleEvent) -> bool:
         """Let something happen, if it can; whether it did."""
