@@ -1,8 +1,8 @@
 """Finds the smallest run in which each printed error fails: `python docs/protocols/errata.py`, two minutes;
-`python docs/protocols/errata.py NoWait` looks for that one again.
+`python docs/protocols/errata.py NoWait` looks for that one again, and prints it.
 
-Writes the diagrams images/errata/*.svg, the runs on these pages, and the tables of docs/check.md, each
-between its markers.
+Writes the diagrams and runs in src/antecede/papers/errata, which the papers' reports show too, the runs on
+these pages, and the tables of docs/check.md, each between its markers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+import msgspec
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "tests"))
@@ -21,8 +23,9 @@ from antecede.check.counterexample import CounterExample, find_smallest  # noqa:
 from antecede.check.draw import draw  # noqa: E402
 from antecede.check.failing_run import smallest_failure  # noqa: E402
 from antecede.check.schedule import carried, columns, show_steps  # noqa: E402
+from antecede.papers.errata import RUNS, SmallestRun, smallest_runs  # noqa: E402
 
-IMAGES = HERE / "images" / "errata"
+IMAGES = HERE.parents[1] / "src" / "antecede" / "papers" / "errata"
 TABLES = HERE.parent / "check.md"
 START, END = "<!-- errata: written by docs/protocols/errata.py -->", "<!-- end of errata -->"
 MAX_STATES = 700_000
@@ -39,6 +42,23 @@ def find(erratum: Erratum) -> CounterExample:
     return found
 
 
+def record(erratum: Erratum, found: CounterExample) -> SmallestRun:
+    """The run, as the papers' reports show it."""
+    messages, processes, steps = found.size
+    return SmallestRun(
+        erratum.paper, erratum.name, erratum.rule, erratum.status, _kind(found.violation.text), messages,
+        processes, steps, _text(found), erratum.corrected,
+    )  # fmt: skip
+
+
+def _text(found: CounterExample) -> list[str]:
+    return [
+        *columns(show_steps(found), found.size[1]),
+        f"p{found.violation.process}: {found.violation.text}",
+        *carried(found),
+    ]
+
+
 def run(erratum: Erratum, found: CounterExample) -> str:
     """The run, as it stands on the protocol's page."""
     messages, processes, steps = found.size
@@ -48,12 +68,11 @@ def run(erratum: Erratum, found: CounterExample) -> str:
         "",
         *([setting, ""] if (setting := _setting(found)) else []),
         "```",
-        *columns(show_steps(found), processes),
-        f"p{found.violation.process}: {found.violation.text}",
-        *carried(found),
+        *_text(found),
         "```",
         "",
-        f"![The smallest run in which {erratum.name} fails](images/errata/{erratum.name}.svg)",
+        f"![The smallest run in which {erratum.name} fails]"
+        f"(../../src/antecede/papers/errata/{erratum.name}.svg)",
         "",
         "</details>",
     ]
@@ -135,6 +154,11 @@ def rows_there() -> dict[str, str]:
 def write(found: dict[str, CounterExample]) -> None:
     """Write what was found; what was not looked for stays."""
     rows = rows_there()
+    records = {each.name: each for each in smallest_runs()} | {
+        erratum.name: record(erratum, found[erratum.name]) for erratum in ERRATA if erratum.name in found
+    }
+    listed = msgspec.json.encode([records[erratum.name] for erratum in ERRATA])
+    (IMAGES / RUNS).write_bytes(msgspec.json.format(listed, indent=1) + b"\n")
     for page in dict.fromkeys(erratum.page for erratum in ERRATA):
         runs, here = runs_on(HERE / f"{page}.md"), [each for each in ERRATA if each.page == page]
         for erratum in here:
@@ -156,6 +180,12 @@ def write(found: dict[str, CounterExample]) -> None:
 
 
 if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
-    wanted = sys.argv[1:] or [erratum.name for erratum in ERRATA]
-    write({erratum.name: find(erratum) for erratum in ERRATA if erratum.name in wanted})
+    names = [erratum.name for erratum in ERRATA]
+    wanted = sys.argv[1:] or names
+    if unknown := set(wanted) - set(names):
+        raise SystemExit(f"no rule {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    examples = {erratum.name: find(erratum) for erratum in ERRATA if erratum.name in wanted}
+    write(examples)
+    for erratum in ERRATA:
+        if erratum.name in sys.argv:
+            print(f"{erratum.name}: {erratum.rule}", *_text(examples[erratum.name]), sep="\n")

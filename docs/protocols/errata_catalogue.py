@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from antecede.check.bounds import Bounds
+from antecede.papers.errata import ErratumKind
 from antecede.papers.paper_002 import flooding_variants
 from antecede.protocols.base import Protocol
 from antecede.sim.scenario import Scenario, scenario
@@ -25,6 +26,17 @@ class Erratum(NamedTuple):
     @property
     def name(self) -> str:
         return self.kind.__name__
+
+    @property
+    def corrected(self) -> str:
+        """What the protocol does instead of a rule as printed."""
+        return AS_PRINTED.get(self.name, "")
+
+    @property
+    def status(self) -> ErratumKind:
+        if self.name in AS_PRINTED:
+            return "printed"
+        return "read" if self.name in AS_READ else "needed"
 
 
 class OtherError(NamedTuple):
@@ -68,6 +80,32 @@ def _in_groups(groups: dict[str, tuple[int, ...]], messages: int) -> tuple[Bound
 
 _LINE: dict[str, Any] = {"layout": {"overlay": "line"}}
 _GATEWAYS = ("vt:1 vt:1", "vt:2 vt:1")
+
+AS_PRINTED = {
+    "DropsWhatIsStillNamed": "an entry is dropped once every internal peer has reported that it will not "
+    "name it again",
+    "MbcpAsPrinted": "on delivery, what the message names is removed, as in step 4.v of the paper's example",
+    "FloodingThatDeliversFirst": "forward first, as the text says",
+    "NoWait": "everybody delivers a message one wait after its stamp: the longest delay, plus the largest "
+    "difference between clocks, plus one unit",
+    "NoSkew": "the wait includes the largest difference between clocks",
+    "MoreThanTheWait": "what is older by at least the wait may precede; then it is exact",
+    "TwiceTheWait": "one wait, between all processes",
+    "EqualNumbers": "every message has a number of its own",
+    "SmallestStamp": "everything that may precede a message is named",
+    "NoOrderOfOrigins": "the order of a sender's messages is always kept",
+    "DatesBack": "a forwarded message is stamped when it is forwarded",
+    "ChildrenAsPrinted": "children from 1 ≤ s",
+    "DeliversInLoop": "the delivery check comes after the loop",
+    "ForwardsInWhile": "the loop over children comes after the while",
+}
+"""Rules that a paper prints and that fail, and what the protocol does instead."""
+AS_READ = (
+    "TakesOutNewerPairs", "WaitsForItself", "LeavesAtTheFirstMatch", "LastForSuperPeersToo",
+    "TestsAllEntries", "TakesAllFirst", "DeliversBeforeItForwards", "FloodingWithMovingLinks",
+)  # fmt: skip
+"""Rules that leave something open, and fail in one reading. Without the other rules of `ERRATA` a protocol
+fails: they are needed."""
 
 ERRATA = (
     Erratum(

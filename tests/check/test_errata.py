@@ -12,12 +12,13 @@ import pytest
 
 import printed_protocols
 from antecede.check.draw import draw
+from antecede.papers.errata import smallest_runs
 from antecede.protocols.base import Protocol
 
 PAGES = Path(__file__).parents[2] / "docs" / "protocols"
 sys.path.insert(0, str(PAGES))
 import errata  # noqa: E402
-from errata_catalogue import ERRATA, NOT_OF_ORDER, Erratum  # noqa: E402
+from errata_catalogue import AS_PRINTED, AS_READ, ERRATA, NOT_OF_ORDER, Erratum  # noqa: E402
 
 EXPENSIVE = {"DropsWhatIsStillNamed", "TakesAnyPongSoon", "PassesPingsOnOverAnyLink"}
 """Half a million states and more; the script finds them."""
@@ -37,6 +38,7 @@ def test_pages_have_the_smallest_run(erratum: Erratum) -> None:
         assert errata.runs_on(page)[erratum.name] == errata.run(erratum, found)
         assert errata.rows_there()[erratum.name] == errata.row(erratum, found)
         assert image.read_text(encoding="utf-8") == draw(found) + "\n"
+        assert errata.record(erratum, found) in smallest_runs()
 
 
 def test_every_variant_is_found_or_listed_with_the_reason() -> None:
@@ -58,3 +60,10 @@ def test_no_page_has_a_run_that_is_not_in_the_catalogue() -> None:
     names = {name for page in PAGES.glob("*.md") for name in errata.runs_on(page)}
     assert names == errata.rows_there().keys() == {erratum.name for erratum in ERRATA}
     assert {image.stem for image in errata.IMAGES.glob("*.svg")} == names
+    assert [run.name for run in smallest_runs()] == [erratum.name for erratum in ERRATA]
+
+
+def test_rules_that_fail_as_printed_say_what_is_done_instead() -> None:
+    assert AS_PRINTED.keys() | set(AS_READ) <= {erratum.name for erratum in ERRATA}
+    assert all(bool(run.corrected) == (run.kind == "printed") for run in smallest_runs())
+    assert all(run.drawing.startswith("data:image/svg+xml;base64,") for run in smallest_runs())

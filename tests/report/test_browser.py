@@ -12,7 +12,8 @@ from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs
 from antecede.papers.paper_000 import runs as runs_000
 from antecede.papers.readings import Agreement, ChosenReading
-from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
+from antecede.papers.reproduce import write_pages
+from antecede.papers.scoreboard_page import PaperResult, Reproduction
 from antecede.sim.engines import simulate
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -70,9 +71,9 @@ def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Path:
     choice = ChosenReading(study.plainest, [(study.plainest, Agreement(3, 2, 9))], study.seeds("full"))
     part = PaperResult.score(study, choice, main, beyond)
     found = Reproduction(part.rows, contest.table(compared), {"000": choice}, "Nothing was audited.")
-    page = tmp_path_factory.mktemp("reproduction") / "report.html"
-    page.write_text(report_page([part], found), encoding="utf-8")
-    return page
+    folder = tmp_path_factory.mktemp("reproduction")
+    write_pages(folder, [part], found, "quick")
+    return folder / "report.html"
 
 
 def test_both_charts_are_drawn(browser: Chrome, report: Path) -> None:
@@ -91,18 +92,27 @@ def test_both_charts_are_drawn(browser: Chrome, report: Path) -> None:
     assert "waits" in browser.execute_script("return document.querySelector('.hold.star text').textContent;")
 
 
-def test_nothing_overflows_the_page(browser: Chrome, report: Path, reproduction: Path) -> None:
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_overflows_the_page(browser: Chrome, report: Path, reproduction: Path, width: int) -> None:
+    view = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
     script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth;"
-    for page in (report, reproduction):
+    for page in (report, reproduction, reproduction.with_name("paper-000.html")):
         browser.get(page.as_uri())
         assert browser.execute_script(script)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_reproduction_shows_figures_and_every_column_of_the_scoreboard(
+def test_a_papers_page_has_its_essentials_first_and_every_column_of_the_scoreboard(
     browser: Chrome, reproduction: Path
 ) -> None:
     browser.get(reproduction.as_uri())
+    browser.find_element("css selector", 'a[href="paper-000.html"]').click()
     assert browser.execute_script("return document.querySelectorAll('svg.chart').length;") >= 14
+    top = "return document.querySelector('#figures').getBoundingClientRect().top;"
+    assert browser.execute_script(top) < 3 * 900
+    drawn = "return document.querySelector('#not-confirmed img.drawn').naturalWidth;"
+    assert browser.execute_script(drawn) > 300
     inside = """
       return [...document.querySelectorAll('.scroll')].every(box => box.scrollWidth <= box.clientWidth);
     """

@@ -33,7 +33,7 @@ def test_a_chart_has_a_line_for_each_series_and_a_dot_for_each_point() -> None:
     assert len(svg.findall(".//path")) == 2
     assert len(svg.findall(".//circle")) == 5
     titles = [title.text for title in svg.iter("title")]
-    assert "b <i>: 9.2 bytes at 5 peers" in titles
+    assert "b <i>: 9.25 bytes at 5 peers" in titles
 
 
 @given(st.floats(0, 1e12))

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
 from typing import Any, Literal
 
 import msgspec
 
 from antecede.papers.readings import Joint, Reading, Seeds, joint_readings
 from antecede.papers.scoreboard import ScoreRow
+from antecede.papers.verdicts import interval
+from antecede.report.charts import Measured
 from antecede.sim.metrics import Metrics
 from antecede.sim.scenario import Scenario
 
 Scale = Literal["quick", "full"]
 """Small sizes that take minutes, or the paper's own."""
 Points = list[tuple[float, float]]
+
+
+def mean(samples: Sequence[float]) -> float:
+    """The mean; with its 95 % interval, and so drawn with an error bar, if there are several samples."""
+    middle, low, high = interval(samples)
+    return Measured(middle, low, high) if math.isfinite(low) else middle
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
@@ -59,7 +67,7 @@ class Runs:
 
     def line(self, name: str, along: Callable[[Scenario], float] = lambda scenario: scenario.peers) -> Points:
         """The mean of a figure for each value of `along`: points to draw."""
-        return [(key, fmean(runs.values(name))) for key, runs in self.by(along).items()]
+        return [(key, mean(runs.values(name))) for key, runs in self.by(along).items()]
 
     def __len__(self) -> int:
         return len(self.finished)

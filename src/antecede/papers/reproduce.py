@@ -9,9 +9,11 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.papers import contest, paper_000, paper_001, paper_002, paper_003, paper_004
+from antecede.papers.author_page import author_page, file_name
+from antecede.papers.index_page import index_page
 from antecede.papers.paper import FinishedRun, Paper, Runs, Scale
 from antecede.papers.readings import Agreement, ChosenReading, choose
-from antecede.papers.scoreboard_page import PaperResult, Reproduction, report_page
+from antecede.papers.scoreboard_page import PaperResult, Reproduction
 from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
 from antecede.sweep.page import lead
@@ -64,8 +66,19 @@ def reproduce(
     rows = [row for result in results for row in result.rows]
     reproduction = Reproduction(rows, compared, choices, lead(outcome.summary, len(outcome.failed)))
     write_whole(folder / BOARD, msgspec.json.encode(reproduction))
-    write_whole(folder / REPORT, report_page(results, reproduction).encode())
+    write_pages(folder, results, reproduction, scale)
     return reproduction, outcome
+
+
+def write_pages(
+    folder: Path, results: Sequence[PaperResult], reproduction: Reproduction, scale: Scale
+) -> None:
+    """The index, and a page for each paper's authors beside it."""
+    names = [result.paper.name for result in results]
+    for result in results:
+        html = author_page(result, names, reproduction.audited, REPORT, scale)
+        write_whole(folder / file_name(result.paper.name), html.encode())
+    write_whole(folder / REPORT, index_page(results, reproduction, scale).encode())
 
 
 class _Study:

@@ -11,6 +11,12 @@ from antecede.report.svg import text as escape
 STYLE = files("antecede.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of a page: a heading, a sentence or two, and its body as HTML."""
@@ -18,24 +24,64 @@ class Section:
     title: str
     text: str
     body: str
+    anchor: str = ""
+    """Where links lead; the sections that have one are the page's contents."""
 
 
-def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str:
-    """A complete document that loads nothing from elsewhere."""
+def page(
+    title: str, lead: str, sections: Sequence[Section], footer: str, above: str = "", opening: str = ""
+) -> str:
+    """A complete document that loads nothing from elsewhere.
+
+    `above` and `opening` are HTML above the title and between the lead and the sections.
+    """
     parts = "".join(
-        f"<section><h2>{escape(s.title)}</h2>{_paragraph(s.text)}{s.body}</section>\n" for s in sections
+        f"<section{_id(s.anchor)}><h2>{_html(s.title)}</h2>{_paragraph(s.text)}{s.body}</section>\n"
+        for s in sections
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
-        f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>\n'
-        f"{parts}<footer>{escape(footer)}</footer>\n</body></html>\n"
+        f'{above}<h1>{escape(title)}</h1>\n<p class="lead">{_html(lead)}</p>\n'
+        f"{opening}{parts}<footer>{escape(footer)}</footer>\n</body></html>\n"
     )
 
 
+def contents(sections: Sequence[Section]) -> str:
+    """Links to the sections that have an anchor."""
+    items = "".join(f"<li>{link(s.title, f'#{s.anchor}')}</li>" for s in sections if s.anchor)
+    return f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>\n'
+
+
+def link(text: str, address: str) -> Markup:
+    return Markup(f'<a href="{escape(address)}">{_html(text)}</a>')
+
+
+def code(*lines: str) -> Markup:
+    """Commands, one a line."""
+    return Markup(f"<pre><code>{escape_lines(lines)}</code></pre>")
+
+
+def escape_lines(lines: Sequence[str]) -> str:
+    return "\n".join(escape(line) for line in lines)
+
+
+def details(summary: str, body: str, opened: bool = False) -> str:
+    """A part that is shown when its summary is clicked."""
+    return f"<details{' open' if opened else ''}><summary>{_html(summary)}</summary>{body}</details>"
+
+
+def _id(anchor: str) -> str:
+    return f' id="{escape(anchor)}"' if anchor else ""
+
+
+def _html(text: str) -> str:
+    return text if isinstance(text, Markup) else escape(text)
+
+
 def _paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>" if text else ""
+    return f"<p>{_html(text)}</p>" if text else ""
 
 
 def alone(picture: str, width: int = 640) -> str:
@@ -47,7 +93,7 @@ def alone(picture: str, width: int = 640) -> str:
 
 
 def figure(picture: str, caption: str) -> str:
-    return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure>{picture}<figcaption>{_html(caption)}</figcaption></figure>"
 
 
 def table(
@@ -55,18 +101,27 @@ def table(
     rows: Sequence[Sequence[str]],
     words: Sequence[int] = (),
     notes: Sequence[str] = (),
+    anchors: Sequence[str] = (),
+    stacked: bool = False,
 ) -> str:
     """A table of figures; the first column and those in `words` are text. A row's note appears below its
-    first cell."""
+    first cell; links lead to its anchor. On a narrow screen the cells of a `stacked` table stand below each
+    other."""
 
     def cell(kind: str, place: int, text: str, note: str = "") -> str:
-        shown = f"<small>{escape(note)}</small>" if note else ""
-        return f"<{kind}{' class=words' if place in words else ''}>{escape(text)}{shown}</{kind}>"
+        shown = f"<small>{_html(note)}</small>" if note else ""
+        marked = " class=words" if place in words else ""
+        if stacked and kind == "td" and place and text:
+            marked += f' data-name="{escape(header[place])}"'
+        return f"<{kind}{marked}>{_html(text)}{shown}</{kind}>"
 
     head = "".join(cell("th", place, name) for place, name in enumerate(header))
     body = ""
     for number, row in enumerate(rows):
         note = notes[number] if notes else ""
         cells = (cell("td", place, text, "" if place else note) for place, text in enumerate(row))
-        body += f"<tr>{''.join(cells)}</tr>"
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        body += f"<tr{_id(anchors[number] if anchors else '')}>{''.join(cells)}</tr>"
+    name = ' class="stacked"' if stacked else ""
+    return (
+        f'<div class="scroll"><table{name}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )

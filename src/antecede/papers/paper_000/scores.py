@@ -6,7 +6,7 @@ from functools import cache
 from itertools import pairwise
 from statistics import fmean
 
-from antecede.papers.paper import FinishedRun, Points, Runs
+from antecede.papers.paper import FinishedRun, Points, Runs, mean
 from antecede.papers.paper_000.home_numbers import home_intervals
 from antecede.papers.paper_000.runs import DELAYS, PAPER, PASSIVE, RATES, USUAL, select, size
 from antecede.papers.readings import Joint
@@ -87,7 +87,7 @@ def value(done: FinishedRun, measure: str, joint: Joint) -> float:
 def line(runs: Runs, measure: str, joint: Joint) -> Points:
     """The mean of a quantity at each size."""
     return [
-        (peers, fmean(value(done, measure, joint) for done in sized.finished))
+        (peers, mean([value(done, measure, joint) for done in sized.finished]))
         for peers, sized in runs.by(size).items()
     ]
 

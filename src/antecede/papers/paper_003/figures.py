@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 
-from antecede.papers.paper import Figure, Points, Runs
+from antecede.papers.paper import Figure, Points, Runs, mean
 from antecede.papers.paper_003.runs import (
     COMMON,
     FIGURE_7_DELAYS,
@@ -35,12 +34,12 @@ def _figure_7(runs: Runs) -> list[Figure]:
         lams = [lam for lam in LAMBDAS if len(select(runs, "hcg", lam, delay))]
         name = f"δl = {delay:,} µs"
         shares[f"HCG, {name}"] = [
-            (math.log10(lam), fmean(ordered_shares(runs, "hcg", lam, delay))) for lam in lams
+            (math.log10(lam), mean(ordered_shares(runs, "hcg", lam, delay))) for lam in lams
         ]
         shares[f"closed form, {name}"] = [(math.log10(lam), 100 * closed_form(lam, delay)) for lam in lams]
         both = [lam for lam in lams if ratios_to_basic(runs, lam, delay)]
         ratios[f"HCG over B, {name}"] = [
-            (math.log10(lam), fmean(ratios_to_basic(runs, lam, delay))) for lam in both
+            (math.log10(lam), mean(ratios_to_basic(runs, lam, delay))) for lam in both
         ]
         ratios[f"closed form, {name}"] = [(math.log10(lam), closed_form_ratio(lam, delay)) for lam in both]
     printed = [(math.log10(COMMON[0]), PUBLISHED["7"])]
@@ -61,7 +60,7 @@ def _figure_8(runs: Runs) -> list[Figure]:
 
     def line(protocol: str) -> Points:
         points = ((delay, ordered_shares(runs, protocol, FIGURE_8_LAMBDA, delay)) for delay in delays)
-        return [(delay, fmean(samples)) for delay, samples in points if samples]
+        return [(delay, mean(samples)) for delay, samples in points if samples]
 
     shares = {
         "HCG": line("hcg"),
@@ -71,7 +70,7 @@ def _figure_8(runs: Runs) -> list[Figure]:
     }
     both = [delay for delay in delays if ratios_to_basic(runs, FIGURE_8_LAMBDA, delay)]
     ratios = {
-        "HCG over B": [(delay, fmean(ratios_to_basic(runs, FIGURE_8_LAMBDA, delay))) for delay in both],
+        "HCG over B": [(delay, mean(ratios_to_basic(runs, FIGURE_8_LAMBDA, delay))) for delay in both],
         "closed form": [(delay, closed_form_ratio(FIGURE_8_LAMBDA, delay)) for delay in both],
     }
     printed = [(delay, PUBLISHED["8"]) for delay in delays]

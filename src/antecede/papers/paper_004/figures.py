@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from antecede.papers.paper import Figure, FinishedRun, Points, Runs, wire_figure
+from antecede.papers.paper import Figure, FinishedRun, Points, Runs, mean, wire_figure
 from antecede.papers.paper_004.nodes import buffered
 from antecede.papers.paper_004.runs import (
     AGG,
@@ -39,7 +38,7 @@ def _bars(runs: Runs, names: Sequence[str], at: Sequence[float], of: str) -> Poi
     """Shares of a histogram, in %."""
     if not len(runs):
         return []
-    shares = (fmean(per_run(runs, percent(name, of))) for name in names)
+    shares = (mean(per_run(runs, percent(name, of))) for name in names)
     return list(zip(at, shares, strict=True))
 
 
@@ -144,7 +143,7 @@ def _latency_over_time(runs: Runs, largest: int) -> Figure:
 def _messages_per_packet(runs: Runs, nodes: int) -> Figure:
     agg = select(runs, AGG, nodes).finished
     shares = [
-        (float(i), fmean(100 * packets_of(run, row[0]) / run.value("packets_sized") for run in agg))
+        (float(i), mean([100 * packets_of(run, row[0]) / run.value("packets_sized") for run in agg]))
         for i, row in enumerate(TABLE_2.values(), 1)
     ]
     printed = [(float(i), row[1]) for i, row in enumerate(TABLE_2.values(), 1)]
@@ -217,6 +216,6 @@ def _shares_of_nodes(runs: Runs, names: Sequence[str], at: Sequence[float]) -> P
     if not len(runs):
         return []
     return [
-        (x, fmean(per_run(runs, lambda run, name=name: 100 * run.value(name) / run.scenario.peers)))  # type: ignore[misc]
+        (x, mean(per_run(runs, lambda run, name=name: 100 * run.value(name) / run.scenario.peers)))  # type: ignore[misc]
         for x, name in zip(at, names, strict=True)
     ]

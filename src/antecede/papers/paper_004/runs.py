@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from antecede.papers.paper import FinishedRun, Runs, Scale
+from antecede.papers.paper import FinishedRun, Runs, Scale, mean
 from antecede.papers.readings import Joint, Seeds
 from antecede.papers.scoreboard import ScoreRow, claim, number
 from antecede.papers.verdicts import Holds
@@ -116,7 +116,7 @@ def per_run(runs: Runs, figure: Figured) -> list[float]:
 def line_of(runs: Runs, figure: Figured) -> list[tuple[float, float]]:
     """The mean of a figure at each size: points to draw."""
     by_size = runs.by(lambda setting: setting.peers)
-    return [(float(nodes), fmean(per_run(sized, figure))) for nodes, sized in by_size.items()]
+    return [(float(nodes), mean(per_run(sized, figure))) for nodes, sized in by_size.items()]
 
 
 def mean_of(values: Sequence[float]) -> float:

@@ -1,0 +1,139 @@
+"""The reports for the papers' authors: what they say, what they draw, and that every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from antecede.papers import paper_000, paper_003
+from antecede.papers.author_page import CITATIONS, author_page, in_short
+from antecede.papers.errata import runs_of
+from antecede.papers.figure_panels import panels
+from antecede.papers.index_page import index_page
+from antecede.papers.paper import Figure, Paper, Runs, mean
+from antecede.papers.readings import Agreement, ChosenReading, Seeds
+from antecede.papers.reproduce import PAPERS
+from antecede.papers.scoreboard import ScoreRow, claim, number
+from antecede.papers.scoreboard_page import PaperResult, Reproduction
+from antecede.papers.verdict_marks import kinds
+
+ROWS = [
+    number("000", "bytes at 900 peers", 100.0, [99.0, 100.0, 101.0]),
+    number("000", "bytes at 500 peers", 50.0, [51.0, 50.0, 50.0]),
+    number("000", "slope <b>", 1.0, [2.0, 2.1, 2.0], "counted otherwise"),
+    number("000", "queue", 5.0, [1.0, 90.0], "too noisy"),
+    number("000", "storage at 400 peers", 5.0, []),
+    claim("000", "a before b", True, "3 < 4", 2),
+    claim("000", "no more than n", False, "n + 1 once", 2, "two at once"),
+    claim("000", "ours", True, "5 < 6", 2, own=True),
+]
+
+
+def result(study: Paper = paper_000.STUDY) -> PaperResult:
+    joints = [(study.plainest, Agreement(3, 2, 9)), (study.plainest, Agreement(1, 0, 9))]
+    choice = ChosenReading(study.plainest, joints, Seeds((101,), (1, 2)))
+    rows = [msgspec.structs.replace(row, paper=study.name) for row in ROWS]
+    return PaperResult(study, choice, Runs([]), Runs([]), rows)
+
+
+def html(study: Paper = paper_000.STUDY) -> str:
+    return author_page(result(study), ["000", "003"], "All audited.", "report.html", "full")
+
+
+def section(page: str, anchor: str) -> str:
+    return page.split(f'id="{anchor}"')[1].split("</section>")[0]
+
+
+def test_the_first_sentence_says_what_was_found() -> None:
+    rows = [row for row in ROWS if not row.own]
+    assert in_short(rows, 1) == (
+        "7 printed numbers and claims: 3 confirmed, 2 not confirmed, 1 undecided, 1 not run at these sizes. "
+        "1 rule fails as printed."
+    )
+    assert in_short(rows[:2], 0) == "2 printed numbers and claims: 2 confirmed, 0 not confirmed."
+
+
+def test_each_row_is_where_its_verdict_belongs_with_the_command_that_repeats_it() -> None:
+    page = html()
+    there = {
+        "confirmed": ["bytes at … peers (2)", "a before b"],
+        "not-confirmed": ["slope &lt;b&gt;", "counted otherwise", "n + 1 once. two at once"],
+        "undecided": ["queue", "too noisy"],
+        "not-run": ["storage at 400 peers"],
+    }
+    for anchor, words in there.items():
+        assert all(word in section(page, anchor) for word in words)
+        assert "antecede reproduce 000 --full" in section(page, anchor)
+    assert "ours" in section(page, "beyond")
+    assert "a before b" not in section(page, "undecided")
+    assert "2 joint readings" in section(page, "readings")
+
+
+def test_contents_squares_and_papers_lead_somewhere() -> None:
+    page = html()
+    inside = set(re.findall(r'href="#([^"]+)"', page))
+    assert inside <= set(re.findall(r'id="([^"]+)"', page))
+    assert {f"row-{place}" for place in range(1, 8)} <= inside
+    assert set(re.findall(r'href="([^"#]+)"', page)) == {"report.html", "paper-003.html"}
+
+
+def test_rules_that_fail_as_printed_are_drawn_with_the_command_that_finds_them() -> None:
+    page = section(html(paper_003.STUDY), "not-confirmed")
+    runs = runs_of("003", "printed")
+    assert len(runs) == page.count('<img class="drawn"') == 8
+    for run in runs:
+        assert f"./dev python docs/protocols/errata.py {run.name}" in page
+    assert "p1: it delivers p0:2 before p0:1, which happened before p0:2. Instead: everybody" in page
+
+
+def test_the_index_leads_to_every_paper() -> None:
+    results = [result(paper_000.STUDY), result(paper_003.STUDY)]
+    rows = [row for each in results for row in each.rows]
+    found = Reproduction(rows, [], {each.paper.name: each.choice for each in results}, "All audited.")
+    page = index_page(results, found, "full")
+    assert "antecede reproduce 000 003 --full" in page
+    assert set(re.findall(r'href="([^"#]+)"', page)) == {"paper-000.html", "paper-003.html"}
+    assert "3 of 7" in page
+
+
+def test_every_paper_has_its_authors() -> None:
+    assert CITATIONS.keys() == PAPERS.keys()
+
+
+def test_rows_that_differ_in_numbers_are_one_kind() -> None:
+    def row(quantity: str) -> ScoreRow:
+        return number("000", quantity, 1.0, [1.0, 1.0])
+
+    found = kinds([row("a, 0–50 ms, 2 bytes"), row("b"), row("a, 50–1,250 ms, 2 bytes")])
+    assert [(kind.title, len(kind.rows)) for kind in found] == [("a, … ms, 2 bytes", 2), ("b", 1)]
+
+
+def test_printed_points_are_judged_as_rows_are() -> None:
+    line = [(100.0, mean([10.0, 10.1, 9.9])), (200.0, mean([20.0, 20.1, 19.9])), (300.0, 30.0)]
+    printed = [(100.0, 10.0), (200.0, 40.0), (300.0, 30.0), (400.0, 40.0)]
+    drawn = Figure("4a", "Bytes", "peers", "bytes", {"a": line}, {"a": printed}, "A note.")
+    shown = panels([drawn])
+    verdicts = re.findall(r'<span class="verdict (\w+)">', shown)
+    assert verdicts == ["matches", "differs", "undecided", "pending"]
+    assert shown.count('class="error"') == 1
+    many = msgspec.structs.replace(drawn, published={"a": [*printed, (500.0, 1.0)]})
+    assert "2 pending" in panels([many])
+
+
+def test_a_value_for_the_whole_axis_is_a_broken_line_and_judges_nothing() -> None:
+    line = [(float(x), float(x)) for x in (1, 2, 3)]
+    drawn = Figure("a", "Share", "load", "share", {"a": line}, {"a": [(x, 0.5) for x, _ in line]})
+    shown = panels([drawn])
+    assert 'class="level s0"' in shown
+    assert "verdict" not in shown
+    assert panels([msgspec.structs.replace(drawn, lines={"a": []})]) == ""
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_paper_has_a_page_without_runs(name: str) -> None:
+    study = PAPERS[name]
+    page = html(study)
+    assert f"Paper {name}" in page
+    assert study.title in page
