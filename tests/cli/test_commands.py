@@ -416,7 +416,8 @@ def test_reproduce_scores_a_paper_and_resumes(tmp_path: Path) -> None:
     assert all(set(row) == keys | {"own"} for row in shown["scoreboard"])
     assert "deliveries audited on Spark: every one after its causes" in shown["audited"]
     assert "## Paper 001" in (tmp_path / "board.md").read_text()
-    assert "Paper 001: every number and claim" in (tmp_path / "here" / "report.html").read_text()
+    assert 'href="paper-001.html"' in (tmp_path / "here" / "report.html").read_text()
+    assert "Every number and claim" in (tmp_path / "here" / "paper-001.html").read_text()
     again = antecede("reproduce", "001", "--out", "here", "--finished", cwd=tmp_path)
     assert again.returncode == 0
     assert "numbers and claims" in again.stdout
