@@ -90,6 +90,11 @@ def test_what_networks_measure(setting: dict[str, Any]) -> None:
     compare(set(simulate(scenario(**setting, seconds=0.2)).metrics.measured), patterns)
 
 
+def test_what_changes_of_a_group_measure() -> None:
+    measured = simulate(scenario(protocol="mbcp", peers=3, seconds=0.2, churn="join:10ms")).metrics.measured
+    compare(set(measured), documented("measured: changes of a group"))
+
+
 @pytest.mark.parametrize("probe", PROBES)
 def test_what_probes_measure(probe: str) -> None:
     patterns = [figure.strip("`") for name, figure in section("measured: probes") if name == f"`{probe}`"]

@@ -94,7 +94,7 @@ def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
     validate.check_encoded_run(names + strangers, rows.column("kind"), order, *columns[:5])
     rank = {name: place for place, name in enumerate(names)}
     audiences = _group_audiences(groups, members, rank, columns)
-    columns = columns.take(columns.kind != schema.RECEIVE)
+    columns = columns.take((columns.kind == schema.SEND) | (columns.kind == schema.DELIVER))
     sends = np.flatnonzero(columns.kind == schema.SEND)
     sends, audience, distinct = _sends_by_stream(columns, sends, audiences, addressed, names, rank)
     streams = _streams(columns.origin[sends], audience, distinct, len(names))

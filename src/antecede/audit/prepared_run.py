@@ -26,6 +26,7 @@ from antecede.trace.schema import REQUIRED, Members
 from antecede.trace.validate import (
     EMPTY_DESTINATION_SQL,
     INVALID_ROW_SQL,
+    NO_CHANGE_SQL,
     SENT_TWICE_SQL,
     check_event,
     empty_destination,
@@ -90,6 +91,8 @@ def prepare_run(
     """
     optional = () if single_group else ("destinations", "own_delivery")
     rows = events.select(*REQUIRED, *(name for name in optional if name in events.columns))
+    if "member" in events.columns:
+        rows = rows.where(NO_CHANGE_SQL)
     if single_group:
         rows = rows.withColumn("group", F.lit(""))
     summary = _summary(run, rows, files, single_group)
@@ -289,7 +292,7 @@ def find_large_runs(
 def _file_splits(spark: SparkSession, files: Sequence[Path]) -> FileSplits | None:
     """The files as splits; None if they have columns that only Spark reads."""
     columns = {name for file in files for name in open_any_parquet(file).schema_arrow.names}
-    if columns & {"destinations", "own_delivery"}:
+    if columns & {"destinations", "own_delivery", "member"}:
         return None
     splits = parquet_splits.list_splits(list(files))
     tasks = min(len(splits), _TASKS_PER_CORE * cores_of(spark))

@@ -23,7 +23,7 @@ import pyarrow as pa
 from antecede.causality import Verdict
 from antecede.jit import njit_plain
 from antecede.trace.reader import open_parquet, read_dictionary_encoded
-from antecede.trace.schema import KINDS, RECEIVE, SEND, Members
+from antecede.trace.schema import DELIVER, RECEIVE, SEND, Members
 
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq")
@@ -87,7 +87,7 @@ def _encoded_rows(
         "run": {run: 0},
         "group": {group: 0},
         "process": ranks,
-        "kind": {kind: number for number, kind in enumerate(KINDS)},
+        "kind": {"send": SEND, "receive": RECEIVE, "deliver": DELIVER},
         "origin": ranks,
     }
     for file in files:

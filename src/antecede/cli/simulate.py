@@ -86,7 +86,9 @@ class ScenarioOptions:
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%. May be repeated."
+            help="Of packets: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%. Of "
+            "processes: crash:1s:3, crash:1-2s:3 (with a restart), suspect:1-2s:3 or partition:1-2s:0,1,2. "
+            "May be repeated."
         ),
     ] = None
     payload: Annotated[int, typer.Option(help="Payload bytes per message.")] = 100
@@ -112,8 +114,19 @@ class ScenarioOptions:
     ] = None
     skew: Annotated[str | None, typer.Option(help="Largest clock skew, as in 5ms.")] = None
     churn: Annotated[
-        float | None,
-        typer.Option(help="Links that open or close per second, for protocols that support it."),
+        list[str] | None,
+        typer.Option(
+            help="Members join and leave: poisson:2 (changes per second), poisson:2:10% (of departures "
+            "crash), join:1s, leave:1s:3 or remove:1s:3. May be repeated. A number: links of pc that open or "
+            "close per second."
+        ),
+    ] = None
+    detector: Annotated[
+        str | None,
+        typer.Option(
+            help="How members of a group that changes find out who is down: adaptive,report=100ms,remove=2s "
+            "or none."
+        ),
     ] = None
 
     def scenario(self) -> Scenario:
@@ -131,7 +144,7 @@ class ScenarioOptions:
             most_messages=self.most_messages, layout=_parse_json("layout", self.layout),
             groups=_parse_json("groups", self.groups), local_delay=_part("local_delay", self.local_delay),
             skew=self.skew,
-            churn=self.churn, senders=self.senders,
+            churn=_churn(self.churn), detector=self.detector, senders=self.senders,
         )  # fmt: skip
 
 
@@ -185,6 +198,16 @@ def simulate(
         _print_metrics(scenario, result, cpu_seconds)
         if trace:
             show.line(f"Trace: {trace}")
+
+
+def _churn(texts: list[str] | None) -> object:
+    """Changes of the group, or a number for changes of links."""
+    if texts is not None and len(texts) == 1:
+        try:
+            return float(texts[0])
+        except ValueError:
+            pass
+    return texts or None
 
 
 def _part(option: str, text: str | None) -> object:

@@ -17,6 +17,7 @@ from antecede.overlay.graph_file import file_digest, read_graph
 from antecede.overlay.random_graph import random_graph
 from antecede.overlay.shapes import SHAPES, Neighbours, Overlay, validated_neighbours
 from antecede.sim import counter_rng
+from antecede.sim.changes import is_group_fault
 from antecede.sim.network import DirectNetwork, GraphModel, Network, UserNetwork, checked_figures, parse_delay
 from antecede.sim.network.faults import parse_fault
 from antecede.sim.probes import PROBES, Probe
@@ -51,6 +52,8 @@ def written_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             written[name] = _as_text(written[name], name)
     if isinstance(probes := written.get("probes"), list | tuple):
         written["probes"] = [_as_text(probe, "probes") for probe in probes]
+    if isinstance(churn := written.get("churn"), str):
+        written["churn"] = [churn]
     if (network := written.get("network")) is not None:
         written["network"] = _as_network(network)
     return written
@@ -118,7 +121,7 @@ def build_network(scenario: Scenario) -> Network:
     if scenario.network is not None:
         return scenario.network.build(scenario.peers, scenario.seed)
     fifo = scenario.protocol_class().links.fifo if scenario.fifo is None else scenario.fifo
-    faults = [parse_fault(fault) for fault in scenario.faults]
+    faults = [parse_fault(fault) for fault in scenario.faults if not is_group_fault(fault)]
     delay = parse_delay(scenario.delay)
     layout = scenario.resolved_layout()
     if scenario.local_delay is None or layout is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import msgspec
 
 from antecede.causality import MessageId
@@ -38,10 +40,10 @@ class Metrics(msgspec.Struct, frozen=True):
 class Meter:
     """The observer that counts a run's `Metrics`."""
 
-    def __init__(self, peers: int) -> None:
+    def __init__(self) -> None:
         self._sent_at: dict[MessageId, int] = {}
-        self._arrived: list[dict[MessageId, int]] = [{} for _ in range(peers)]
-        self._delivered: list[dict[int, int]] = [{} for _ in range(peers)]
+        self._arrived: defaultdict[int, dict[MessageId, int]] = defaultdict(dict)
+        self._delivered: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._control = self._control_max = self._paper = self._paper_max = 0
         self._deliveries = self._latency = self._latency_max = 0
         self._held = self._hold = 0

@@ -14,7 +14,7 @@ from antecede.sim.engines import Engine, Progress, Result
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.trace.event_tables import EventTables
-from antecede.trace.schema import DELIVER, RECEIVE, SEND, Meta
+from antecede.trace.schema import ADMIT, CLOSE, DELIVER, LEAVE, RECEIVE, REMOVE, SEND, Meta
 from antecede.trace.writer import PART_ROWS, TraceWriter
 
 _COLUMNS = (
@@ -22,6 +22,8 @@ _COLUMNS = (
     "control_bytes", "payload_bytes", "link",
 )  # fmt: skip
 _BATCH = 65_536
+_CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
+"""The kinds of rows for changes as members see them. Who is disowned never began, and is removed."""
 
 
 class Recorder:
@@ -34,7 +36,8 @@ class Recorder:
         self._tables = EventTables(scenario.key(), self._groups, scenario.peer_names())
         self._group_of: dict[MessageId, int] = {}
         self._payload = scenario.payload
-        self._index = np.zeros(scenario.peers, np.int64)
+        self._is_changing = scenario.is_changing
+        self._index = np.zeros(scenario.most_processes(), np.int64)
         self._writer = writer
         self._receives, self._sample, self._batch = receives, sample, batch
         self._pending: list[tuple[int, ...]] = []
@@ -52,11 +55,22 @@ class Recorder:
     def deliver(self, process: int, message: MessageId, time: int) -> None:
         self._row(DELIVER, process, message, time)
 
+    def change(self, process: int, kind: str, member: int, message: MessageId, time: int) -> None:
+        """A process has seen a change of its group."""
+        self._row(_CHANGES[kind], process, message, time, member=member)
+
     def _row(
-        self, kind: int, process: int, message: MessageId, time: int, link: int = 0, control: int = 0
+        self,
+        kind: int,
+        process: int,
+        message: MessageId,
+        time: int,
+        link: int = 0,
+        control: int = 0,
+        member: int = 0,
     ) -> None:
         group = self._group_of.get(message, 0)
-        self._pending.append((kind, process, *message, time, link, control, group))
+        self._pending.append((kind, process, *message, time, link, control, group, member))
         if len(self._pending) >= self._batch:
             self.flush()
 
@@ -65,19 +79,22 @@ class Recorder:
         if self._pending:
             rows = np.array(self._pending, np.int64)
             self._pending = []
-            self._write(rows[:, :-1], rows[:, -1])
+            self._write(rows[:, :-2], rows[:, -2], rows[:, -1])
 
     def take_rows(self, rows: np.ndarray) -> None:
         """Write many events at once, as compiled engines produce them; all are in one group."""
-        self._write(rows, np.zeros(len(rows), np.int64))
+        zeros = np.zeros(len(rows), np.int64)
+        self._write(rows, zeros, zeros)
 
-    def _write(self, rows: np.ndarray, group: np.ndarray) -> None:
+    def _write(self, rows: np.ndarray, group: np.ndarray, member: np.ndarray) -> None:
         if not self._receives or self._sample > 1:
             selected = (rows[:, 0] != RECEIVE) | self._receives
-            selected &= (rows[:, 3] - 1) % self._sample == 0
-            rows, group = rows[selected], group[selected]
+            selected &= ((rows[:, 3] - 1) % self._sample == 0) | (rows[:, 0] >= ADMIT)
+            rows, group, member = rows[selected], group[selected], member[selected]
         payload_bytes = np.full(len(rows), self._payload)
-        self._writer.extend(self._tables.build(rows, self._next_indices(rows[:, 1]), payload_bytes, group))
+        index = self._next_indices(rows[:, 1])
+        members = member if self._is_changing else None
+        self._writer.extend(self._tables.build(rows, index, payload_bytes, group, member=members))
 
     def _next_indices(self, process: np.ndarray) -> np.ndarray:
         """The place of each row in its process's own order, after the rows written before."""
@@ -117,7 +134,8 @@ def simulate_to(
         seed=scenario.seed,
         parameters=msgspec.to_builtins(scenario) | ({"sample": sample} if sample > 1 else {}),
     )
-    with TraceWriter(folder, meta, _COLUMNS, part_rows=part_rows) as writer:
+    columns = (*_COLUMNS, "member") if scenario.is_changing else _COLUMNS
+    with TraceWriter(folder, meta, columns, part_rows=part_rows) as writer:
         recorder = Recorder(scenario, writer, receives, sample, min(_BATCH, part_rows))
         result = engines.run(choice, scenario, [recorder, *observers], progress)
         recorder.flush()

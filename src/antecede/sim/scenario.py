@@ -10,10 +10,14 @@ import msgspec
 
 from antecede import __version__
 from antecede.errors import InputError
+from antecede.membership.catalog import CHANGING
 from antecede.protocols import catalog
 from antecede.protocols.base import Layout, Protocol
 from antecede.sim import build, counter_rng, scenario_checks
+from antecede.sim.changes import Change, is_group_fault, plan
+from antecede.sim.changing_world import ChangingGroupWorld
 from antecede.sim.churn import link_changes
+from antecede.sim.faulty_world import FaultyWorld
 from antecede.sim.network import (
     GraphModel,
     Network,
@@ -24,6 +28,7 @@ from antecede.sim.network import (
     upper_bound,
 )
 from antecede.sim.probes import PROBES, Probe
+from antecede.sim.scenario_detector import parse_detector
 from antecede.sim.workload import Workload
 from antecede.sim.world import LinkChange, Observer, World
 from antecede.units import SECOND, parse_duration
@@ -75,13 +80,18 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       random,degree=4, graph,file=NAME
     - `count`: what a packet weighs in the network: its bytes on the wire, or as its paper counts them
     - `fifo`: whether links keep order; by default what the protocol requires
-    - `faults`: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%
+    - `faults`: of packets: spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%; of processes:
+      crash:1s:3 (for good), crash:1-2s:3 (with a restart), suspect:1-2s:3, partition:1-2s:0,1,2
     - `groups`: overlapping groups of peers by name, for protocols that support them; a message goes to one of
       its sender's groups
     - `layout`: how members are arranged, for protocols whose members differ (docs/protocols)
     - `local_delay`: the delay within a site of the layout, if it is not `delay`
     - `skew`: each peer's clock is ahead of true time by a fixed amount of up to this much
-    - `churn`: how many links per second open or close, for protocols that support it
+    - `churn`: changes of the group: join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second),
+      poisson:2:10% (of those that depart crash); `peers` are the members at the start. A number is how many
+      links per second open or close, for protocols that support it
+    - `detector`: how members of a group that changes find out who is down: adaptive,report=100ms,remove=2s
+      (they report so often, and remove who was suspected for so long, or never), or none
     - `probes`: further measurements by name (docs/sweeps.md), from `warmup` seconds on
     - `payload`: bytes of each message; `most_messages`: stop sending after this many in all
 
@@ -106,7 +116,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layout: dict[str, Any] | None = None
     local_delay: str | None = None
     skew: str | None = None
-    churn: float | None = None
+    churn: float | tuple[str, ...] | None = None
     interval: str | None = None
     senders: int | None = None
     burst: int | None = None
@@ -117,6 +127,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silent: tuple[int, ...] = ()
     sends: tuple[tuple[int, ...], ...] | None = None
     overlay: str | None = None
+    detector: str | None = None
 
     def __post_init__(self) -> None:
         self._check_limits()
@@ -129,7 +140,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limits = _LIMITS | {"senders": (1, self.peers), "warmup": (0, self.seconds)}
         for field, (low, high) in limits.items():
             value = getattr(self, field)
-            if value is not None and not low <= value <= high:
+            if value is not None and not isinstance(value, tuple) and not low <= value <= high:
                 raise ValueError(f"{field} is {value}; it must be from {low:g} to {high:g}")
 
     def _check_names(self) -> None:
@@ -181,13 +192,48 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.protocol.replace(':', '.')}-{self.peers}-{digest}"
 
     def protocol_class(self) -> type[Protocol]:
-        return catalog.find_protocol(self.protocol)
+        """The protocol, as members of a group that changes if this one does."""
+        fixed = catalog.find_protocol(self.protocol)
+        return CHANGING[self.protocol] if self.is_changing else fixed
+
+    # Changes of the group.
+
+    @property
+    def group_churn(self) -> tuple[str, ...]:
+        """The changes that members make."""
+        return self.churn if isinstance(self.churn, tuple) else ()
+
+    @property
+    def link_churn(self) -> float:
+        return self.churn if isinstance(self.churn, float) else 0.0
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything happens to processes or to the group."""
+        return bool(self.group_churn or self.detector or any(map(is_group_fault, self.faults)))
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether members take part in changes. Where a protocol's group is fixed, processes may still
+        crash."""
+        return self.has_changes and self.protocol in CHANGING
+
+    def changes(self) -> list[Change]:
+        """All changes, in the order of their times."""
+        return plan(self.faults, self.group_churn, self.seed, round(self.seconds * SECOND))
+
+    def most_processes(self) -> int:
+        """The most processes that a run may have: those that join or return have an address each time they
+        ask."""
+        return self.peers + (2 * len(self.changes()) + 16 if self.is_changing else 0)
 
     # What a run is made of.
 
     def members(self) -> list[Protocol]:
         """All members of the group, in their initial state."""
         protocol: Any = self.protocol_class()
+        if self.is_changing:
+            return list(protocol.founders(self.peers, self.peers))
         if self.groups is not None:
             return list(protocol.with_groups(self.groups, self.peers))
         if (neighbours := self.neighbours()) is not None:
@@ -207,8 +253,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The world of these members, before the first event; probes sample at `sample_times`, if given."""
         if sample_times is None:
             sample_times = self.sample_times() if probes else ()
-        overlay = [cast(Any, member).neighbours for member in members] if self.churn else []
-        return World(
+        overlay = [cast(Any, member).neighbours for member in members] if self.link_churn else []
+        kind: Any = World
+        more: dict[str, Any] = {}
+        if self.has_changes:
+            kind, more = FaultyWorld, {"changes": self.changes(), "seed": self.seed}
+        if self.is_changing:
+            kind = ChangingGroupWorld
+            more |= {"detector": parse_detector(self.detector), "most_processes": self.most_processes()}
+            more["joiners_send"] = self.senders is None
+        world: World = kind(
             members,
             self.build_network(),
             self.build_workload(),
@@ -221,10 +275,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             silent=self.silent,
             clock_offsets=self.clock_offsets(),
             paper_sizes=self.count == "paper",
-            link_changes=self.link_changes(overlay) if self.churn else (),
+            link_changes=self.link_changes(overlay) if self.link_churn else (),
             probes=probes,
             sample_times=sample_times,
+            **more,
         )
+        return world
 
     def build_network(self) -> Network:
         return build.build_network(self)
@@ -260,7 +316,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The links that open and close, beside the overlay's, which lists the neighbours of each peer."""
         permanent = {(peer, other) for peer, others in enumerate(overlay) for other in others}
         until = round(self.seconds * SECOND)
-        return link_changes(self.seed, self.peers, until, self.churn or 0.0, permanent)
+        return link_changes(self.seed, self.peers, until, self.link_churn, permanent)
 
     def clock_offsets(self) -> list[int]:
         """How far each peer's clock is ahead of true time."""
@@ -291,7 +347,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def peer_names(self) -> list[str]:
         """The names of the peers in traces."""
         width = len(str(self.peers - 1))
-        return [f"p{peer:0{width}}" for peer in range(self.peers)]
+        return [f"p{peer:0{width}}" for peer in range(self.most_processes())]
 
 
 def scenario(**fields: object) -> Scenario:

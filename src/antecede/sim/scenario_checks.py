@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antecede.errors import InputError
+from antecede.membership.catalog import CHANGING
 from antecede.protocols.base import LocalError
 from antecede.sim import build
+from antecede.sim.changes import (
+    Join,
+    Suspicion,
+    highest_peer,
+    is_group_fault,
+    parse_churn,
+    parse_group_fault,
+)
 from antecede.sim.network import parse_delay
 from antecede.sim.network.faults import parse_fault
+from antecede.sim.scenario_detector import parse_detector
 from antecede.units import parse_duration
 
 if TYPE_CHECKING:
@@ -20,8 +30,9 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> None:
     """Refuse what the protocol does not support, and parts that cannot be created."""
-    _check_protocol_supports(scenario)
     _check_texts(scenario)
+    _check_changes(scenario)
+    _check_protocol_supports(scenario)
     _check_layout(scenario)
     build.check_parts(scenario)
 
@@ -32,7 +43,7 @@ def _check_protocol_supports(scenario: Scenario) -> None:
         raise InputError(f"scenario: groups: {name} has one group of all peers")
     if scenario.layout is not None and protocol.layout is None:
         raise InputError(f"scenario: layout: the members of {name} are all alike")
-    if scenario.churn and not protocol.dynamic_links:
+    if scenario.link_churn and not protocol.dynamic_links:
         raise InputError(f"scenario: churn: the links of {name} stay as they are")
     if scenario.overlay is not None and not hasattr(protocol, "on_overlay"):
         raise InputError(f"scenario: overlay: {name} does not flood an overlay; flooding and pc do")
@@ -47,7 +58,13 @@ def _check_texts(scenario: Scenario) -> None:
         ("local_delay", parse_delay, (scenario.local_delay,)),
         ("interval", parse_delay, (scenario.interval,)),
         ("skew", parse_duration, (scenario.skew,)),
-        ("faults", parse_fault, scenario.faults),
+        (
+            "faults",
+            lambda text: (parse_group_fault if is_group_fault(text) else parse_fault)(text),
+            scenario.faults,
+        ),
+        ("churn", parse_churn, scenario.group_churn),
+        ("detector", parse_detector, (scenario.detector,)),
     ]
     for field, parse, texts in parsers:
         for text in texts:
@@ -56,6 +73,39 @@ def _check_texts(scenario: Scenario) -> None:
                     parse(text)
             except InputError as error:
                 raise InputError(f"scenario: {field}: {error}") from error
+
+
+def _check_changes(scenario: Scenario) -> None:
+    """Refuse changes that a group cannot make."""
+    if not scenario.has_changes:
+        return
+    name = scenario.protocol
+    changes = [parse_churn(text) for text in scenario.group_churn]
+    faults = [parse_group_fault(text) for text in scenario.faults if is_group_fault(text)]
+    joins = sum(isinstance(change, Join) for change in changes)
+    for field, change in [*(("churn", each) for each in changes), *(("faults", each) for each in faults)]:
+        if highest_peer(change) >= scenario.peers + joins:
+            raise InputError(
+                f"scenario: {field}: there is no process {highest_peer(change)}; members are 0 to "
+                f"{scenario.peers - 1}, and those who join come next"
+            )
+    if not scenario.is_changing:
+        if scenario.group_churn or scenario.detector or any(isinstance(each, Suspicion) for each in faults):
+            raise InputError(
+                f"scenario: churn: the group of {name} is fixed, its processes can only crash; groups of "
+                f"{', '.join(CHANGING)} change"
+            )
+        return
+    for field in ("groups", "layout", "overlay"):
+        if getattr(scenario, field) is not None:
+            raise InputError(f"scenario: {field}: a group of {name} that changes is arranged by its view")
+    unreliable = [text for text in scenario.faults if text.startswith(("duplicate", "reorder", "loss"))]
+    if unreliable or scenario.fifo is False:
+        raise InputError("scenario: a group that changes needs links that are FIFO and lose nothing")
+    if scenario.network is not None and scenario.group_churn:
+        raise InputError(
+            "scenario: network: it has places for its peers only; those who join need direct links"
+        )
 
 
 def _check_layout(scenario: Scenario) -> None:

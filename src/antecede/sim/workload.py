@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Sequence
+from typing import ClassVar
 
 from antecede import user_classes
 from antecede.causality import MessageId
@@ -20,6 +21,9 @@ class Workload(abc.ABC):
 
     A user's own is created as `Class(seed, reply, **parameters)`; scenarios name it as `module:Class`.
     """
+
+    sends_after_joining: ClassVar[bool] = True
+    """Whether it has send times for processes that join, as if the run began then."""
 
     def __init__(self, seed: int, reply: float = 0.0) -> None:
         self.seed = seed
@@ -112,6 +116,8 @@ class Rounds(Workload):
 
 class Scheduled(Workload):
     """Sends at listed times, a sorted list for each peer."""
+
+    sends_after_joining: ClassVar[bool] = False
 
     def __init__(self, seed: int, times: Sequence[Sequence[int]], reply: float = 0.0) -> None:
         super().__init__(seed, reply)

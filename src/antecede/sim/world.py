@@ -10,7 +10,7 @@ ahead of the world's. Besides the protocol's own work, a copy of a packet costs 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from antecede.causality import MessageId
@@ -21,7 +21,11 @@ from antecede.sim.probes import Probe
 from antecede.sim.workload import Workload
 from antecede.units import SECOND
 
-_HOP, _ARRIVAL, _WAKE, _LINK, _SEND, _SAMPLE = range(6)
+HOP, ARRIVAL, WAKE, LINK, SEND, SAMPLE, CHANGE, REPORT = range(8)
+"""Kinds of events, in their order at one instant; the last two in groups that change."""
+
+Event = tuple[int, int, int, int, int, Any]
+"""Time, kind, peer, source, number on its link, content."""
 
 DRAIN = 60 * SECOND
 """How long timers still fire after the last send."""
@@ -96,15 +100,15 @@ class World:
         self._broadcasts = [0] * len(members)
         """Sends and replies that became messages."""
         self._last_size: tuple[Packet | None, int] = (None, 0)
-        self._handlers = (
+        self._handlers: tuple[Callable[[int, int, Any], None], ...] = (
             self._on_hop, self._on_arrival, self._on_wake, self._on_link, self._on_send, self._on_sample,
         )  # fmt: skip
-        self._events: list[tuple[int, int, int, int, int, Any]] = []
-        """A heap of (time, kind, peer, source, number on its link, content)."""
+        self._events: list[Event] = []
+        """A heap."""
         for time in sample_times:
-            self._schedule(time, _SAMPLE)
+            self._schedule(time, SAMPLE)
         for change in link_changes:
-            self._schedule(change.time, _LINK, change.one, change.other, content=change.opens)
+            self._schedule(change.time, LINK, change.one, change.other, content=change.opens)
         for peer in range(len(members)) if senders is None else senders:
             self._schedule_send(peer, 0)
 
@@ -120,6 +124,14 @@ class World:
         self.now, kind, peer, source, _, content = heapq.heappop(self._events)
         self._handlers[kind](peer, source, content)
         return True
+
+    def count_stuck(self) -> int:
+        """Messages that are held."""
+        return sum(len(member.waiting()) for member in self.members)
+
+    def figures(self) -> dict[str, float]:
+        """Measurements of what happened besides sending and delivering."""
+        return {}
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
         """Pass a packet to the network."""
@@ -160,7 +172,7 @@ class World:
     def _on_link(self, one: int, other: int, opens: bool) -> None:
         if not opens:
             ends = {one, other}
-            self._events = [e for e in self._events if e[1] != _ARRIVAL or {e[2], e[3]} != ends]
+            self._events = [e for e in self._events if e[1] != ARRIVAL or {e[2], e[3]} != ends]
             heapq.heapify(self._events)
         for here, there in ((one, other), (other, one)):
             member, clock = self.members[here], self._clock(here)
@@ -206,7 +218,7 @@ class World:
         if effects.wake_at is not None:
             time = max(effects.wake_at - self._clock_offsets[peer], self.now)
             if time <= self._last_wake:
-                self._schedule(time, _WAKE, peer)
+                self._schedule(time, WAKE, peer)
 
     def _collect_deliveries(self, peer: int) -> None:
         member = self.members[peer]
@@ -230,11 +242,11 @@ class World:
     def _schedule_send(self, peer: int, previous: int) -> None:
         time = self._workload.next_send(peer, self._sends[peer], previous)
         if time < self._until:
-            self._schedule(time, _SEND, peer)
+            self._schedule(time, SEND, peer)
 
     def _schedule_arrivals(self, source: int, packet: Packet, arrivals: Sequence[Arrival]) -> None:
         for time, peer, number, transit in arrivals:
             if transit is None:
-                heapq.heappush(self._events, (time, _ARRIVAL, peer, source, number, packet))
+                heapq.heappush(self._events, (time, ARRIVAL, peer, source, number, packet))
             else:
-                heapq.heappush(self._events, (time, _HOP, peer, source, number, (packet, transit)))
+                heapq.heappush(self._events, (time, HOP, peer, source, number, (packet, transit)))

@@ -28,6 +28,7 @@ def write_results(sweep: Sweep) -> pa.Table:
     rows = [
         {"run": key, **msgspec.to_builtins(run.scenario), **msgspec.to_builtins(run.metrics)}
         | {"faults": " ".join(run.scenario.faults), "groups": _groups_text(run.scenario.groups)}
+        | {"churn": run.scenario.link_churn or None, "changes": " ".join(run.scenario.group_churn)}
         | {name: _json_text(getattr(run.scenario, name)) for name in _STRUCTURED}
         | {"measured": _json_text(run.metrics.measured)}
         | {name: counts.get(name) for name in _VERDICT}

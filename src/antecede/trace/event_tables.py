@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from antecede.trace.schema import FIELDS, KINDS, RECEIVE, SEND
+from antecede.trace.schema import ADMIT, FIELDS, KINDS, RECEIVE, SEND
 
 _MAX_DICTIONARY = 65_536
 """With more names, each batch would have to repeat too long a dictionary."""
@@ -36,11 +36,13 @@ class EventTables:
         payload_bytes: np.ndarray,
         group: np.ndarray | None = None,
         deps: Sequence[Sequence[str] | None] | None = None,
+        member: np.ndarray | None = None,
     ) -> pa.Table:
         """A table with a row for each row of `events`: kind, process, origin, seq, time, link, control bytes.
 
         `link` counts for receives, control and payload bytes for sends. All events are in the first group
-        unless `group` says otherwise. Without `deps` there is no such column.
+        unless `group` says otherwise. Without `deps` there is no such column, nor without `member`, which
+        counts for changes of the group.
         """
         kind, process, origin, seq, time, link, control = np.ascontiguousarray(events.T)
         not_sends = kind != SEND
@@ -62,6 +64,8 @@ class EventTables:
             "payload_bytes": pa.array(payload_bytes, mask=not_sends),
             "link": _by_code(link, names, kind != RECEIVE),
         }
+        if member is not None:
+            columns["member"] = _by_code(member, names, kind < ADMIT)
         return pa.table(columns)
 
 

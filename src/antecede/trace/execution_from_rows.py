@@ -33,7 +33,7 @@ def execution(rows: pa.Table, members: Members) -> Execution:
     for process, kind, origin, seq, group, mark in zip(*columns, marks, strict=True):
         if group not in members:
             seen_in.setdefault(group, set()).add(ranks[process])
-        if kind == "receive":
+        if kind not in _KIND:
             continue
         # Origins without rows of their own sent only orphans; they get ranks past the processes.
         message = MessageId(ranks.setdefault(origin, len(ranks)), seq)

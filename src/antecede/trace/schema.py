@@ -1,4 +1,5 @@
-"""The one event schema: a row for everything a process sent, received or delivered.
+"""The one event schema: a row for everything a process sent, received or delivered, and for changes of its
+group.
 
 A trace folder holds Parquet parts of these rows and a `_meta/meta.json`: names that start with an underscore
 are skipped by pandas, Spark and others, which so read the folder as it is. Every trace has the columns of
@@ -27,7 +28,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "group": (pa.string(), "the group the message was sent to"),
     "process": (pa.string(), "where the event happened"),
     "index": (pa.int64(), "place in the process's own order, over all groups"),
-    "kind": (pa.string(), "send, receive or deliver"),
+    "kind": (pa.string(), "send, receive or deliver; of a changing group also admit, leave, remove or close"),
     "origin": (pa.string(), "who sent the message"),
     "seq": (pa.int64(), "the message's sequence number at its origin, from 1"),
     "time": (pa.int64(), "nanoseconds"),
@@ -38,10 +39,15 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "link": (pa.string(), "the peer from which the message was received"),
     "message": (pa.string(), "the message's id in the log that it comes from, shown instead of origin:seq"),
     "own_delivery": (pa.int64(), "1 if a sender's delivery of its own message is judged like any other"),
+    "member": (pa.string(), "whom a change of the group concerns"),
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
-KINDS = ("send", "receive", "deliver")
-SEND, RECEIVE, DELIVER = range(len(KINDS))
+CHANGE_KINDS = ("admit", "leave", "remove", "close")
+"""Rows of a process that has seen a change of its group: a member was admitted, has left, was removed, or the
+last message that anybody delivers of it is known. `origin` and `seq` are the message that made the change;
+for `close`, that last message."""
+KINDS = ("send", "receive", "deliver", *CHANGE_KINDS)
+SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE = range(len(KINDS))
 """Kinds as numbers: their places in `KINDS`."""
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])

@@ -7,9 +7,9 @@ Input from outside is checked on four levels:
 2. A *value* has its column's type, and required ones are not empty: `validate_parquet_batch` for Parquet
    rows, `validate_rows` for JSON lines and CSV, `convert_value` for tables of other programs (`--map`), which
    may have numbers as names and text as numbers.
-3. A *row* has a known kind and a `seq` from 1, and a process sends only its own messages: `check_event` for
-   one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter two find the first offending
-   row, and `check_event` then words the error.
+3. A *row* has a known kind and a `seq` from 1 (a stream may be closed at 0), and a process sends only its own
+   messages: `check_event` for one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter
+   two find the first offending row, and `check_event` then words the error.
 4. A *run* has one event per index, one send per message, and names in its destinations: `check_run`, or
    `check_encoded_run` for arrays, `SENT_TWICE_SQL` and `EMPTY_DESTINATION_SQL` for Spark.
 
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.copies import table_suffix
-from antecede.trace.schema import FIELDS, KINDS, REQUIRED, SCHEMA, SEND
+from antecede.trace.schema import CHANGE_KINDS, CLOSE, FIELDS, KINDS, REQUIRED, SCHEMA, SEND
 from antecede.trace.times import parse_time
 from antecede.units import count_of
 
@@ -39,11 +39,13 @@ INVALID_ROW_SQL = " or ".join(
     [
         *(f"`{name}` is null" for name in REQUIRED),
         f"kind not in ({', '.join(map(repr, KINDS))})",
-        "seq < 1",
+        "seq < if(kind = 'close', 0, 1)",
         "(kind = 'send' and origin != process)",
     ]
 )
 """The rules of values and rows as one condition for Spark; true for a row that `check_event` refuses."""
+NO_CHANGE_SQL = f"kind is null or kind not in ({', '.join(map(repr, CHANGE_KINDS))})"
+"""True for rows that are not changes of a group."""
 EMPTY_DESTINATION_SQL = "exists(destinations, name -> name is null)"
 """True for a send that `destinations` refuses."""
 SENT_TWICE_SQL = "count(*) > 1"
@@ -276,7 +278,7 @@ def check_event(process: str, index: int, kind: str, origin: str, seq: int) -> N
     where = f"process {process}, index {index}"
     if kind not in KINDS:
         raise InputError(f"{where}: {unknown_kind(kind)}")
-    if seq < 1:
+    if seq < (kind != "close"):
         raise InputError(
             f"{where}: seq {seq} is not 1 or more; --map seq.first=0 is for logs that count from 0"
         )
@@ -295,7 +297,7 @@ def unknown_kind(kind: str) -> str:
 def invalid_events(kind: np.ndarray, seq: np.ndarray, origin: np.ndarray, process: np.ndarray) -> np.ndarray:
     """Which rows `check_event` refuses. Kinds are places in `KINDS`, -1 if unknown; origins and processes are
     numbers for the same names."""
-    invalid: np.ndarray = (kind < 0) | (seq < 1) | ((kind == SEND) & (origin != process))
+    invalid: np.ndarray = (kind < 0) | (seq < (kind != CLOSE)) | ((kind == SEND) & (origin != process))
     return invalid
 
 

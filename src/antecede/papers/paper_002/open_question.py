@@ -106,7 +106,7 @@ def open_figures(runs: Runs) -> list[Figure]:
         lines = {}
         for name, part in (("pc", runs.where(protocol="pc")), ("flooding", runs.where(protocol="flooding"))):
             for peers, sized in part.by(lambda run: run.peers).items():
-                by_churn = sized.by(lambda run: run.churn or 0.0)
+                by_churn = sized.by(lambda run: run.link_churn)
                 points = [
                     (churn, fmean(each.values(figure)) / scale if scale else _per_delivery(each, figure))
                     for churn, each in by_churn.items()

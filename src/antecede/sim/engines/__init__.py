@@ -91,7 +91,9 @@ def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bo
             )
         return Choice(engine, "it was asked for", requested=True)
     unsupported = Unsupported(f"{scenario.protocol} has no kernel")
-    for name in _COMPILED:
+    if scenario.has_changes:
+        unsupported = compiled.supports(scenario, "event") or unsupported
+    for name in () if scenario.has_changes else _COMPILED:
         if not compiled.has_kernel(scenario, name):
             continue
         if not long and _packets(scenario) < _SHORT[name]:

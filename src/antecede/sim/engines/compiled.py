@@ -38,6 +38,8 @@ def packets_per_delivery(scenario: Scenario) -> float:
 
 def supports(scenario: Scenario, engine: str) -> Unsupported | None:
     """Why a compiled engine cannot run a scenario; None if it can."""
+    if scenario.has_changes:
+        return Unsupported("its group changes, or its processes crash")
     if importlib.util.find_spec("numba") is None:
         return Unsupported("numba is not installed (pip install 'antecede[sim]')")
     if not has_kernel(scenario, engine):

@@ -49,7 +49,7 @@ def _run(
     sample_times: Sequence[int] | None,
 ) -> Metrics:
     members = scenario.members()
-    meter = Meter(scenario.peers)
+    meter = Meter()
     probes = [*build.build_probes(scenario), *added]
     world = scenario.world(members, [meter, observers] if observers else [meter], probes, sample_times)
     if progress is None:
@@ -58,8 +58,7 @@ def _run(
         until = max(1, round(scenario.seconds * SECOND))
         while all(world.step() for _ in range(_EVENTS_PER_REPORT)):
             progress(min(1.0, world.now / until))
-    stuck = sum(len(member.waiting()) for member in members)
-    measured = world.network.figures(world.now)
+    measured = world.network.figures(world.now) | world.figures()
     for probe in probes:
         measured |= probe.figures()
-    return meter.metrics(world.packets, world.control_bytes, stuck, world.now, measured)
+    return meter.metrics(world.packets, world.control_bytes, world.count_stuck(), world.now, measured)

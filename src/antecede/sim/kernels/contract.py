@@ -116,6 +116,13 @@ class ObserverFeed:
             for observer in self._observers:
                 observer.deliver(process, message, time)
 
+    def change(self, process: int, kind: str, member: int, message: MessageId, time: int) -> None:
+        """A process has seen a change of its group; only for observers that have such a method."""
+        if self._is_new():
+            for observer in self._observers:
+                if (show := getattr(observer, "change", None)) is not None:
+                    show(process, kind, member, message, time)
+
     def _is_new(self) -> bool:
         self._position += 1
         if self._position <= self._shown:

@@ -92,17 +92,19 @@ def parse_fault(text: str) -> Fault:
         case "spike", [when, extra]:
             return Spike(*parse_range(when), parse_duration(extra))
         case "duplicate", [share, within]:
-            return Duplicate(_parse_share(share), parse_duration(within))
+            return Duplicate(parse_share(share), parse_duration(within))
         case "reorder", [share, by]:
-            return Reorder(_parse_share(share), parse_duration(by))
+            return Reorder(parse_share(share), parse_duration(by))
         case "loss", [share]:
-            return Loss(_parse_share(share))
+            return Loss(parse_share(share))
     raise InputError(
-        f"'{text}' is not a fault; write spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms or loss:1%"
+        f"'{text}' is not a fault; write spike:1-2s:300ms, duplicate:1%:50ms, reorder:10%:200ms, loss:1%, "
+        "crash:1s:3, crash:1-2s:3, suspect:1-2s:3 or partition:1-2s:0,1,2"
     )
 
 
-def _parse_share(text: str) -> float:
+def parse_share(text: str) -> float:
+    """A share, written as 1% or 0.01."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

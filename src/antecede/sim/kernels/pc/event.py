@@ -71,7 +71,7 @@ _MAX_PAIRS = 1 << 27
 
 def supports(scenario: Scenario) -> Unsupported | None:
     """Why the kernel cannot run a scenario; None if it can."""
-    if scenario.peers * min(scenario.peers, 2 * (scenario.churn or 0) * scenario.seconds) > _MAX_PAIRS:
+    if scenario.peers * min(scenario.peers, 2 * scenario.link_churn * scenario.seconds) > _MAX_PAIRS:
         return Unsupported("too many peers have to remember the pings of too many others")
     return flooding.supports(scenario, ("costs",))
 

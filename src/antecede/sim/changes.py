@@ -1,0 +1,201 @@
+"""Changes of a group as scenarios write them: who joins, leaves, crashes or is removed, and when.
+
+`faults` has what nobody wants: crashes, false suspicions and partitions. `churn` has what members do: they
+join, leave and remove others, at given times or at random ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from antecede.errors import InputError
+from antecede.sim import counter_rng
+from antecede.sim.network.faults import parse_share
+from antecede.units import SECOND, parse_duration, parse_range
+
+
+class Crash(NamedTuple):
+    """A process stops. If it restarts it has its state, and what was sent to it meanwhile still arrives.
+
+    Of what it has sent and what has not arrived, the last packets on each link may be lost if it stops for
+    good.
+    """
+
+    time: int
+    peer: int
+    restart: int | None = None
+
+
+class Suspicion(NamedTuple):
+    """A member is suspected, whatever it does: by all others, or by one."""
+
+    time: int
+    end: int
+    peer: int
+    by: int | None = None
+
+
+class Partition(NamedTuple):
+    """Nothing arrives between these processes and the others; what was sent does when it heals."""
+
+    time: int
+    end: int
+    peers: frozenset[int]
+
+
+class Join(NamedTuple):
+    """A process asks a member to be admitted: a given one, or any."""
+
+    time: int
+    contact: int | None = None
+
+
+class Leave(NamedTuple):
+    """A member leaves: a given one, or any."""
+
+    time: int
+    peer: int | None
+
+
+class Remove(NamedTuple):
+    """A member is removed, by a given one or by the first."""
+
+    time: int
+    peer: int
+    by: int | None = None
+
+
+class RandomCrash(NamedTuple):
+    """Any member crashes for good."""
+
+    time: int
+
+
+class RandomChanges(NamedTuple):
+    """A Poisson process of joins and departures, half of each; a share of those that depart crash."""
+
+    rate: float
+    crashes: float
+
+
+Fault = Crash | Suspicion | Partition
+Change = Fault | Join | Leave | Remove | RandomCrash
+
+_FAULTS = "crash:1s:3, crash:1-2s:3 (with a restart), suspect:1-2s:3, partition:1-2s:0,1,2"
+_CHURN = "join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second), poisson:2:10% (of departures crash)"
+
+
+def is_group_fault(text: str) -> bool:
+    """Whether a fault is one of processes or of a part of the group; the others are of single packets."""
+    return text.partition(":")[0] in ("crash", "suspect", "partition")
+
+
+def parse_group_fault(text: str) -> Fault:
+    """Parse a fault of processes.
+
+    >>> parse_group_fault("crash:1s:3"), parse_group_fault("partition:1-2s:0-1,5")
+    (Crash(time=1000000000, peer=3, restart=None), Partition(time=1000000000, end=2000000000, peers=frozenset({0, 1, 5})))
+    """  # noqa: E501
+    match text.split(":"):
+        case ["crash", when, peer] if "-" in when:
+            start, end = parse_range(when)
+            return Crash(start, _peer(peer), end)
+        case ["crash", when, peer]:
+            return Crash(parse_duration(when), _peer(peer))
+        case ["suspect", when, peer]:
+            return Suspicion(*parse_range(when), _peer(peer))
+        case ["suspect", when, peer, by]:
+            return Suspicion(*parse_range(when), _peer(peer), _peer(by))
+        case ["partition", when, peers]:
+            return Partition(*parse_range(when), _peers(peers))
+    raise InputError(f"'{text}' is not a fault of processes; write {_FAULTS}")
+
+
+def parse_churn(text: str) -> Join | Leave | Remove | RandomChanges:
+    """Parse a change that members make, or a process of random ones.
+
+    >>> parse_churn("join:1s"), parse_churn("leave:1s:3"), parse_churn("poisson:2:10%")
+    (Join(time=1000000000, contact=None), Leave(time=1000000000, peer=3), RandomChanges(rate=2.0, crashes=0.1))
+    """  # noqa: E501
+    match text.split(":"):
+        case ["join", when]:
+            return Join(parse_duration(when))
+        case ["join", when, contact]:
+            return Join(parse_duration(when), _peer(contact))
+        case ["leave", when, peer]:
+            return Leave(parse_duration(when), _peer(peer))
+        case ["remove", when, peer]:
+            return Remove(parse_duration(when), _peer(peer))
+        case ["remove", when, peer, by]:
+            return Remove(parse_duration(when), _peer(peer), _peer(by))
+        case ["poisson", rate]:
+            return RandomChanges(_rate(rate), 0.0)
+        case ["poisson", rate, crashes]:
+            return RandomChanges(_rate(rate), parse_share(crashes))
+    raise InputError(f"'{text}' is not a change of a group; write {_CHURN}")
+
+
+def _peer(text: str) -> int:
+    if not text.strip().isdecimal() or len(text) > 9:
+        raise InputError(f"'{text}' is not a process; they are numbered from 0")
+    return int(text)
+
+
+def _peers(text: str) -> frozenset[int]:
+    """Processes as `0,1,5` or `0-3`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        last = _peer(high) if dash else _peer(low)
+        if last - _peer(low) > 1_000_000:
+            raise InputError(f"'{text}' are too many processes")
+        found.update(range(_peer(low), last + 1))
+    return frozenset(found)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= 1e6:
+        raise InputError(f"'{text}' is not a rate; write the changes a second, from 0 to 1e6")
+    return rate
+
+
+def plan(faults: Sequence[str], churn: Sequence[str], seed: int, until: int) -> list[Change]:
+    """All changes of a run, in the order of their times."""
+    found: list[Change] = [parse_group_fault(text) for text in faults if is_group_fault(text)]
+    for number, text in enumerate(churn):
+        change = parse_churn(text)
+        if isinstance(change, RandomChanges):
+            found += _random_changes(change, counter_rng.key(seed, counter_rng.CHURN, number), until)
+        else:
+            found.append(change)
+    return sorted(found, key=lambda change: change.time)
+
+
+def _random_changes(churn: RandomChanges, key: int, until: int) -> list[Change]:
+    changes: list[Change] = []
+    time, number = 0, 0
+    while churn.rate:
+        bits = counter_rng.draw(key, number)
+        time += counter_rng.exponential(bits, max(1, round(SECOND / churn.rate)))
+        if time >= until:
+            break
+        choice = counter_rng.unit(counter_rng.mix(bits + 1))
+        if choice < 0.5:
+            changes.append(Join(time))
+        else:
+            crashes = choice < 0.5 + churn.crashes / 2
+            changes.append(RandomCrash(time) if crashes else Leave(time, None))
+        number += 1
+    return changes
+
+
+def highest_peer(change: Change | RandomChanges) -> int:
+    """The highest number of a process that a change names; -1 if it names none."""
+    if isinstance(change, Partition):
+        return max(change.peers)
+    return max(getattr(change, name, None) or -1 for name in ("peer", "by", "contact"))
