@@ -299,3 +299,29 @@ def test_a_handler_that_always_fails_does_not_stop_the_member() -> None:
             failing.cancel()
 
     run(test())
+
+
+def test_what_is_parked_is_bounded_and_the_next_message_is_not_lost(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = {**ana(tmp_path), "limit": 2_000}
+        async with antecede.join(**settings) as group:
+            for _ in range(3):  # of 700 bytes each
+                await group.broadcast(b"poison" * 100)
+                await group.park(await anext(group))
+            await group.broadcast(b"poison" * 100)
+            with pytest.raises(LocalError, match="ana:4 cannot be parked: 3 messages are"):
+                await group.park(await anext(group))
+            assert (await anext(group)).deliveries == 2
+        async with antecede.join(**settings) as group:
+            assert len(group.parked()) == 3
+            message = await anext(group)
+            assert (message.id.seq, message.deliveries) == (4, 3)
+            with pytest.raises(LocalError, match="unpark them"):
+                await group.park(message)
+            await group.unpark(group.parked()[0].message.id)
+            again = await anext(group)
+            assert (again.id, again.deliveries) == (message.id, 4)
+            await group.park(again)
+            assert [each.message.id.seq for each in group.parked()] == [2, 3, 4]
+
+    run(test())

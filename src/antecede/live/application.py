@@ -43,6 +43,7 @@ class ApplicationQueue:
         """Bytes of this member's own messages that its application has not been given."""
         self.parked: dict[int, ParkedDelivery] = {}
         """Messages that the application has put aside, by position."""
+        self.parked_bytes = 0
         self.parking = 0
         """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
 
@@ -63,25 +64,15 @@ class ApplicationQueue:
             return max(self.attempts, 2)
         return self.attempts
 
-    def add(self, delivery: Delivery) -> None:
-        """The protocol has delivered a message."""
-        self.delivered += 1
-        self.unacked.append(delivery)
-
     def add_own(self, delivery: Delivery) -> None:
         """This member has broadcast a message that is delivered to its own application too."""
-        self.add(delivery)
+        self.delivered += 1
+        self.unacked.append(delivery)
         self.untaken_own_bytes += len(delivery.payload) + ENTRY_BYTES
 
-    def take(self) -> bool:
-        """The application is given the first message; whether that is the first time."""
-        self.attempts += 1
-        if self.attempts > 1:
-            return False
-        first = self.unacked[0]
-        if first.message[0] == self._me:
-            self.untaken_own_bytes -= len(first.payload) + ENTRY_BYTES
-        return True
+    def take_own(self, delivery: Delivery) -> None:
+        """The application is given one of this member's own messages for the first time."""
+        self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
 
     def ack(self) -> None:
         """The application has processed the message in flight, if there is one."""
@@ -93,7 +84,18 @@ class ApplicationQueue:
         """The application puts a message aside."""
         delivery = self.unacked[event.position - self.acked - 1]
         self.parked[event.position] = ParkedDelivery(delivery, event.attempts, event.reason, event.time)
+        self.parked_bytes += len(delivery.payload) + ENTRY_BYTES
         self.parking = event.position
+
+    def unpark(self, position: int) -> None:
+        """The application has processed a message that it had put aside."""
+        if (parked := self.parked.pop(position, None)) is not None:
+            self.parked_bytes -= len(parked.delivery.payload) + ENTRY_BYTES
+
+    def resume_parked(self, parked: dict[int, ParkedDelivery]) -> None:
+        """These were put aside before a restart."""
+        self.parked = parked
+        self.parked_bytes = sum(len(each.delivery.payload) + ENTRY_BYTES for each in parked.values())
 
     def finish_parking(self, position: int) -> None:
         """A message is put aside durably."""

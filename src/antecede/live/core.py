@@ -21,7 +21,6 @@ protocol holds, what is unstable (`stability.py`), and packets that partners hav
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -53,23 +52,21 @@ from antecede.live.events import (
 )
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
+from antecede.live.receiving import Receiver
 from antecede.live.recovery import take_checkpoint
 from antecede.live.repair import Repair
-from antecede.live.seals import EquivocationError, RevokedKeyError, Seals, Signatures, Statement, content_of
+from antecede.live.seals import Seals, Signatures, Statement, content_of
 from antecede.live.signed_order import SignedOrder
 from antecede.live.stability import Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import Packets
-from antecede.live.transport.outbox import CHAIN_START, Outbox, chain, is_skipped, skip
-from antecede.live.validation import check_asked_for, check_author, decode_packet
+from antecede.live.transport.outbox import CHAIN_START, Outbox
 from antecede.protocols.base import (
-    NO_EFFECTS,
     Delivery,
     Effects,
     LocalError,
     Packet,
     Protocol,
-    RemoteError,
     Span,
     Waiting,
 )
@@ -124,13 +121,14 @@ class Core:
         """What is delivered to it."""
 
         self._create_outputs(durable)
+        self.receiver = Receiver(self)
         self._handlers = self._create_handlers()
 
     def _create_outputs(self, durable: bool) -> None:
         """What the next `Ready` brings."""
         self._records: list[LogRecord] = []
         self.packets: dict[int, list[bytes]] = {}
-        self._repaired: list[tuple[MessageId, int]] = []
+        self.repaired: list[tuple[MessageId, int]] = []
         self.trace = TraceBuffer(0 if durable else sys.maxsize)
         self.logged_deliveries = self.logged_held = 0
         self._next_number = int(durable)
@@ -142,16 +140,16 @@ class Core:
     def _create_handlers(self) -> dict[type, Any]:
         return {
             Broadcast: self._on_broadcast,
-            PacketReceived: self._on_packet,
-            RepairReceived: self._on_repair,
+            PacketReceived: self.receiver.on_packet,
+            RepairReceived: self.receiver.on_repair,
             TimerFired: self._on_timer,
             AckReceived: self._on_ack,
             ProgressReceived: self._on_progress,
             DeliveryAcked: self._on_delivery_acked,
             Parked: self._on_parked,
             Unparked: self._on_unparked,
-            CertificateLearned: self._on_certificate,
-            Equivocated: self._on_equivocated,
+            CertificateLearned: self.receiver.on_certificate,
+            Equivocated: self.receiver.on_equivocated,
             Opened: self._on_opened,
             PartnerMet: self._on_partner_met,
         }
@@ -206,7 +204,7 @@ class Core:
         """Whether there is something to persist or to send."""
         unlogged = self._staged or self.stability.unlogged or (self.seals is not None and self.seals.unlogged)
         has_records = self._records or (self.is_durable and unlogged)
-        return bool(has_records or self.packets or self._repaired)
+        return bool(has_records or self.packets or self.repaired)
 
     def ready(self, checkpoint: bool = False) -> Ready:
         """What there is to persist and to send since the last call."""
@@ -224,12 +222,12 @@ class Core:
             received_chain=dict(self.received_chain),
             broadcasts=self.stability.received[self.me].base,
             parked=self.application.parking,
-            repaired=self._repaired,
+            repaired=self.repaired,
             trace_length=self.trace.length - (0 if checkpoint else self._unlogged_deliveries),
         )
         if checkpoint:
             self.logged_deliveries, self.logged_held = self.application.delivered, self.held_for_signed_causes
-        self._records, self.packets, self._repaired = [], {}, []
+        self._records, self.packets, self.repaired = [], {}, []
         self._next_number += self.is_durable
         return ready
 
@@ -268,7 +266,7 @@ class Core:
             causes, payloads = self._staged_causes, self._seal(self._staged)
             event = Broadcast(payloads, self._staged_at, self.delivers_own)
             self._staged, self._staged_bytes = [], 0
-            self._log(event)
+            self.log(event)
             self._broadcast_batch(event, causes)
 
     def _seal(self, contents: list[bytes]) -> list[bytes]:
@@ -280,7 +278,7 @@ class Core:
 
     def _on_broadcast(self, event: Broadcast) -> None:
         self._flush()
-        self._log(event)
+        self.log(event)
         self._broadcast_batch(event, self.causes)
         self.broadcasts = self.stability.received[self.me].base
         self.causes = {self.me: self.broadcasts}
@@ -295,14 +293,14 @@ class Core:
         own, control = self.stability.received[self.me], dict[int, int]()
         contents = payloads if self.seals is None else [content_of(payload) for payload in payloads]
         self.stability.broadcast(first, contents)
-        for packet, data in self._carry_out(effects):
+        for packet, data in self.carry_out(effects):
             for span in packet.spans():
                 if span[0] == self.me and span[2] > own.base:
-                    self._retain(span, data, data, now)
+                    self.retain(span, data, data, now)
                     control[span[2]] = len(data) - packet.payload_bytes()
         for seq, payload in enumerate(payloads, first):
             if seq > own.base:  # there is nobody to send it to
-                self._retain((self.me, seq, seq), payload, None, now)
+                self.retain((self.me, seq, seq), payload, None, now)
             if self.is_traced:
                 # What a batch costs besides its bodies is put down to its last message.
                 named, cost = sorted(causes.items()), control.get(seq, 0)
@@ -320,7 +318,7 @@ class Core:
         last = first + count - 1
         is_awaited = self.protocol.awaits_own(first, last)
         if is_awaited or (order is not None and order.awaits(self.me, first, last)):
-            self._unblocking_number = self._next_number
+            self.defer_unblocked()
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
         """Deliver messages to their author, after everything that was delivered to it before.
@@ -332,104 +330,17 @@ class Core:
         if self.protocol.carries_immediate_dependencies:
             named = {peer: seq for peer, seq in causes.items() if peer != self.me}
         for seq, payload in enumerate(payloads, first):
-            self.application.add_own(Delivery(MessageId(self.me, seq), payload, named))
+            message = tuple.__new__(MessageId, (self.me, seq))  # half the time of `MessageId(self.me, seq)`
+            self.application.add_own(Delivery(message, payload, named))
             named = {} if named is not None else None
         self.logged_deliveries += len(payloads)
 
-    # Receiving
-
-    def _on_packet(self, event: PacketReceived) -> None:
-        link, number, data, now = event.link, event.number, event.data, event.time
-        before = self.received[link]
-        if number != before + 1:
-            if number <= before:
-                return  # a duplicate
-            raise RemoteError(f"packet {number} came after packet {before}")
-        value = chain(self.received_chain[link], data)
-        if is_skipped(data):
-            self._log(event)
-            self.received[link], self.received_chain[link] = number, value
-            return
-        packet, spans = decode_packet(self.protocol, self.stability, data)
-        check_author(self.stability, link, spans)
-        if not self.is_replaying:  # then it was accepted, and what was delivered since is not counted yet
-            for origin, _, _ in spans:
-                self.stability.check_quota(origin)
-        try:
-            self._verify_seals(link, packet, spans, now)
-        except RevokedKeyError:
-            if any(origin == link for origin, _, _ in spans):
-                raise
-            # The partner has accepted it before it knew. It is recorded without its messages.
-            self.step(PacketReceived(link, number, skip(value), now))
-            return
-        effects = self.protocol.receive(link, packet, now)
-        if self.is_durable:
-            self._log(event)
-            if not spans:
-                self._unblocking_number = self._next_number
-        self.received[link], self.received_chain[link] = number, value
-        for span in spans:
-            self._retain(span, data, data, now, link)
-        if effects is not NO_EFFECTS:
-            self._carry_out(effects)
-
-    def _verify_seals(self, link: int, packet: Packet, spans: tuple[Span, ...], now: int) -> None:
-        if self.statements is None:
-            return
-        for error in self.statements.verify(packet, spans, self.is_replaying):
-            # What it has signed is true to whoever has only seen this copy, so it is accepted.
-            self.report_equivocation(error, now)
-            if link == error.origin:
-                raise error
-
-    def report_equivocation(self, error: EquivocationError, now: int) -> None:
-        """Remember the proof, for good."""
-        if error.origin not in self.equivocators:
-            self.step(Equivocated(error.origin, list(error.statements), now))
-
-    def _on_equivocated(self, event: Equivocated) -> None:
-        self._log(event)
-        self.equivocators[event.origin] = event.statements
-
-    def _on_certificate(self, event: CertificateLearned) -> None:
-        if self.signatures is None:
-            return
-        if self.signatures.learn(event.certificate, trusted=self.is_replaying) is not None:
-            self._log(event)
-
-    def _on_repair(self, event: RepairReceived) -> None:
-        packet, spans = decode_packet(self.protocol, self.stability, event.data)
-        check_asked_for(spans, event.wanted)
-        takes_repair = self.stability.takes_repair
-        if not self.is_replaying and not all(takes_repair(origin, first) for origin, first, _ in spans):
-            return  # not the fault of whom it was asked; it is asked for again when there is room
-        with contextlib.suppress(RevokedKeyError):  # nor is that
-            self._verify_seals(event.link, packet, spans, event.time)
-            self._accept_repair(event, packet, spans)
-
-    def _accept_repair(self, event: RepairReceived, packet: Packet, spans: tuple[Span, ...]) -> None:
-        missing = [
-            MessageId(origin, seq)
-            for origin, first, last in spans
-            for seq in range(first, last + 1)
-            if seq not in self.stability.received[origin]
-        ]
-        parts = self.protocol.on_repair(packet) if missing else []
-        if not parts:
-            return
-        self._log(event)
-        for link, part in parts:
-            effects = self.protocol.receive(link, part, event.time)
-            for span in part.spans():
-                self._retain(span, event.data, event.data, event.time, link)
-            self._carry_out(effects)
-        self._repaired += [(message, event.link) for message in missing]
+    # Other events
 
     def _on_timer(self, event: TimerFired) -> None:
-        self._log(event)
+        self.log(event)
         self.timers = [time for time in self.timers if time > event.time]
-        self._carry_out(self.protocol.wake(event.time))
+        self.carry_out(self.protocol.wake(event.time))
 
     def _on_ack(self, event: AckReceived) -> None:
         self.outboxes[event.link].ack(event.number, event.chain)
@@ -441,24 +352,24 @@ class Core:
         """Record what was noticed of others."""
         noticed, self.stability.unlogged = self.stability.unlogged, []
         for divergence in noticed:
-            self._log(ForkNoticed(divergence, self.time))
+            self.log(ForkNoticed(divergence, self.time))
         if self.seals is not None:
             starts, self.seals.unlogged = self.seals.unlogged, []
             for start in starts:
-                self._log(KeyStarted(start, self.time))
+                self.log(KeyStarted(start, self.time))
 
     # Lives
 
     def _on_opened(self, event: Opened) -> None:
-        self._log(event)
+        self.log(event)
         if self.signatures is not None:
             # Its own among them: others must verify what this life signs after the certificate is renewed.
             for certificate in self.signatures.certificates:
-                self._log(CertificateLearned(certificate, event.time))
+                self.log(CertificateLearned(certificate, event.time))
         self.lineage = extend_lineage(self.lineage, event.id, self.stability.received[self.me].base)
 
     def _on_partner_met(self, event: PartnerMet) -> None:
-        self._log(event)
+        self.log(event)
         self.partner_lineages[event.link] = event.lineage
 
     # Delivering
@@ -471,8 +382,9 @@ class Core:
         """
         application = self.application
         unacked = application.unacked
-        if acks:
-            application.ack()
+        if acks and application.attempts and not application.parking:
+            unacked.popleft()  # `application.ack`, without the call
+            application.attempts = 0
         while True:
             if not unacked:
                 if self._staged:
@@ -482,8 +394,12 @@ class Core:
             delivery = unacked[0]
             if self.is_durable and (application.parking or not self.is_persisted(delivery.message)):
                 return None
+            application.attempts += 1
+            if application.attempts > 1:
+                return delivery
             origin, seq = delivery.message
-            if not application.take() or origin == self.me:
+            if origin == self.me:
+                application.take_own(delivery)
                 return delivery
             if self.stability.deliver(origin, seq, delivery.payload):
                 return delivery
@@ -495,23 +411,21 @@ class Core:
         self.application.ack()
 
     def _on_parked(self, event: Parked) -> None:
-        self._log(event)
+        self.log(event)
         self.application.park(event)
         if not self.is_durable:
             self.application.finish_parking(event.position)
 
     def _on_unparked(self, event: Unparked) -> None:
-        self._log(event)
-        self.application.parked.pop(event.position, None)
+        self.log(event)
+        self.application.unpark(event.position)
 
     def deliver_next(self, now: int) -> bool:
         """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
         if self._staged:
             self._flush()
-        if self.signed_order is None:
-            delivery = self.protocol.deliver(now)
-        else:
-            delivery = self._next_signed(self.signed_order, now)
+        order = self.signed_order
+        delivery = self.protocol.deliver(now) if order is None else self._next_signed(order, now)
         if delivery is None:
             return False
         origin, seq = delivery.message
@@ -523,13 +437,16 @@ class Core:
         causes, named = self.causes, delivery.causes
         if named is None:
             named = named_causes(delivery, self.size)
-        for peer, count in named.items():
-            if causes.get(peer) == count:
-                del causes[peer]
+        if named:
+            for peer, count in named.items():
+                if causes.get(peer) == count:
+                    del causes[peer]
         causes[origin] = seq
         if self.is_traced:
             self.trace.add(TraceRow(DELIVER, origin, seq, now))
-        self.application.add(delivery)
+        application = self.application
+        application.delivered += 1
+        application.unacked.append(delivery)
         return True
 
     def _next_signed(self, order: SignedOrder, now: int) -> Delivery | None:
@@ -569,7 +486,12 @@ class Core:
 
     # What every event leaves
 
-    def _log(self, record: LogRecord) -> None:
+    def defer_unblocked(self) -> None:
+        """Something may have unblocked held messages besides a message of others: they are delivered when it
+        is durable."""
+        self._unblocking_number = self._next_number
+
+    def log(self, record: LogRecord) -> None:
         if self.is_durable:
             self.log_deliveries(record.time)
             self._records.append(record)
@@ -593,7 +515,7 @@ class Core:
         """Each has a row at the end of the trace."""
         return self.application.delivered - self.logged_deliveries if self.is_durable else 0
 
-    def _carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
+    def carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:
         encoded = []
         for send in effects.sends:
             data = self.protocol.encode(send.packet)
@@ -608,7 +530,7 @@ class Core:
             self.timers = sorted({effects.wake_at, *self.timers})
         return encoded
 
-    def _retain(self, span: Span, data: bytes, packet: bytes | None, now: int, link: int = -1) -> None:
+    def retain(self, span: Span, data: bytes, packet: bytes | None, now: int, link: int = -1) -> None:
         origin = span[0]
         if link >= 0 and origin == self.me:
             return  # for the sender, sending is the delivery

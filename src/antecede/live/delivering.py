@@ -34,14 +34,15 @@ class MessageIterator:
 
     async def __anext__(self) -> Message:
         deliveries = self._deliveries
-        if deliveries.holder is self and (message := deliveries.take_next()) is not None:
-            return message
+        if deliveries.holder is self and (delivery := deliveries.take_next()) is not None:
+            return deliveries.give(delivery)
         return await deliveries.next(self)
 
 
 class Deliveries:
     """What is delivered to one member's application. `check_open` raises if the group is closed; `own_taken`
-    is called when the application was given one of this member's own messages."""
+    is called when the application was given one of this member's own messages; `max_parked` is how many bytes
+    may be parked when another message is."""
 
     def __init__(
         self,
@@ -51,12 +52,16 @@ class Deliveries:
         now: Callable[[], int],
         check_open: Callable[[], None],
         own_taken: Callable[[], None],
+        max_parked: int,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
+        self._me, self._queue = core.me, core.application
         self._take = driver.next_delivery if core.is_durable else core.next_delivery
         self._now, self._check_open = now, check_open
+        self._is_traced, self._turn_time = core.is_traced, 0
+        """Only rows of the trace need the time of each delivery; else that of the last turn will do."""
         self._is_closed = False
-        self._own_taken = own_taken
+        self._own_taken, self._max_parked = own_taken, max_parked
         self._deliverable = asyncio.Event()
         self._is_awaited = False
         self._polls = 0
@@ -78,13 +83,11 @@ class Deliveries:
 
     # Iterating
 
-    def take_next(self) -> Message | None:
+    def take_next(self) -> Delivery | None:
         """The next message for the iteration that has one, which this acks; None if it must wait."""
         self._polls += 1
         if self._polls % _PAUSE_EVERY and not self._is_closed:
-            delivery = self._take(self._now(), True)
-            if delivery is not None:
-                return self._give(delivery)
+            return self._take(self._now() if self._is_traced else self._turn_time, True)
         return None
 
     async def next(self, iterator: MessageIterator) -> Message:
@@ -99,14 +102,15 @@ class Deliveries:
             delivery = await self._wait(iterator)
         finally:
             self._is_awaited = False
-        return self._give(delivery)
+        return self.give(delivery)
 
-    def _give(self, delivery: Delivery) -> Message:
-        core = self._core
-        own = delivery.message[0] == core.me
+    def give(self, delivery: Delivery) -> Message:
+        queue = self._queue
+        own = delivery.message[0] == self._me
         if own:
             self._own_taken()
-        return Message(delivery, self._names, own, core.application.deliveries)
+        deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
+        return Message(delivery, self._names, own, deliveries)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
@@ -117,7 +121,8 @@ class Deliveries:
         if self._is_closed or self._delay is not None:
             return None
         acks, self.holder = self.holder is iterator, None
-        delivery = self._take(self._now(), acks)
+        self._turn_time = self._now()
+        delivery = self._take(self._turn_time, acks)
         if delivery is not None:
             self.holder = iterator
         return delivery
@@ -158,6 +163,12 @@ class Deliveries:
         self._require_in_flight(message.id)
         self._release()
         core, queue = self._core, self._core.application
+        if queue.parked_bytes > self._max_parked:
+            self.wake()  # it stays in flight, and is delivered again
+            raise LocalError(
+                f"{message.id} cannot be parked: {len(queue.parked):,} messages are, of "
+                f"{queue.parked_bytes:,} bytes; process some of them and unpark them, or raise the limit"
+            )
         text = reason[:_MAX_REASON].encode(errors="replace").decode()
         core.step(Parked(queue.acked + 1, queue.deliveries, text, self._now()))
         await self._persist()

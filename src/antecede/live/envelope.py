@@ -154,6 +154,12 @@ def decode_body(envelope: Envelope) -> Body:
     return envelope.body
 
 
+def body_in(payload: bytes) -> Body:
+    """What the sender's application broadcast, from a payload."""
+    envelope = unwrap(payload)
+    return envelope.body if envelope.kind == _BYTES else decode_body(envelope)
+
+
 def named_causes(delivery: Delivery, size: int) -> dict[int, int]:
     """A message's immediate dependencies by origin, its sender's previous message aside."""
     return delivery.causes if delivery.causes is not None else causes_in(delivery.payload, size)

@@ -67,6 +67,7 @@ class Group:
         self._clock = clock or MemberClock()
         self._roster = settings.roster()
         self._names = self._roster.names
+        self._me = settings.me
         self._security = Security(settings)
         self._core = Core(
             self._roster.create_protocol(settings.me),
@@ -154,6 +155,7 @@ class Group:
                 self._clock.now,
                 self._check_not_closed,
                 self._room.set,
+                settings.limit,
             )
             try:
                 # Durable before anybody hears of it: see `lineage.py`.
@@ -273,20 +275,22 @@ class Group:
         nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
         written, the message may have been accepted; then it is delivered here too, as any other.
         """
-        self._check_open()
+        if self._state != "open":
+            self._check_open()
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
-        message = self._core.broadcast(body, self._clock.now())
+        _, seq = self._core.broadcast(body, self._clock.now())
+        driver = self._driver
         if self._journal is not None:
-            await self._driver.durable()
+            await driver.durable()
         else:
-            self._driver.flush_soon()
-            if self._driver.unflushed >= _PAUSE_EVERY:
+            driver.flush_soon()
+            if driver.unflushed >= _PAUSE_EVERY:
                 # There is nothing to wait for, but connections and other tasks need their turn.
                 await asyncio.sleep(0)
-                await self._driver.let_application_read()
-        return self._id(message)
+                await driver.let_application_read()
+        return MessageId(self._me, seq)
 
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False
@@ -367,6 +371,8 @@ class Group:
 
         For a message that can never be processed. What depends on it is delivered without it, so an
         application must expect that. It stays in the store until `unpark`; `problems` counts such messages.
+        More of them than `limit` bytes are refused with a `LocalError`: the message is delivered again then,
+        so that whoever sends poison holds up this application rather than fill its disk.
         """
         await self._deliveries.park(message, reason)
         self._report_parked()
@@ -382,14 +388,15 @@ class Group:
         return removed
 
     def _report_parked(self) -> None:
-        parked = self._deliveries.parked()
+        parked = self._core.application.parked
         if not parked:
             self._problems.end("parked")
             return
-        last = parked[-1]
-        text = f"{len(parked):,} messages are parked, the last is {last.message.id}: {last.reason}"
+        last = next(reversed(parked.values()))
+        message = self._id(last.delivery.message)
+        text = f"{len(parked):,} messages are parked, the last is {message}: {last.reason}"
         if self._problems.begin("parked", "parked", self.me, text):
-            self._notify("parked", last.message.origin, text)
+            self._notify("parked", message.origin, text)
 
     # Looking
 

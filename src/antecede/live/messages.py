@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from antecede.live.envelope import decode_body, immediate_causes, unwrap
+from antecede.live.envelope import body_in, immediate_causes
 from antecede.protocols.base import Delivery
 
 _MAX_NOTICES = 1_000
@@ -56,7 +56,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def body(self) -> Any:
         """As it was passed to `broadcast`: bytes, text or JSON."""
-        return decode_body(unwrap(self._delivery.payload))
+        return body_in(self._delivery.payload)
 
     @property
     def causes(self) -> tuple[MessageId, ...]:

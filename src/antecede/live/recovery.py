@@ -59,7 +59,7 @@ class CoreState(msgspec.Struct):
     chain: list[bytes]
     """The chain values of what it has delivered and broadcast."""
     history: list[dict[int, bytes]]
-    """The reported parts of chain values from the last stable message on, by count."""
+    """Chain values from the last stable message on, by count; the reported parts are enough."""
     forks: list[Divergence]
     """Members that have delivered different messages under the same ids."""
     stable: list[int]
@@ -76,6 +76,7 @@ class CoreState(msgspec.Struct):
 def take_checkpoint(core: Core) -> Checkpoint:
     """The core as it is, with its packets: each once, whoever needs it, and by reference."""
     stability = core.stability
+    stability.settle()
     state = CoreState(
         protocol=core.protocol.save(),
         causes=core.causes,
@@ -192,8 +193,8 @@ def _restore(core: Core, store: SavedStore) -> None:
     yielded = acked + (attempts > 0)
     _deliver_until(core, yielded, last, store)
     for position, delivery in enumerate(queue.unacked, queue.acked + 1):
-        if position <= yielded:
-            origin, seq = delivery.message
+        origin, seq = delivery.message
+        if position <= yielded and origin != core.me:
             core.stability.deliver(origin, seq, delivery.payload)
     queue.resume(acked, attempts)
     if not store.cursor_is_exact:
@@ -234,7 +235,8 @@ def _load_state(core: Core, state: CoreState) -> None:
     core.application.delivered = core.logged_deliveries = state.delivered
     core.logged_held = core.held_for_signed_causes
     queue = core.application
-    queue.unacked, queue.parked, queue.parking = deque(state.unacked), state.parked, state.parking
+    queue.unacked, queue.parking = deque(state.unacked), state.parking
+    queue.resume_parked(state.parked)
     core.timers, core.time = state.timers, state.time
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])

@@ -123,6 +123,7 @@ class Repair:
 
     def skip_stable(self, protocol: Protocol, outboxes: Iterable[Outbox]) -> None:
         """Empty packets for slow partners whose messages are stable: the partner got them by repair."""
+        self._stability.settle()
         if not self.is_possible:
             return
         stable = self._stability.stable

@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether this member's own messages are delivered to it too, in causal order with the others."""
     limit: int = 32 * 1024 * 1024
     """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same of
-    own messages that this member's application has not taken."""
+    own messages that this member's application has not taken. More parked messages than that are refused."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None

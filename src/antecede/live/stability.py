@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -99,11 +100,12 @@ class Stability:
         """Whether this member reaches the group through one partner alone, which knows more of the others."""
 
         self.received = [BitWindow() for _ in range(size)]
+        """The sequence numbers of each origin that have arrived, one's own included."""
         self.out_of_order: dict[int, BitWindow] = {}
         """Which messages were delivered, of origins of which some were not delivered in their order: somebody
         has lied, or forked."""
-        """The sequence numbers of each origin that have arrived, one's own included."""
         self.matrix_clock = [[0] * size for _ in range(size)]
+        self._mine = self.matrix_clock[self.me]
         self._reported_chain = [[b""] * size for _ in range(size)]
         """The chain values that members have reported with their counts."""
         self._partners = frozenset(protocol.partners())
@@ -114,7 +116,7 @@ class Stability:
         self.chain = [bytes(CHAIN_BYTES)] * size
         """For each origin, the chain value of the messages delivered here; of one's own, broadcast."""
         self.history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
-        """By origin and count, the reported part of chain values from the last stable message on."""
+        """By origin and count, chain values from the last stable message on; the reported part is enough."""
         self._agreed = [[0] * size for _ in range(size)]
         """The last counts of members whose chain values were compared and the same."""
         self.connected: set[int] = set()
@@ -128,10 +130,13 @@ class Stability:
         self.stable = [0] * size
         self.unstable: list[dict[int, UnstableMessage]] = [{} for _ in range(size)]
         """By origin and sequence number."""
-        self.unstable_bytes = 0
+        self._unstable_bytes = 0
+        self._unsettled: set[int] = set()
+        """Origins of which more may be stable than `stable` says: `settle` brings that up to date."""
         self.undelivered_by_origin = [0] * size
         self.undelivered_bytes = 0
-        """The part of it that this member's own application has not been given: nobody else can free that."""
+        """The part of `unstable_bytes` that this member's own application has not been given: nobody else can
+        free that."""
         self.max_undelivered = sys.maxsize
         """The quota: bytes of an origin that may wait here, for causes or for the application. An origin that
         keeps to the limit of this member does not get there. Each message counts for `ENTRY_BYTES` at least,
@@ -162,19 +167,15 @@ class Stability:
             # After a crash, or if a partner does not keep FIFO order and later messages were delivered first.
             seqs = [seq for seq in seqs if seq > self.stable[origin]]
             undelivered = [seq for seq in seqs if seq > delivered]
-        entries = self.unstable[origin]
-        for seq in seqs:
-            entries[seq] = entry
-        self.unstable_bytes += entry.size * len(seqs)
+        self.unstable[origin].update(dict.fromkeys(seqs, entry))
+        self._unstable_bytes += entry.size * len(seqs)
         self.undelivered_bytes += entry.size * len(undelivered)
         self.undelivered_by_origin[origin] += entry.size * len(undelivered)
 
     def deliver(self, origin: int, seq: int, payload: bytes) -> bool:
-        """The application is given a message; False if it is its own, or it had one with this id."""
-        mine = self.matrix_clock[self.me]
+        """The application is given a message of another member; False if it had one with this id."""
+        mine = self._mine
         before = mine[origin]
-        if origin == self.me:
-            return False
         if seq != before + 1 or origin in self.out_of_order:
             window = self.out_of_order.setdefault(origin, BitWindow(before))
             is_new = window.add(seq)
@@ -182,23 +183,26 @@ class Stability:
                 del self.out_of_order[origin]
             if seq <= before:
                 return is_new
-        self.chain[origin] = value = chain_value(self.chain[origin], payload)
-        self.history[origin][seq] = value[:_REPORTED_BYTES]
+        chain = self.chain
+        chain[origin] = value = sha256(chain[origin] + payload).digest()  # `chain_value`
+        self.history[origin][seq] = value
         if seq in self._pending[origin]:
             self._compare_pending(origin, seq)
         mine[origin] = seq
         if (entry := self.unstable[origin].get(seq)) is not None:
-            self.undelivered_bytes -= entry.size
-            self.undelivered_by_origin[origin] -= entry.size
+            size = entry.size
+            self.undelivered_bytes -= size
+            self.undelivered_by_origin[origin] -= size
         if before <= self.stable[origin]:
-            self._update_stable(origin)
+            # Whoever is the slowest makes each message stable by delivering it: many at once cost less.
+            self._unsettled.add(origin)
         return True
 
     def broadcast(self, first: int, payloads: Sequence[bytes]) -> None:
         """This member has broadcast messages; they count as delivered once they are durable."""
         for seq, payload in enumerate(payloads, first):
             self.chain[self.me] = value = chain_value(self.chain[self.me], payload)
-            self.history[self.me][seq] = value[:_REPORTED_BYTES]
+            self.history[self.me][seq] = value
 
     def resume(self, counts: list[int], chain: list[bytes], history: list[dict[int, bytes]]) -> None:
         """This member had delivered so much before a restart."""
@@ -231,17 +235,30 @@ class Stability:
         if before <= self.stable[origin]:
             self._update_stable(origin)
 
+    @property
+    def unstable_bytes(self) -> int:
+        """Bytes of messages that are not stable."""
+        if self._unsettled:
+            self.settle()
+        return self._unstable_bytes
+
+    def settle(self) -> None:
+        """Forget what has become stable by this member's own deliveries."""
+        while self._unsettled:
+            self._update_stable(self._unsettled.pop())
+
     def _update_stable(self, origin: int) -> None:
-        entries = self.unstable[origin]
-        stable = min([row[origin] for row in self.matrix_clock])
-        for seq in range(self.stable[origin] + 1, stable + 1):
+        before, stable = self.stable[origin], min([row[origin] for row in self.matrix_clock])
+        if stable <= before:
+            return
+        entries, history = self.unstable[origin], self.history[origin]
+        freed = 0
+        for seq in range(before + 1, stable + 1):
             if (entry := entries.pop(seq, None)) is not None:
-                self.unstable_bytes -= entry.size
-        if stable > (before := self.stable[origin]):
-            history = self.history[origin]
-            for count in range(before, stable):
-                history.pop(count, None)
-            self.stable[origin] = stable
+                freed += entry.size
+            history.pop(seq - 1, None)
+        self._unstable_bytes -= freed
+        self.stable[origin] = stable
 
     # Quotas
 
@@ -334,7 +351,7 @@ class Stability:
     def _compare(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
         key = member, origin
         # Before the last stable message there are no values: all members have agreed on it.
-        if self.history[origin].get(count, value) == value:
+        if self.history[origin].get(count, value)[:_REPORTED_BYTES] == value:
             self._agreed[member][origin] = max(count, self._agreed[member][origin])
             if key not in self.lasting:
                 self.divergences.pop(key, None)
@@ -394,7 +411,7 @@ class Stability:
         """The reported part of the chain value of what a member has delivered."""
         if member != self.me:
             return self._reported_chain[member][origin]
-        return self.history[origin][self.matrix_clock[member][origin]]
+        return self.history[origin][self.matrix_clock[member][origin]][:_REPORTED_BYTES]
 
     # What can be asked
 

@@ -269,13 +269,15 @@ class Flat(Protocol):
         it was held.
         """
         first, self.delivered[self.me] = self.delivered[self.me] + 1, last
-        if self.holdback.held:
+        if self.awaits_own(first, last):
             for seq in range(first, last + 1):
                 self.holdback.release(MessageId(self.me, seq), self._is_delivered)
 
     def awaits_own(self, first: int, last: int) -> bool:
         held = self.holdback.held
-        return bool(held) and any(MessageId(self.me, seq) in held for seq in range(first, last + 1))
+        if len(held) <= last - first:
+            return any(origin == self.me and first <= seq <= last for origin, seq in held)
+        return any(MessageId(self.me, seq) in held for seq in range(first, last + 1))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         valid, unmet = self._validate(packet)
@@ -330,12 +332,11 @@ class Flat(Protocol):
             return None
         packet = holdback.ready.pop(0)
         if isinstance(packet, MessageBatch):
-            packet, *rest = packet.split()
-            holdback.ready[:0] = rest
+            raise LocalError(f"{self.name} has no batches")
         origin, seq = message = MessageId(packet.origin, packet.seq)
         self.delivered[origin] = seq
         self.on_delivered(packet)
-        if holdback.held:
+        if message in holdback.held:
             holdback.release(message, self._is_delivered)
         if self.carries_immediate_dependencies and isinstance(packet, DependencyPacket):
             return Delivery(message, packet.payload, packet.causes)
@@ -355,8 +356,13 @@ class Flat(Protocol):
     def count_held(self) -> int:
         received = sum(len(window) for window in self.received.values())
         delivered = sum(self.delivered.values()) - self.delivered[self.me]
-        ready = (len(each.payloads) if isinstance(each, MessageBatch) else 1 for each in self.holdback.ready)
-        return received - delivered - sum(ready)
+        ready = sum(
+            each.last - max(self.delivered[each.origin], each.seq - 1)
+            if isinstance(each, MessageBatch)
+            else 1
+            for each in self.holdback.ready
+        )
+        return received - delivered - ready
 
     def last_awaited(self, origin: int) -> int:
         return self.awaited.get(origin, 0)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.protocols.base import Effects, Packet, Send
+from antecede.protocols.base import Delivery, Effects, Packet, Send
 from antecede.protocols.flat import (
     DependencyPacket,
     Flat,
@@ -33,6 +33,9 @@ from antecede.protocols.flat import (
     sorted_by_peer,
 )
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
+
+_NO_CAUSES: dict[int, int] = {}
+"""Of all messages of a batch but the first. Never changed."""
 
 
 class Mbcp(Flat):
@@ -61,13 +64,41 @@ class Mbcp(Flat):
         return Effects((Send(to, packet),), message=MessageId(self.me, packet.last))
 
     def on_delivered(self, packet: StampedPacket) -> None:
-        causes = self.causes
         if isinstance(packet, DependencyPacket):
-            # The next message depends on these through the delivered one: they are no longer immediate.
-            for peer, seq in packet.causes.items():
-                if causes.get(peer) == seq:
-                    del causes[peer]
-        causes[packet.origin] = packet.seq
+            self._drop_causes(packet.causes)
+        self.causes[packet.origin] = packet.seq
+
+    def _drop_causes(self, named: dict[int, int]) -> None:
+        """A message was delivered that depends on these. The next message depends on them through it, so they
+        are no longer immediate."""
+        causes = self.causes
+        for peer, seq in named.items():
+            if causes.get(peer) == seq:
+                del causes[peer]
+
+    def deliver(self, now: int) -> Delivery | None:
+        holdback = self.holdback
+        ready = holdback.ready
+        if not ready or not isinstance(ready[0], MessageBatch):
+            return super().deliver(now)
+        # The first message of the batch that is not delivered yet. This is the inner loop of live groups, so
+        # the batch is not split into packets.
+        batch = ready[0]
+        origin, payloads = batch.origin, batch.payloads
+        seq = self.delivered[origin] + 1
+        place = seq - batch.seq
+        if place == len(payloads) - 1:
+            del ready[0]
+        self.delivered[origin] = seq
+        named = _NO_CAUSES
+        if not place:
+            named = batch.causes
+            self._drop_causes(named)
+        self.causes[origin] = seq
+        message = tuple.__new__(MessageId, (origin, seq))  # half the time of `MessageId(origin, seq)`
+        if message in holdback.held:
+            holdback.release(message, self._is_delivered)
+        return Delivery(message, payloads[place], named)
 
     def begin(self, counts: dict[int, int], admission: MessageId) -> None:
         super().begin(counts, admission)

@@ -327,7 +327,7 @@ class PartnerLink:
             # A packet that is read for comparison counts as well, so there may be less room than none.
             self._evidence_room -= core.statements.examine(frame.origin, frame.statements)
         except EquivocationError as error:
-            core.report_equivocation(error, time)
+            core.receiver.report_equivocation(error, time)
 
     def _on_heartbeat(self, frame: Heartbeat, now: float, time: int) -> None:
         """It was heard, and that is all it is for."""
