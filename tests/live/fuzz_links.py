@@ -116,6 +116,8 @@ def try_one(data: bytes) -> None:
     target = Target(*TARGETS[data[0] % len(TARGETS)])
     partners, rest, now = target.core.partners, data[1:], 0.0
     tried["sequences"] += 1
+    if tried["sequences"] % 1_000 == 0:
+        print(dict(tried), flush=True)  # atheris ends the process without a word of ours
     while len(rest) > 3:
         peer = partners[rest[0] % len(partners)]
         (length,) = _LENGTH.unpack(rest[1:3])
@@ -157,10 +159,7 @@ def main() -> None:
         atheris.instrument_all()
         options = [f"-max_total_time={seconds:.0f}", "-max_len=4096", "-rss_limit_mb=2048", "-timeout=20"]
         atheris.Setup([sys.argv[0], *options, folder], try_one)
-        try:
-            atheris.Fuzz()
-        finally:
-            print(dict(tried), flush=True)
+        atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """A fuzzer of whatever comes from files: mutated logs and tables into every importer and every reader.
 
-    python tests/trace/fuzz_importers.py SECONDS [SEED]
+    python tests/trace/fuzz_importers.py SECONDS [SEED] [TARGET]
 
-Only an `InputError` may come out. With atheris installed the mutations are guided by coverage; otherwise they
-are seeded ones, and inputs whose outcome is new are mutated further. Prints how many inputs were tried, how
-many were taken for good, the undeclared errors, and the peak of memory.
+TARGET is the name of a reader, or how several names begin. Only an `InputError` may come out. With atheris
+installed the mutations are guided by coverage; otherwise they are seeded ones, and inputs whose outcome is
+new are mutated further. Prints how many inputs were tried, how many were taken for good, the undeclared
+errors, and the peak of memory.
 """
 
 from __future__ import annotations
 
-import contextlib
+import gc
 import gzip
 import importlib.util
 import io
@@ -24,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +83,10 @@ TOKENS += [
     b"[" * 2000,
     b"true",
 ]
+
+_REPORT_SECONDS = 30.0
+Reader = Callable[[str, bytes, Path], None]
+"""Reads an input by the name of what it is for, in a folder."""
 
 
 def parquet(rows: list[dict[str, object]]) -> bytes:
@@ -178,8 +184,8 @@ def clear(folder: Path) -> None:
 class Fuzzer:
     """Tries inputs, counts outcomes and keeps those with a new one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.corpus = folder, seeds()
+    def __init__(self, folder: Path, corpus: dict[str, list[bytes]], reader: Reader) -> None:
+        self.folder, self.corpus, self._read = folder, corpus, reader
         self.tried: Counter[str] = Counter()
         self.undeclared: dict[str, tuple[str, bytes]] = {}
         self._seen: set[str] = set()
@@ -188,7 +194,7 @@ class Fuzzer:
         self.tried["inputs"] += 1
         outcome = "good"
         try:
-            read(target, data, self.folder)
+            self._read(target, data, self.folder)
             self.tried["good"] += 1
         except AntecedeError as error:
             self.tried["refused"] += 1
@@ -196,7 +202,9 @@ class Fuzzer:
         except Exception as error:
             self.tried["undeclared"] += 1
             outcome = f"{type(error).__name__}: {error}"[:200]
-            self.undeclared.setdefault(f"{target}: {outcome}", (target, data))
+            if f"{target}: {outcome}" not in self.undeclared:
+                self.undeclared[f"{target}: {outcome}"] = target, data
+                print(f"undeclared: {target}: {outcome}\n  {data[:2000]!r}", flush=True)
         finally:
             clear(self.folder)
         if f"{target} {outcome}" not in self._seen:
@@ -218,28 +226,54 @@ class Fuzzer:
         atheris = importlib.import_module("atheris")
         targets = list(self.corpus)
 
+        report_at = time.monotonic() + _REPORT_SECONDS
+
         def one(data: bytes) -> None:
+            nonlocal report_at
             if data:
                 self.try_one(targets[data[0] % len(targets)], data[1:])
+            if time.monotonic() > report_at:  # it will end the process without a word of ours
+                report_at += _REPORT_SECONDS
+                self.report()
 
-        with contextlib.suppress(SystemExit):
-            atheris.Setup([sys.argv[0], f"-max_total_time={int(seconds)}", f"-seed={seed}"], one)
-            atheris.instrument_all()
-            atheris.Fuzz()
+        start = self.folder / "corpus"
+        start.mkdir()
+        for number, target in enumerate(targets):
+            for other, data in enumerate(self.corpus[target]):
+                (start / f"{number}-{other}").write_bytes(bytes([number]) + data)
+        options = [f"-max_total_time={int(seconds)}", f"-seed={seed}", "-max_len=8192", "-timeout=60"]
+        atheris.Setup([sys.argv[0], *options, "-rss_limit_mb=4096", str(start)], one)
+        for target, inputs in list(self.corpus.items()):
+            for data in list(inputs):
+                self.try_one(target, data)  # what numba compiles must be compiled before it is instrumented
+        for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
+            if (function.__module__ or "").startswith("antecede"):
+                atheris.instrument_func(function)
+        atheris.Fuzz()
+
+    def report(self) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        figures = {
+            "peak_memory_mb": used.ru_maxrss // 1024,
+            "cpu_seconds": round(used.ru_utime + used.ru_stime),
+        }
+        print({**self.tried, **figures, "outcomes": len(self._seen)}, flush=True)
 
 
-def fuzz(seconds: float, seed: int) -> Fuzzer:
+def fuzz(corpus: dict[str, list[bytes]], reader: Reader, seconds: float, seed: int) -> Fuzzer:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        fuzzer = Fuzzer(Path(folder))
+        fuzzer = Fuzzer(Path(folder), corpus, reader)
         guided: Callable[[float, int], None] = fuzzer.run_guided
         (guided if importlib.util.find_spec("atheris") else fuzzer.run)(seconds, seed)
+        fuzzer.report()
     return fuzzer
 
 
+def main(corpus: dict[str, list[bytes]], reader: Reader) -> None:
+    seconds, seed, only = (sys.argv[1:] + ["0", ""][len(sys.argv) - 2 :])[:3]
+    chosen = {target: inputs for target, inputs in corpus.items() if target.startswith(only)}
+    sys.exit(bool(fuzz(chosen, reader, float(seconds), int(seed)).undeclared))
+
+
 if __name__ == "__main__":
-    fuzzed = fuzz(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print({**fuzzed.tried, "peak_memory_mb": peak, "outcomes": len(fuzzed._seen)})
-    for reason, (target, data) in fuzzed.undeclared.items():
-        print(f"undeclared: {reason}\n  {target} {data[:300]!r}")
-    sys.exit(bool(fuzzed.undeclared))
+    main(seeds(), read)
