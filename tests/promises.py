@@ -32,11 +32,21 @@ PROMISES = (
         ),
     ),
     Promise("only what was processed is acknowledged", ("tests/live/test_group_acks.py",)),
-    Promise("a restored or copied store is noticed", ("tests/live/test_forks.py",)),
+    Promise(
+        "a restored or copied store is noticed",
+        ("tests/live/test_forks.py", "tests/live/test_hostile_forks.py"),
+    ),
     Promise("bodies come back as they were", ("tests/live/test_bodies.py",)),
     Promise(
         "a damaged store is not taken as truth",
-        ("tests/live/test_journal.py", "tests/live/test_group_store.py", "tests/cli/test_store_command.py"),
+        (
+            "tests/live/test_journal.py",
+            "tests/live/test_journal_damage.py",
+            "tests/live/test_journal_failures.py",
+            "tests/live/test_group_store.py",
+            "tests/live/test_group_trace.py",
+            "tests/cli/test_store_command.py",
+        ),
     ),
     Promise("setting the clock stops nothing", ("tests/live/test_clock.py",)),
     Promise("no file of the current folder is executed", ("tests/cli/test_hostile_folder.py",)),

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from vopr.world import World
 
 HOUR = 3_600_000_000_000
-KINDS = ("honest",) * 14 + ("unsynced",) * 2 + ("corrupt",) * 3 + ("fork",) * 3 + ("liar",) * 4
+KINDS = (
+    *("honest",) * 14, "unsynced", "unsynced power", *("corrupt",) * 3, *("fork",) * 3, *("liar",) * 4,
+)  # fmt: skip
 """What sort of execution: most have only faults after which nothing may be lost and nobody refused."""
 _ALWAYS = ("kill", "kill later", "full", "stop", "cut", "half-open", "silence", "partition", "slow", "clock")
 
@@ -27,7 +29,7 @@ class Faults:
         self.world = world
         self.kind = kind or KINDS[world.below(len(KINDS))]
         names = list(_ALWAYS)
-        if self.kind != "unsynced":
+        if self.kind not in ("unsynced", "unsynced power"):
             names += ["power", "power", "power later"]
         self._enabled = [name for name in names if world.random() < 0.5]
         self._count = world.below(9)
@@ -49,6 +51,8 @@ class Faults:
         if self.kind == "corrupt":
             for _ in range(1 + world.below(4)):
                 world.push(world.below(duration), None, self._corrupt, None)
+        elif self.kind == "unsynced power":
+            world.push(world.below(duration), None, self._lose_unsynced, None)
         elif self.kind == "fork":
             world.push(world.below(duration // 2), None, self._copy_store, duration)
         elif self.kind == "liar":
@@ -134,6 +138,17 @@ class Faults:
         # A damaged slot of the cursor's file is noticed, and what may have been seen is marked.
         member.lost_cursor = True
         self.may_not_rest = world.protocol not in MESH
+
+    def _lose_unsynced(self, _: object) -> None:
+        """The power fails where nothing is synced: the store is older than it was, or cannot be read."""
+        world = self.world
+        member = world.members[world.below(len(world.members))]
+        if member.process is None:
+            return
+        self._begin_fork(member)
+        member.was_corrupted = True
+        world.count("unsynced power")
+        member.die("loses power, and what was not synced", power=True)
 
     def _copy_store(self, duration: int) -> None:
         world = self.world

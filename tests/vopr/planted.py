@@ -205,6 +205,19 @@ def checkpoint_without_packets() -> None:
     _replace(core_module, "take_checkpoint", take)
 
 
+def timers_lost_in_a_crash() -> None:
+    """A checkpoint has no timers."""
+    original = take_checkpoint
+
+    def take(core: Core) -> Any:
+        timers, core.timers = core.timers, []
+        checkpoint = original(core)
+        core.timers = timers
+        return checkpoint
+
+    _replace(core_module, "take_checkpoint", take)
+
+
 BUGS: dict[str, Callable[[], None]] = {
     bug.__name__.replace("_", "-"): bug
     for bug in (
@@ -225,6 +238,7 @@ BUGS: dict[str, Callable[[], None]] = {
         deliveries_not_logged,
         cursor_counts_from_zero,
         checkpoint_without_packets,
+        timers_lost_in_a_crash,
     )
 }
 

@@ -20,6 +20,7 @@ from antecede.live.settings import Roster
 from antecede.live.store import journal as journal_module
 from antecede.live.transport import links as links_module
 from antecede.protocols.freescale import FreescaleLayout
+from vopr.alarms import AlarmedMbcp
 from vopr.disk import Killed
 from vopr.faults import Faults
 from vopr.judge import BroadcastRecord, ViolationError, judge_by_oracle
@@ -112,6 +113,8 @@ class World:
         size = _SIZES[self.below(len(_SIZES))]
         layout = self.below(81) if self.protocol == "freescale" else 0
         self.roster = create_roster(self.protocol, size, layout)
+        if self.protocol == "mbcp" and seed % 3 == 0:
+            self.roster = msgspec.structs.replace(self.roster, protocol=AlarmedMbcp)
         self.identities = [
             {"group": "g", "member": name, "protocol": self.protocol, "members": self.roster.lines}
             for name in self.roster.names
@@ -127,7 +130,7 @@ class World:
         self.is_signed = self.random() < 0.25
         self.is_traced = self.random() < 0.1
         self.faults = Faults(self, kind)
-        self.sync = self.faults.kind != "unsynced"
+        self.sync = self.faults.kind not in ("unsynced", "unsynced power")
 
     # Time and chance
 
@@ -232,6 +235,8 @@ class World:
             core, queue = process.core, process.core.application
             if core.has_ready or queue.unacked or queue.parked:
                 return f"{member.name} has {len(queue.unacked)} unacked, {len(queue.parked)} parked messages"
+            if isinstance(core.protocol, AlarmedMbcp) and core.protocol.due:
+                return f"{member.name} was not woken at {core.protocol.due}"
             if missing := self._missing(member, staying):
                 return f"{member.name} lacks {', '.join(missing[:5])}"
             if is_complete and (core.stability.unstable_bytes or core.waiting()):
