@@ -141,6 +141,15 @@ def test_the_folder_that_jepsen_stores_a_test_in_is_its_history(preset: list[str
     assert (read["file"], read["rows"]) == (str(tmp_path / "history.edn"), 2)
 
 
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_folder_with_the_same_history_in_json(lines: bool, tmp_path: Path) -> None:
+    done = [{"type": kind, "f": "txn", "value": [["w", 1, 1]], "process": 0} for kind in ("invoke", "ok")]
+    written = "\n".join(map(json.dumps, done)) if lines else json.dumps(done)
+    (tmp_path / "history.json").write_text(written)
+    code, text = audit(str(tmp_path))
+    assert (code, "1 operation of 1 transaction" in text) == (0, True)
+
+
 def test_a_terminal_shows_that_the_first_history_is_compiled_for(tmp_path: Path) -> None:
     """In an installation without compiled code, which takes half a minute to make."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"}

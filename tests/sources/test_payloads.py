@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import SAMPLES, run_json
+from commands import SAMPLES, refusal, run_json
 from pyspark.sql import SparkSession
 
 NOT_TEXT = b"\xff\xfe\x00a"
@@ -105,6 +105,25 @@ def test_debezium_in_parquet_keeps_bytes_and_headers(
     assert (rows[0]["key"], rows[0]["headers"][1]["value"]) == (NOT_TEXT, NOT_TEXT)
 
 
+def test_debezium_in_dumps_of_text_keeps_values_and_times(tmp_path: Path) -> None:
+    """A value is text that holds JSON, or JSON as it is written in the dump; a tombstone has none."""
+    event = (SAMPLES / "debezium.jsonl").read_text().splitlines()[0]
+    place = '"topic": "t", "partition": 0, "ts": 5'
+    file = tmp_path / "dump.jsonl"
+    file.write_text(
+        f'{{{place}, "offset": 1, "key": "k", "payload": {json.dumps(event)}}}\n'
+        f'{{{place}, "offset": 2, "key": "l", "payload":   {event}}}\n'
+        f'{{{place}, "offset": 3, "key": "k", "payload": null}}\n'
+    )
+    rows = ordered(file, tmp_path / "out")
+    assert [row["payload"] for row in rows] == [event, event, None]
+    assert {row["time"] for row in rows} == {5_000_000}
+    alone = tmp_path / "alone.jsonl"
+    alone.write_text(f'{{"schema": {{}},  "payload": {event}}}\n')
+    (row,) = ordered(alone, tmp_path / "alone")
+    assert row["payload"] == alone.read_text().rstrip("\n")
+
+
 def test_a_column_of_parquet_that_a_preset_names(tmp_path: Path) -> None:
     table = {"id": ["a", "b"], "parents": ["", "a"], "image": [NOT_TEXT, b""]}
     pq.write_table(pa.table(table), tmp_path / "graph.parquet")
@@ -147,6 +166,41 @@ def test_the_events_of_shiviz_are_as_they_are_in_the_file(tmp_path: Path, end: s
     assert [row["payload"] for row in rows] == [end.join(lines[:2]), end.join(lines[2:])]
 
 
+def test_events_of_shiviz_that_are_not_utf_8(tmp_path: Path) -> None:
+    """Without the encoding they are quarantined as they are, and with it they are text."""
+    event, log = b'ana {"ana": 1}\ncaf\xe9', tmp_path / "run.log"
+    log.write_bytes(event + b'\nben {"ben": 1}\nhear\n')
+    code, found = run_json("order", log, "--out", tmp_path / "out")
+    assert (code, found["ordered"], found["unreadable"]) == (0, 1, 1)
+    (row,) = pq.read_table(tmp_path / "out" / "outcome=quarantined").to_pylist()
+    assert (row["unreadable_row"], row["row"]) == (event, 1)
+    assert "give the --encoding" in row["reason"]
+    rows = ordered(log, tmp_path / "latin", "--encoding", "latin-1")
+    assert rows[0]["payload"] == event.decode("latin-1")
+    log.write_bytes(log.read_bytes().decode("latin-1").encode("utf-16"))
+    assert ordered(log, tmp_path / "wide")[0]["payload"] == event.decode("latin-1")
+
+
+def test_the_encoding_and_the_separator_of_a_source(tmp_path: Path) -> None:
+    table = tmp_path / "graph.csv"
+    table.write_bytes("node;process;parents;text\na;p;;caf\xe9, x\nb;p;a;\n".encode("latin-1"))
+    rows = ordered(table, tmp_path / "out", "--encoding", "latin-1", "--separator", ";")
+    assert [row["payload"] for row in rows] == ["a;p;;café, x", "b;p;a;"]
+    console = tmp_path / "orders.txt"
+    console.write_bytes("Partition:0\tOffset:1\tkey\tcaf\xe9\n".encode("latin-1"))
+    (row,) = ordered(console, tmp_path / "console", "--encoding", "latin-1")
+    assert row["payload"] == "café"
+    binary = kafka_parquet(tmp_path / "dump.parquet", [b"a"])
+    out = ("--out", tmp_path / "refused")
+    assert f"--encoding is for text, and {binary} is not" in refusal(
+        "order", binary, *out, "--encoding", "latin-1"
+    )
+    assert f"--separator is for tables in text, and {binary} is none" in refusal(
+        "order", binary, *out, "--separator", ";"
+    )
+    assert "there is no encoding 'klingon'" in refusal("order", table, *out, "--encoding", "klingon")
+
+
 def test_patches_of_editing_traces_and_messages_of_commits_are_kept(tmp_path: Path) -> None:
     patches = ['{"parents": [], "agent": 0,  "patches": [[0, 0, "é"]]}', '{"agent":0,"patches":[]}']
     trace = tmp_path / "doc.json"
@@ -159,3 +213,17 @@ def test_patches_of_editing_traces_and_messages_of_commits_are_kept(tmp_path: Pa
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", message], check=True)
     rows = ordered(tmp_path / "project", tmp_path / "commits")
     assert [row["payload"] for row in rows] == ["first\n", "second\n\nwith é and a body\n"]
+    # Git says nothing of the encoding of this one, so its commit is ordered without it.
+    tree, head = (
+        subprocess.run([*git, "rev-parse", name], capture_output=True, check=True).stdout
+        for name in ("HEAD^{tree}", "HEAD")
+    )
+    who = b"ana <a@b> 2000000000 +0000\n"
+    odd = b"tree " + tree + b"parent " + head + b"author " + who + b"committer " + who + b"\ncaf\xe9\n"
+    write = [*git, "hash-object", "-t", "commit", "-w", "--stdin"]
+    written = subprocess.run(write, input=odd, capture_output=True, check=True).stdout.decode().strip()
+    subprocess.run([*git, "branch", "odd", written], check=True)
+    code, found = run_json("order", tmp_path / "project", "--out", tmp_path / "odd")
+    assert (code, found["ordered"], found["bad_rows"]) == (0, 3, 1)
+    payloads = pq.read_table(tmp_path / "odd" / "outcome=ordered").column("payload").to_pylist()
+    assert payloads == ["first\n", "second\n\nwith é and a body\n", None]

@@ -143,6 +143,24 @@ def test_what_cannot_be_decompressed_is_refused(data: bytes, why: str, tmp_path:
     assert str(file) in refused
 
 
+def test_compressed_parquet_is_recognised_too(tmp_path: Path) -> None:
+    """Alone, and in a folder with a file that is not compressed; findings name the file as it is called."""
+    rows = [{"id": name, "parents": [parent]} for name, parent in (("b", "a"), ("c", "b"), ("d", "lost"))]
+    for number, part in enumerate((rows[:1], rows[1:])):
+        pq.write_table(pa.Table.from_pylist(part), tmp_path / f"{number}.parquet")
+    packed = tmp_path / "1.parquet.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "1.parquet").read_bytes()))
+    (tmp_path / "1.parquet").unlink()
+    _, found = run_json("audit", packed)
+    assert (found["preset"], found["records"], found["missing_causes"]) == ("graph", 2, 2)
+    _, found = run_json("audit", tmp_path)
+    assert [each["id"] for each in found["missing"]] == ["a", "lost"]
+    assert [each["file"] for each in found["lineage"]["files"]] == [str(tmp_path / "0.parquet"), str(packed)]
+    run("order", tmp_path, "--out", tmp_path / "out", "--on-missing", "release")
+    ordered = pq.read_table(tmp_path / "out" / "outcome=ordered").to_pylist()
+    assert {row["file"] for row in ordered} == {str(tmp_path / "0.parquet"), str(packed)}
+
+
 def delta_by_hand(folder: Path) -> Path:
     """A table as Delta Lake writes it: one of its two files was removed by a later version."""
     (folder / "_delta_log").mkdir(parents=True)
@@ -226,6 +244,12 @@ def test_a_delta_table_is_read_by_its_log(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "out").to_pylist()
     assert {row["file"] for row in rows} == {str(table)}
     assert f"{table} has 2 records as kafka" in refusal("audit", table)
+    (read,) = found["lineage"]["files"]
+    assert (read["file"], read["rows"], read["version"]) == (str(table), 2, "version 1")
+    _, shown = run("order", table, "--out", tmp_path / "again")
+    assert "2 rows of 1 file (table, version 1)" in shown
+    columns = "process=topic,kind=topic,message=offset,kind.send=payments"
+    assert f"{table}, row 1" in refusal("audit", table, "--map", columns)
     shutil.rmtree(table / "_delta_log")
     _, found = run_json("order", table, "--out", tmp_path / "plain")
     assert found["rows"] == 6
@@ -247,6 +271,8 @@ def test_an_iceberg_table_is_read_by_its_metadata(tmp_path: Path) -> None:
     folder = Path(table.location().removeprefix("file://"))
     _, found = run_json("order", folder, "--out", tmp_path / "out")
     assert found["rows"] == 2
+    (read,) = found["lineage"]["files"]
+    assert (read["file"], read["version"]) == (str(folder), f"snapshot {table.metadata.current_snapshot_id}")
     moved = tmp_path / "moved"
     shutil.copytree(folder, moved)
     assert "names a file outside its folder" in refusal("audit", moved)

@@ -37,7 +37,9 @@ def test_executions_are_kept_apart(tmp_path: Path) -> None:
     file = tmp_path / "two.log"
     file.write_text(TWO)
     about = import_path("shiviz", file, tmp_path / "out")
-    assert (about.rows, about.processes, about.bad_rows) == (4, 4, 0)
+    assert (about.rows, about.processes, about.bad_rows, about.runs) == (4, 4, 0, 2)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "out")])
+    assert "2 runs; in this process" in done.output
     assert nodes(tmp_path / "out") == {
         "Execution #1/ana:1": ("Execution #1/ana", []),
         "Execution #1/ben:1": ("Execution #1/ben", ["Execution #1/ana:1"]),
@@ -130,3 +132,34 @@ def test_clocks_of_tla_have_backslashes_before_their_quotes(tmp_path: Path) -> N
         ("deadlock/n2:1", ["deadlock/n1:1"]),
     ]
     assert about.rows == 2
+
+
+HEADER = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
+
+
+@pytest.mark.parametrize("second", ["", "=== (?<trace>.*) ==="])
+def test_the_expressions_with_which_a_file_for_shiviz_begins(tmp_path: Path, second: str) -> None:
+    """GoVector's own tool writes the first, and ShiViz takes both."""
+    file = tmp_path / "shiviz.log"
+    file.write_text(f"{HEADER}\n{second}\n{GOVECTOR}")
+    about = import_path("shiviz", file, tmp_path / "out")
+    assert (about.rows, about.bad_rows) == (4, 0)
+    done = CliRunner().invoke(app, ["audit", str(file), "--json"])
+    found = json.loads(done.output)
+    assert (found["records"], found["bad_rows"], found["lineage"]["runs"]) == (4, 0, 2)
+
+
+def test_a_form_of_its_own_at_the_head_of_a_file(tmp_path: Path) -> None:
+    """It is used if it finds more than the known ones; lines keep their numbers; what comes second may be
+    the log already."""
+    file = tmp_path / "shiviz.log"
+    log = 'clock={"ana":1} of=ana\nclock={"ana":1,"ben":1} of=ben\nnothing\n'
+    for second in ("\n", ""):
+        file.write_text(f"clock=(?<clock>{{.*}}) of=(?<host>.*)\n{second}{log}")
+        done = CliRunner().invoke(app, ["audit", str(file), "--json"])
+        found = json.loads(done.output)
+        assert (found["records"], found["causes"]) == (2, 1)
+        assert found["bad"][0]["examples"] == [f"line {4 + len(second)}: nothing"]
+    file.write_text(f"(?<host>.*(?<clock>\n\n{log}")
+    with pytest.raises(InputError, match="line 1, is not a valid regular expression"):
+        import_path("shiviz", file, tmp_path / "out")

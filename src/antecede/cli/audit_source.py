@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,7 +97,8 @@ def audit_source(
 
 def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
     show.bad_rows(bad.kinds)
-    files = f"{len(source.files):,} files" if len(source.files) > 1 else source.files[0].name
+    first, *others = source.files
+    files = f"{len(source.files):,} files" if others else Path(source.name_of(first)).name
     show.line(
         f"{count_of(verdict.records, 'record')} of {count_of(verdict.processes, 'process')} with "
         f"{count_of(verdict.causes, 'cause')} ",

@@ -11,6 +11,7 @@ from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, Strict, folder
 from antecede.cli.source_input import local_copy, local_input
 from antecede.errors import InputError, require
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.sources import Source
@@ -143,7 +144,7 @@ def _print_imported(about: DependencyTableInfo, out: Path, as_json: bool) -> Non
         show.json({"out": str(out), **{name: getattr(about, name) for name in about.__struct_fields__}})
         return
     rows = [
-        ["nodes", f"{about.rows:,} of {about.processes:,} processes"],
+        ["nodes", f"{about.rows:,} of {about.processes:,} processes in {count_of(about.runs, 'run')}"],
         [
             "parents",
             f"{about.parents:,}, {about.parents_mean:.3f} per node, at most {about.parents_most:,}",

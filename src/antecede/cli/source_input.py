@@ -102,7 +102,8 @@ def local_copy(path: str, separators: bool = True, max_bytes: int | None = None)
 
     The copy is removed when the command ends. It is shown to the user under its own name.
     """
-    from antecede.sources.unpack import copy_for_readers, needs_copy
+    from antecede.sources.unpack import TABLE_COPY, copy_for_readers, needs_copy
+    from antecede.trace.table_folders import table_folder
 
     scheme, is_url, rest = path.partition("://")
     local = Path(rest if is_url else path)
@@ -111,6 +112,9 @@ def local_copy(path: str, separators: bool = True, max_bytes: int | None = None)
     folder = TemporaryFolder("unpacked")
     get_current_context().call_on_close(folder.remove)
     copy = copy_for_readers(local, folder.path, separators, max_bytes)
+    if table_folder(local):
+        # The one file of its copy is the whole table.
+        show.show_as(str(copy / TABLE_COPY), show.as_named(path))
     show.show_as(str(copy), show.as_named(path))
     return str(copy)
 
@@ -128,6 +132,7 @@ def source_at(
     """
     from antecede.sources import find_source
     from antecede.sources.read import mapped_dependencies
+    from antecede.sources.unpack import holds_packed_parquet
     from antecede.trace.foreign.column_map import names_dependencies, parse_dependency_map
     from antecede.trace.table_folders import table_folder
 
@@ -135,8 +140,8 @@ def source_at(
         raise InputError("--map and --preset both say what the columns are; give one of them")
     if preset is not None:
         preset_named(preset)
-    if table_folder(Path(path)):
-        path = local_copy(path)
+    if "://" not in path and (table_folder(Path(path)) or holds_packed_parquet(Path(path))):
+        path = local_copy(path, separators, max_bytes)
     if columns and names_dependencies(columns):
         source: Source | None = mapped_dependencies(path, parse_dependency_map(columns))
     else:
@@ -240,6 +245,16 @@ def _by_content(path: str, request: OrderRequest, max_bytes: int | None) -> str:
     return str(copy)
 
 
+def _read_as_asked(source: Source, request: OrderRequest) -> Source:
+    """The source in the encoding and with the separator that the user has named; its copy needs neither."""
+    from antecede.sources.read import read_as
+
+    encoding, separator = request.encoding or "", request.separator.replace(",", "")
+    request.csv.validate()
+    request.encoding, request.separator = None, ","
+    return read_as(source, encoding, separator)
+
+
 @contextmanager
 def orderable_events(
     path: str,
@@ -268,6 +283,7 @@ def orderable_events(
     from antecede.sources.tables import write_event_table
     from antecede.temporary_folders import temporary_folder
 
+    source = _read_as_asked(source, request)
     write: Callable[..., None] = write_event_table
     if source.preset.reader == "debezium":
         request.merges, snapshot_of = True, request.merge.snapshot_of

@@ -27,6 +27,7 @@ from antecede.sources.read import Source
 from antecede.sources.records import SourceRecord
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import streaming_limit
+from antecede.trace.times import parse_time
 
 ID, EVENTS = "_antecede_id", "_antecede_events"
 """Columns that results do not have."""
@@ -42,7 +43,7 @@ CHANGE_COLUMNS = pa.schema(
     ]
 )
 """The fields of `Change`; `kind` is null if a record is no change event."""
-_VALUE_NAMES = ("payload", "value")
+_VALUE_NAMES, _TIME_NAMES = ("payload", "value"), ("ts", "timestamp")
 _BATCH_ROWS = 16_384
 _MAX_NAMED = 5
 _MARKERS = "transactions"
@@ -115,7 +116,7 @@ def write_change_table(
 
 def _schema(files: Sequence[Path]) -> pa.Schema:
     """The columns of a table of changes; keys, headers and values have the types of the files."""
-    fields = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+    fields = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("time", pa.int64())]
     fields += [(name, carried_type(files, [(name,)])) for name in ("key", "headers")]
     fields += [*CHANGE_COLUMNS, ("file", pa.string()), ("row", pa.int64())]
     return pa.schema([*fields, ("payload", carried_type(files, [(name,) for name in _VALUE_NAMES]))])
@@ -134,6 +135,7 @@ def _read_changes(
     """The records of a file as rows of the schema; `named` gets the tables that END markers name.
 
     Where they have no coordinates, a table is a topic, and the order of the files and rows that of offsets.
+    The time is Kafka's, and what a record carries is its value there; without Kafka it is the record.
     """
     preset = source.preset
     for record in read_kafka(file, bad, preset.encoding, preset.separator, max_bytes):
@@ -159,15 +161,16 @@ def _read_changes(
             named.update(tables_of(event))
         if change is None:
             bad.add(_NO_CHANGE, f"row {record.row}", str(file), left_out=False)
-        carried = {
-            "key": record.key,
-            "headers": record.headers,
-            "payload": _value(record) if record.text is None else record.text,
-        }
-        key, headers, payload = (
-            carry(value, schema.field(name).type, record.text, (name,)) for name, value in carried.items()
+        key, headers = (
+            carry(getattr(record, name), schema.field(name).type, record.text, (name,))
+            for name in ("key", "headers")
         )
-        place = (topic, partition, offset, key, headers)
+        if coordinates is not None or record.text is None:
+            payload, path = _value(record), _value_path(record)
+        else:
+            payload, path = record.text, ()
+        payload = carry(payload, schema.field("payload").type, record.text, path)
+        place = (topic, partition, offset, _time(record), key, headers)
         yield *place, *_fields(change), source.name_of(file), record.row, payload
 
 
@@ -175,8 +178,19 @@ def _record_bytes(record: SourceRecord) -> bytes:
     return msgspec.json.encode(record.value) if record.text is None else record.text.encode()
 
 
+def _value_path(record: SourceRecord) -> tuple[str, ...]:
+    return tuple(name for name in _VALUE_NAMES if name in record.value)[:1]
+
+
 def _value(record: SourceRecord) -> Any:
-    return next((record.value[name] for name in _VALUE_NAMES if name in record.value), None)
+    path = _value_path(record)
+    return record.value[path[0]] if path else None
+
+
+def _time(record: SourceRecord) -> int | None:
+    """Kafka's time of a record: milliseconds, or ISO 8601."""
+    found = next((record.value[name] for name in _TIME_NAMES if record.value.get(name) is not None), None)
+    return None if found is None else parse_time(found, "ms")
 
 
 def _table_name(event: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,9 +15,10 @@ import pyarrow as pa
 
 from antecede.sources.carried import carry
 from antecede.sources.fields import MISSING, Template, find
-from antecede.sources.preset import TIME_UNITS, Preset
+from antecede.sources.preset import Preset
 from antecede.sources.records import SourceRecord
 from antecede.trace.bad_rows import BadRows, brief
+from antecede.trace.times import parse_time
 
 SCHEMA = pa.schema(
     [
@@ -37,9 +37,6 @@ CARRIED = ("key", "headers", "payload")
 """Columns that a log has besides, if records are to be ordered: the first two only records of Kafka."""
 BATCH_ROWS = 16_384
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
-_DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
-_FRACTION = re.compile(r"\.(\d+)")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Extractor:
@@ -59,7 +56,7 @@ class Extractor:
             ]
             for name in names
         }
-        self._unit = TIME_UNITS[preset.time_unit]
+        self._unit = preset.time_unit
 
     def batches(self, records: Iterable[SourceRecord], file: str) -> Iterator[pa.Table]:
         """The records of a file as tables."""
@@ -140,8 +137,8 @@ class Extractor:
                 continue
             if value is not None:
                 return carry(value, kind, record.text, template.path or ())
-        if self._preset.payload:
-            return None
+        if self._preset.payload or (record.text is None and self._preset.reader == "git"):
+            return None  # the message of a commit may be no text
         return carry(record.value if record.text is None else record.text, kind, None, ())
 
     def _table(self, rows: list[tuple[Any, ...]], file: str) -> pa.Table:
@@ -154,28 +151,3 @@ class Extractor:
         ]
         arrays.insert(self.schema.get_field_index("file"), files)
         return pa.table(arrays, schema=self.schema)
-
-
-def parse_time(text: str, unit: int) -> int | None:
-    """Nanoseconds since 1970: of a number in units of so many, or of a date in ISO 8601; None if neither.
-
-    >>> parse_time("1700000000123", 1_000_000), parse_time("1970-01-01T00:00:00.000000001Z", 1)
-    (1700000000123000000, 1)
-    """
-    if _INTEGER.fullmatch(text):
-        time = int(text) * unit
-    elif _DECIMAL.fullmatch(text):
-        time = round(float(text) * unit)
-    else:
-        found = _FRACTION.search(text)
-        digits = found[1] if found else ""
-        try:
-            # Python's own dates have microseconds.
-            whole = datetime.fromisoformat(_FRACTION.sub("", text, count=1))
-        except ValueError:
-            return None
-        if whole.tzinfo is None:
-            whole = whole.replace(tzinfo=UTC)
-        since = whole - _EPOCH
-        time = (since.days * 86_400 + since.seconds) * 10**9 + int(digits[:9].ljust(9, "0"))
-    return time if -(2**63) <= time < 2**63 else None

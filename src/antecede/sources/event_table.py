@@ -17,7 +17,7 @@ from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW, BadRows
 from antecede.trace.parquet_files import parquet_writer
 
 _BATCH_ROWS = 4_096
-_ROW = re.compile(r"(?:row|span|request|trace|transaction|commit) (\d{1,18})")
+_ROW = re.compile(r"(?:row|line|span|request|trace|transaction|commit) (\d{1,18})")
 
 
 class EventTable:

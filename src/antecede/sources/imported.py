@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from antecede.errors import InputError
-from antecede.sources.records import SourceRecord
+from antecede.sources.records import SourceRecord, is_text
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.graph_sources import read_editing, read_git
 from antecede.trace.foreign.shiviz import read_shiviz
@@ -32,6 +32,11 @@ class _Nodes:
     def add(
         self, node: str, process: str, seq: int, parents: Iterable[str], where: str, text: str | None = None
     ) -> None:
+        if self._with_text and text is not None and not is_text(text):
+            what, why = "events that cannot be read, left out", "it is not text in UTF-8; give the --encoding"
+            raw = text.encode(errors="surrogateescape")
+            self._bad.add(what, f"{where}: {why}", str(self._path), text=raw)
+            return
         line = _LINE.fullmatch(where)
         row = int(line[1]) if line else len(self.records) + 1
         value = {"id": node, "process": process, "seq": seq, "causes": list(parents)}
@@ -42,12 +47,17 @@ class _Nodes:
 
 
 def read_imported(
-    reader: str, path: Path, bad: BadRows, max_bytes: int | None, with_text: bool = False
+    reader: str,
+    path: Path,
+    bad: BadRows,
+    max_bytes: int | None,
+    with_text: bool = False,
+    encoding: str = "",
 ) -> Iterator[SourceRecord]:
     """The nodes of a log, an editing trace or a repository; `with_text`, as they are written there."""
     into = _Nodes(path, bad, with_text)
     if reader == "shiviz":
-        bad.executions = read_shiviz(path, into, max_bytes=max_bytes)
+        bad.executions = read_shiviz(path, into, max_bytes=max_bytes, encoding=encoding)
     elif reader == "editing":
         read_editing(path, into, max_bytes)
     else:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
-from antecede.sources.records import HEAD_BYTES, MAX_DOCUMENT, SourceRecord, read_records
+from antecede.sources.records import HEAD_BYTES, MAX_DOCUMENT, SourceRecord, is_text, read_records
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.foreign.open_files import open_bytes, read_head, text_encoding
 
@@ -39,7 +39,7 @@ def read_kafka(
     """The records of a dump."""
     head = read_head(path, HEAD_BYTES)
     if is_console_output(head):
-        yield from _console_records(path, bad, max_bytes)
+        yield from _console_records(path, bad, encoding, max_bytes)
         return
     for record in read_records(path, bad, encoding, separator, max_bytes):
         key, headers = (record.value.get(name) for name in ("key", "headers"))
@@ -97,17 +97,20 @@ def _base64_text(value: Any) -> str | None:
     return text if text.isprintable() or text.lstrip().startswith("{") else None
 
 
-def _console_records(path: Path, bad: BadRows, max_bytes: int | None) -> Iterator[SourceRecord]:
+def _console_records(
+    path: Path, bad: BadRows, encoding: str, max_bytes: int | None
+) -> Iterator[SourceRecord]:
     topic = path.name.split(".")[0]
     with open_bytes(path, max_bytes) as stream:
-        encoding = text_encoding(stream.peek(4)[:4])  # type: ignore[attr-defined]
-        lines = io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="\n")
+        marked = text_encoding(stream.peek(4)[:4])  # type: ignore[attr-defined]
+        chosen = encoding if encoding and marked == "utf-8" else marked
+        lines = io.TextIOWrapper(stream, chosen, errors="surrogateescape", newline="\n")
         for number, line in enumerate(iter(lambda: lines.readline(MAX_DOCUMENT), ""), start=1):
             if len(line) >= MAX_DOCUMENT:
                 raise InputError(f"{path}, line {number}: it has more than {MAX_DOCUMENT:,} characters")
             line = line.rstrip("\r\n")
             found = CONSOLE.fullmatch(line)
-            if found is None or not _is_text(line):
+            if found is None or not is_text(line):
                 if line:
                     what = "lines that do not begin with a partition and an offset, left out"
                     text = line.encode("utf-8", "surrogateescape")
@@ -129,14 +132,6 @@ def _console_records(path: Path, bad: BadRows, max_bytes: int | None) -> Iterato
             key, rest = (rest[0], rest[1:]) if len(rest) > 1 else (None, rest)
             record |= {"key": key, "payload": "\t".join(rest)}
             yield SourceRecord(number, with_body(record), line, key, headers)
-
-
-def _is_text(line: str) -> bool:
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _as_text(line: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.sources.fields import Template, parse_path
+from antecede.trace.times import UNITS
 
 READERS = {
     "records": "JSON lines, JSON, CSV, TSV or Parquet: a record is an object or a row",
@@ -28,7 +29,6 @@ READERS = {
 """What each reader takes, and what its records are."""
 _RECORD_NAMES = {"otlp": "span", "jaeger": "span", "editing": "transaction", "git": "commit"}
 """What is numbered by readers whose records are not rows, lines or elements of their file."""
-TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _MAX_FILE = 1 << 16
 _SEPARATORS = (",", "\t", ";", "|", " ")
 
@@ -129,8 +129,8 @@ def check_preset(preset: Preset) -> None:
     """Refuse a preset whose fields cannot be used; the message names the field."""
     if preset.reader not in READERS:
         raise InputError(f"reader: there is no '{preset.reader}'; there are {', '.join(READERS)}")
-    if preset.time_unit not in TIME_UNITS:
-        raise InputError(f"time_unit: '{preset.time_unit}' is none of {', '.join(TIME_UNITS)}")
+    if preset.time_unit not in UNITS:
+        raise InputError(f"time_unit: '{preset.time_unit}' is none of {', '.join(UNITS)}")
     if preset.separator and preset.separator not in _SEPARATORS:
         raise InputError("separator: it is one of ',', '\\t', ';', '|' and ' '")
     if preset.encoding:

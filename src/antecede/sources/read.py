@@ -24,7 +24,9 @@ from antecede.sources.preset import Preset
 from antecede.sources.recognise import names_in_header, recognise_file, same_format
 from antecede.sources.records import HEAD_BYTES, SourceRecord, container, inner_records, read_records
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.dependencies import DISTINCTIVE, dependency_file, refuse_impossible_rows
+from antecede.trace.copies import original_of
+from antecede.trace.dependencies import DISTINCTIVE, TABLE_INFO, dependency_file, refuse_impossible_rows
+from antecede.trace.foreign.dependency_writer import read_table_info
 from antecede.trace.foreign.open_files import read_head, streaming_limit
 from antecede.trace.reader import open_any_parquet
 from antecede.trace.schema import META
@@ -48,9 +50,13 @@ class Source(NamedTuple):
         return self.called or str(self.path)
 
     def name_of(self, file: Path) -> str:
-        """A file of the source as the user knows it; a copy of a table has files that they do not know."""
-        is_copy = Path(self.name) != self.path
-        return self.name if is_copy or file == self.path else str(file)
+        """A file of the source as the user knows it, if it is a copy or in a folder of copies."""
+        if file == self.path:
+            return self.name
+        original = original_of(file)
+        if original == file and Path(self.name) != self.path:
+            original = Path(self.name) / file.relative_to(self.path)
+        return str(original)
 
     @property
     def file_names(self) -> dict[str, str]:
@@ -88,6 +94,23 @@ def find_source(path: str, preset: str | None = None) -> Source | None:
         return None
     refuse_several(files, recognised.reader)
     return Source(local, files, recognised)
+
+
+def read_as(source: Source, encoding: str, separator: str) -> Source:
+    """The source in another encoding or with another separator; empty if the user has named none.
+
+    Either is refused where it would have no effect.
+    """
+    reader = source.preset.reader
+    kinds = set() if reader == "git" else {container(read_head(file, HEAD_BYTES)) for file in source.files}
+    in_text = reader not in ("git", "editing") and "parquet" not in kinds
+    if encoding and (not in_text or (reader == "otlp" and "table" in kinds)):
+        raise InputError(f"--encoding is for text, and {source.name} is not read as text")
+    if separator and (kinds != {"table"} or reader not in ("records", "kafka", "debezium")):
+        raise InputError(f"--separator is for tables in text, and {source.name} is none")
+    named = {"encoding": encoding, "separator": separator}
+    changed = {name: value for name, value in named.items() if value}
+    return source._replace(preset=msgspec.structs.replace(source.preset, **changed))
 
 
 def mapped_dependencies(path: str, names: Mapping[str, str]) -> Source:
@@ -178,6 +201,8 @@ def read_source(
     extractor = Extractor(source.preset, bad, carried)
     bad.reads(source.files)
     bad.unit = "row" if source.preset.record_name == "row" else "record"
+    if (source.path / TABLE_INFO).is_file():
+        bad.executions = read_table_info(source.path).runs
     for number, file in enumerate(source.files):
         limit = max_bytes
         if max_bytes is None and source.preset.reader not in READERS_OF_WHOLE_LOGS:
@@ -210,6 +235,6 @@ def _records(
     if preset.reader == "debezium":
         return read_debezium(file, bad, encoding, preset.separator, max_bytes)
     if preset.reader in READERS_OF_WHOLE_LOGS:
-        return read_imported(preset.reader, file, bad, max_bytes, with_text)
+        return read_imported(preset.reader, file, bad, max_bytes, with_text, encoding)
     records = read_records(file, bad, encoding, preset.separator, max_bytes)
     return inner_records(records, preset.records, bad, file, with_text)

@@ -57,6 +57,15 @@ def container(head: bytes) -> str:
     return "json" if text.startswith(("{", "[")) else "table"
 
 
+def is_text(text: str) -> bool:
+    """Whether all bytes that this was decoded from, with `surrogateescape`, were text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def read_records(
     path: Path,
     bad: BadRows,

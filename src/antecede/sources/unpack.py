@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -38,6 +39,8 @@ from antecede.trace.table_folders import (
 )
 from antecede.trace.validate import first_line
 
+TABLE_COPY = "table.parquet"
+"""The one file of a copy of a Delta or Iceberg table."""
 _TABLES_IN_TEXT = (".csv", ".tsv", ".tab")
 
 
@@ -53,6 +56,12 @@ def needs_copy(path: Path, separators: bool = True) -> bool:
     return path.is_file() and _is_packed(path, separators)
 
 
+def holds_packed_parquet(path: Path) -> bool:
+    """Whether a file is compressed Parquet, or one in a folder is: it is read from its end."""
+    files = _visible(path) if path.is_dir() else [path] if path.is_file() else []
+    return any(file.suffix in COMPRESSED and read_head(file, 4) == b"PAR1" for file in files)
+
+
 def copy_for_readers(path: Path, folder: Path, separators: bool = True, max_bytes: int | None = None) -> Path:
     """A copy in `folder` that readers of traces and tables can read; `max_bytes` is for each file."""
     kind = table_folder(path) if path.is_dir() else None
@@ -61,8 +70,10 @@ def copy_for_readers(path: Path, folder: Path, separators: bool = True, max_byte
             refuse_table_folder(path, [".hoodie"])
         copy = folder / path.resolve().name
         copy.mkdir()
-        batches = _delta_batches(path) if kind == DELTA else _iceberg_batches(path)
-        _write(batches, copy / "table.parquet", path)
+        version, batches = _open_delta(path) if kind == DELTA else _open_iceberg(path)
+        table = copy / TABLE_COPY
+        _write(batches, table, path)
+        register_copy(table, path, ".parquet", version)
         return copy
     if path.is_dir():
         copy = folder / path.resolve().name
@@ -143,35 +154,42 @@ def _with_commas(file: Path, table: Path, separator: str, limit: int) -> None:
 # Delta and Iceberg
 
 
-def _delta_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _open_delta(path: Path) -> tuple[str, Iterator[pa.RecordBatch]]:
+    """The version of a table, and its rows."""
     library = require("deltalake", "delta")
-    try:
+    with _reading(path, "Delta"):
         table = library.DeltaTable(str(path.resolve()))
         _refuse_outside(path, table.file_uris())
-        yield from table.to_pyarrow_dataset().to_batches()
-    except InputError:
-        raise
-    except Exception as error:  # the library has its own, and those of Rust
-        raise _unreadable(path, "Delta", error) from error
+        return f"version {table.version()}", _batches(path, "Delta", table.to_pyarrow_dataset().to_batches())
 
 
-def _iceberg_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _open_iceberg(path: Path) -> tuple[str, Iterator[pa.RecordBatch]]:
+    """The snapshot of a table, and its rows."""
     library = require("pyiceberg.table", "iceberg")
-    try:
+    with _reading(path, "Iceberg"):
         table = library.StaticTable.from_metadata(str(iceberg_metadata(path).resolve()))
         scan = table.scan()
         files = list(scan.plan_files())
         _refuse_outside(path, (task.file.file_path for task in files))
         _refuse_outside(path, (each.file_path for task in files for each in task.delete_files))
-        yield from scan.to_arrow_batch_reader()
+        snapshot = table.current_snapshot()
+        version = "no snapshot" if snapshot is None else f"snapshot {snapshot.snapshot_id}"
+        return version, _batches(path, "Iceberg", scan.to_arrow_batch_reader())
+
+
+def _batches(path: Path, what: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _reading(path, what):
+        yield from batches
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
     except InputError:
         raise
-    except Exception as error:
-        raise _unreadable(path, "Iceberg", error) from error
-
-
-def _unreadable(path: Path, what: str, error: Exception) -> InputError:
-    return InputError(f"{path} is a table of {what} that cannot be read ({first_line(error)})")
+    except Exception as error:  # the libraries have their own, and those of Rust
+        raise InputError(f"{path} is a table of {what} that cannot be read ({first_line(error)})") from error
 
 
 def _refuse_outside(path: Path, names: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from antecede.errors import InputError
-from antecede.trace.copies import original_of
+from antecede.trace.copies import original_of, version_of
 
 UNREADABLE = "_unreadable"
 """A column of tables of events: why a row could not be read, which is quarantined for it; otherwise null."""
@@ -36,9 +36,11 @@ class FileRows(msgspec.Struct, frozen=True):
 
     file: str
     bytes: int | None
-    """None at a URL."""
+    """None at a URL, and of a table of Delta or Iceberg."""
     rows: int | None
     """All, bad ones included; None in a stream, which does not count them file by file."""
+    version: str | None = None
+    """Of a table of Delta or Iceberg, which is one file here: the version or snapshot that was read."""
 
 
 class BadRows:
@@ -91,7 +93,8 @@ class BadRows:
             file = original_of(Path(name))
             # The path of a URL is not its text.
             shown = name if file == Path(name) else str(file)
-            found.append(FileRows(shown, file.stat().st_size if file.is_file() else None, rows))
+            size = file.stat().st_size if file.is_file() else None
+            found.append(FileRows(shown, size, rows, version_of(Path(name))))
         return found
 
     def leave_out(self, what: str, rows: int, example: str | None = None) -> None:

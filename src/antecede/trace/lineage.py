@@ -71,4 +71,8 @@ def _files(found: Lineage) -> str:
     names = [Path(name).name if Path(name).is_absolute() or name == found.source else name for name in names]
     if not names or len(names) > _NAMED_FILES:
         return count_of(len(names), "file")
-    return f"{count_of(len(names), 'file')} ({', '.join(names)})"
+    shown = [
+        f"{name}, {each.version}" if each.version else name
+        for name, each in zip(names, found.files, strict=True)
+    ]
+    return f"{count_of(len(names), 'file')} ({', '.join(shown)})"

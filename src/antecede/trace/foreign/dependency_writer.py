@@ -63,6 +63,8 @@ class DependencyTableInfo(msgspec.Struct, frozen=True):
     parents_most: int
     bad_rows: int
     bad: list[BadRowKind]
+    runs: int = 1
+    """How many the source held, if it says so itself: a log of ShiViz with delimiters."""
     schema_version: int = VERSION
 
 
@@ -70,7 +72,7 @@ class DependencyWriter:
     """Collects rows in any order, then writes them with parents first. It holds them all in memory."""
 
     def __init__(self, source: str, form: str, strict: bool = False, bad: BadRows | None = None) -> None:
-        self.source, self.form = source, form
+        self.source, self.form, self.runs = source, form, 1
         self._bad_rows = BadRows(source, strict) if bad is None else bad
         self._place: dict[str, int] = {}
         self._processes: dict[str, int] = {}
@@ -126,6 +128,7 @@ class DependencyWriter:
             parents_most=int(counts.max()),
             bad_rows=self._bad_rows.rows,
             bad=self._bad_rows.kinds,
+            runs=self.runs,
         )
         _prepare_folder(folder)
         unfinished = folder / f".{DEPENDENCIES}{UNFINISHED}"

@@ -101,12 +101,17 @@ def read_git(path: Path, into: NodeCollector, messages: bool = False) -> None:
         with git:
             assert git.stdout is not None  # noqa: S101
             for commit in _records(git.stdout):
-                header, parents, author, *message = commit.decode(errors="replace").split("\n", 3)
+                lines = commit.split(b"\n", 3)
+                header, parents, author = (line.decode(errors="replace") for line in lines[:3])
                 node = header.removeprefix("commit ")
                 counts[author] += 1
                 if node in cut_off:
                     into.bad("commits whose parents a shallow clone does not have", f"commit {node}")
-                where, text = f"commit {node}", message[0] if message else None
+                where, text = f"commit {node}", None
+                try:
+                    text = lines[3].decode() if messages else None
+                except UnicodeDecodeError:
+                    into.bad("messages that are not text in UTF-8, of commits that are kept", where)
                 into.add(node, author, counts[author], parents.split(), where, text)
         complaints.seek(0)
         complaint = complaints.read().decode(errors="replace").strip()

@@ -34,7 +34,7 @@ def import_path(
             raise InputError(f"{option} is for shiviz logs, not for {form}")
     into = DependencyWriter(name or str(path), form, strict)
     if form == "shiviz":
-        read_shiviz(path, into, regex, max_bytes, delimiter)
+        into.runs = read_shiviz(path, into, regex, max_bytes, delimiter)
     elif form == "editing":
         read_editing(path, into, max_bytes)
     else:

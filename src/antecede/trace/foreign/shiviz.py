@@ -9,6 +9,9 @@ These are counted.
 A log may hold several executions. As in ShiViz, a regular expression separates them, whose group `trace` is
 the label of the one that follows; without it, lines such as `=== name ===`, as in ShiViz's own examples. The
 hosts of each are its own: they are called `label/host`.
+
+A file that is made for ShiViz begins with its own two expressions, a line each: that of an event, and that
+between executions, which may be empty. GoVector's tool writes them.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import msgspec
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.foreign.dependency_writer import NodeCollector
-from antecede.trace.foreign.open_files import read_whole
+from antecede.trace.foreign.open_files import read_whole, text_encoding
 
 LOG_FORMATS = {
     "GoVector": r"^(?<host>\S*) (?<clock>\{.*\})[ \t]*\n(?<event>.*)",
@@ -40,6 +43,8 @@ LOG_FORMATS = {
 
 DELIMITER = r"^=== (?<trace>.*) ===$"
 """What separates executions in ShiViz's own examples."""
+_OPTION = "--regex"
+_HEADER = re.compile(r"(?=.*\(\?P?<host>)(?=.*\(\?P?<clock>)(?P<event>.*)\n(?P<delimiter>.*)(?:\n|$)")
 _SAMPLE_CHARACTERS = 1 << 20
 _MAX_ENTRY = 2**63
 _clock = msgspec.json.Decoder(dict[str, int])
@@ -83,21 +88,21 @@ def compile_expression(form: str, option: str) -> re.Pattern[str]:
         raise InputError(f"{option} is not a valid regular expression: {error}") from error
 
 
-def compile_pattern(form: str) -> re.Pattern[str]:
+def compile_pattern(form: str, option: str = _OPTION) -> re.Pattern[str]:
     """The pattern of an event, with groups for its host and its clock."""
-    pattern = compile_expression(form, "--regex")
+    pattern = compile_expression(form, option)
     for name in ("host", "clock"):
         if name not in pattern.groupindex:
             raise InputError(
-                f"--regex has no group (?<{name}>…); it needs host and clock, and may have event"
+                f"{option} has no group (?<{name}>…); it needs host and clock, and may have event"
             )
     return pattern
 
 
 def find_with_deadline(
-    pattern: re.Pattern[str], text: str, seconds: float = _DEADLINE_SECONDS
+    pattern: re.Pattern[str], text: str, seconds: float = _DEADLINE_SECONDS, option: str = _OPTION
 ) -> Iterator[re.Match[str]]:
-    """All matches; an error if one takes longer than that to find.
+    """All matches; an error, which names the option or the place of the pattern, if one takes longer.
 
     Only a signal can interrupt a search, and only in the main thread; elsewhere there is no deadline.
     """
@@ -108,7 +113,7 @@ def find_with_deadline(
 
     def stop(*_: object) -> None:
         raise InputError(
-            f"--regex takes more than {seconds:g} s to find an event from line {line} on; write it so that "
+            f"{option} takes more than {seconds:g} s to find an event from line {line} on; write it so that "
             r"there is one way to match a line, as in '^(?<host>\S+) (?<clock>{[^}]*})'"
         )
 
@@ -135,56 +140,73 @@ def read_shiviz(
     regex: str | None = None,
     max_bytes: int | None = None,
     delimiter: str | None = None,
+    encoding: str = "",
 ) -> int:
-    """A log of events with vector clocks; without a regular expression, the known form that fits it best.
+    """A log of events with vector clocks; without a regular expression, its own, or the known form that fits.
 
     `delimiter` is the regular expression between executions, empty for none. Returns how many of them have
-    events.
+    events. Bytes that are no text are in the text of events as `surrogateescape` has them.
     """
     data = read_whole(path, max_bytes)
-    if b"\0" in data[:4096]:
+    marked = text_encoding(data[:4])
+    if marked == "utf-8" and not encoding and b"\0" in data[:4096]:
         raise InputError(f"{path} is not text in UTF-8")
-    line_end = "\r\n" if 0 < data.count(b"\n") == data.count(b"\r\n") else "\n"
-    # The text of an event has no meaning here, so undecodable letters in it do no harm.
-    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    chosen = encoding if encoding and marked == "utf-8" else marked
+    try:
+        text = data.decode(chosen, errors="surrogateescape").removeprefix("\ufeff")
+    except UnicodeError as error:
+        raise InputError(f"{path} is not text in {chosen}: {error}") from error
     del data
-    executions = list(_executions(text, DELIMITER if delimiter is None else delimiter, path, line_end))
+    line_end = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    text = text.replace("\r\n", "\n")
+    own, begin = "", 0
+    if regex is None and (header := _HEADER.match(text)):
+        own, begin = f"^{header['event']}$", header.end()
+        between = f"^{header['delimiter'].strip()}$"
+        if between != "^$" and delimiter is None:
+            separator = compile_expression(between, f"{path}, line 2,")
+            found = next(find_with_deadline(separator, text[begin:], option=f"{path}, line 2,"), None)
+            # A delimiter that separates nothing is rather the first line of the log.
+            delimiter, begin = (between, begin) if found else (None, header.start("delimiter"))
+    chosen_delimiter = DELIMITER if delimiter is None else delimiter
+    executions = list(_executions(text, begin, chosen_delimiter, path, line_end))
     del text
-    pattern = compile_pattern(regex) if regex else _best_pattern(executions, path)
-    found = 0
+    pattern = compile_pattern(regex) if regex else _best_pattern(executions, path, own)
+    found_events = 0
     for execution in executions:
         events = list(_events(pattern, execution, into))
-        found += bool(events)
+        found_events += bool(events)
         _add_events(events, execution, into)
-    if not found:
+    if not found_events:
         raise InputError(f"{path}: no line of it has a host and a clock in the form of {pattern.pattern}")
-    return found
+    return found_events
 
 
 def is_shiviz(text: str) -> bool:
-    """Whether a log that begins like this has events with vector clocks in one of the known forms."""
-    return any(
+    """Whether a log that begins like this has events with vector clocks, in its own or a known form."""
+    return _HEADER.match(text) is not None or any(
         _decode_clock(match["host"], match["clock"])
         for form in LOG_FORMATS.values()
         for match in find_with_deadline(compile_pattern(form), text)
     )
 
 
-def _executions(text: str, delimiter: str, path: Path, line_end: str) -> Iterator[_Execution]:
+def _executions(text: str, begin: int, delimiter: str, path: Path, line_end: str) -> Iterator[_Execution]:
     """The executions of a log. Without a label, they have numbers; a single one needs neither."""
     separator = compile_expression(delimiter, "--delimiter") if delimiter else None
+    line, text = 1 + text.count("\n", 0, begin), text[begin:]
     matches = [each for each in find_with_deadline(separator, text) if each[0]] if separator else []
     if not matches:
-        yield _Execution(text, 1, "", line_end)
+        yield _Execution(text, line, "", line_end)
         return
     labelled = separator is not None and "trace" in separator.groupindex
     labels: set[str] = set()
-    begin, line, prefix = 0, 1, ""
+    begin, prefix = 0, ""
     for number, match in enumerate([*matches, None], start=1):
         end = match.start() if match else len(text)
         yield _Execution(text[begin:end], line, prefix, line_end)
         if match:
-            label = (match["trace"] or "" if labelled else "") or str(number)
+            label = _shown(match["trace"] or "" if labelled else "") or str(number)
             if label in labels:
                 raise InputError(f"{path} has two executions called {brief(label)}; their names must differ")
             labels.add(label)
@@ -193,8 +215,11 @@ def _executions(text: str, delimiter: str, path: Path, line_end: str) -> Iterato
             begin, prefix = end, f"{label}/"
 
 
-def _best_pattern(executions: list[_Execution], path: Path) -> re.Pattern[str]:
-    """The form with most events in the first executions, each by itself: what separates them is no event."""
+def _best_pattern(executions: list[_Execution], path: Path, own: str) -> re.Pattern[str]:
+    """The form with most events in the first executions, each by itself: what separates them is no event.
+
+    `own` is the one that the file itself names.
+    """
     heads, size = [], 0
     for execution in executions:
         heads.append(execution.text[: _end_of_lines(execution.text, _SAMPLE_CHARACTERS, 2)])
@@ -202,9 +227,11 @@ def _best_pattern(executions: list[_Execution], path: Path) -> re.Pattern[str]:
         if size > _SAMPLE_CHARACTERS:
             break
     best, most = None, (0, 0)
-    for form in LOG_FORMATS.values():
-        pattern = compile_pattern(form)
-        found = [match for head in heads for match in find_with_deadline(pattern, head)]
+    first_line = f"{path}, line 1,"
+    for form in [own, *LOG_FORMATS.values()] if own else LOG_FORMATS.values():
+        option = first_line if form == own else _OPTION
+        pattern = compile_pattern(form, option)
+        found = [match for head in heads for match in find_with_deadline(pattern, head, option=option)]
         clocks = [match for match in found if _decode_clock(match["host"], match["clock"])]
         events, covered = len(clocks), sum(match.end() - match.start() for match in clocks)
         if (events, covered) > most:
@@ -259,7 +286,7 @@ def _events(pattern: re.Pattern[str], execution: _Execution, into: NodeCollector
         if clock is None:
             into.bad(
                 "events whose clock cannot be read or lacks its host, left out",
-                f"line {here}: {host} {match['clock']}",
+                _shown(f"line {here}: {host} {match['clock']}"),
             )
         else:
             yield _LoggedEvent(here, host, clock, match.start(), match.end())
@@ -271,7 +298,12 @@ def _events(pattern: re.Pattern[str], execution: _Execution, into: NodeCollector
 def _count_unmatched(text: str, line: int, into: NodeCollector) -> None:
     for number, each in enumerate(text.split("\n"), start=line):
         if each.strip():
-            into.bad("lines without a clock, left out", f"line {number}: {each.strip()}")
+            into.bad("lines without a clock, left out", f"line {number}: {_shown(each.strip())}")
+
+
+def _shown(text: str) -> str:
+    """Text of a file for a name or a message, whatever is in it."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _add_events(events: list[_LoggedEvent], execution: _Execution, into: NodeCollector) -> None:

@@ -33,7 +33,7 @@ _READERS = [
 ]
 PRESETS = ("plume", "dbcop", "cobra", "awdit", "jepsen")
 """The names by which a user chooses a format."""
-_HISTORIES = ("history.bincode", "history.edn")
+_HISTORIES = ("history.bincode", "history.edn", "history.json")
 """What the whole history is called in a folder of dbcop, and in one in which Jepsen stores a test."""
 
 
@@ -70,7 +70,8 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
     files = history_files(path)
     if not files:
         raise InputError(
-            f"{path} has neither history.bincode (dbcop), history.edn (Jepsen) nor .log files (cobra)"
+            f"{path} has neither history.bincode (dbcop), history.edn or history.json (Jepsen) nor .log "
+            "files (cobra)"
         )
     with open_bytes(files[0], max_bytes) as stream:
         head = stream.read(HEAD_BYTES)
