@@ -1,12 +1,15 @@
 """Every schedule of a small group, level by level: the states after one event, after two, and so on.
 
-Two reductions leave out schedules that cannot give another verdict.
+Reductions leave out schedules that cannot give another verdict, where a protocol declares what they need.
+What it declares is tested at every step.
 
-*Order.* What happens at different processes in either order leads to the same state. If a protocol sends
-packets only when its application broadcasts, a process that has nothing more to broadcast influences nobody.
-So its events are put off until the others have broadcast all of theirs, and then these processes finish one
-after the other. In the terms of partial-order reduction, the events that are explored in a state are a
-persistent set.
+*Order* (`reduction`): of schedules that differ only in the order of what happens at different processes, few
+are explored.
+
+*Copies*: a packet that changes nothing, now or later, is never received. It may stay in flight for ever.
+
+*Deliveries*: where messages are delivered in the order of their receipt, a process that has nothing more to
+broadcast delivers at the end, when nothing else can happen.
 
 *Symmetry.* If all peers of a protocol are alike, exchanging two of them changes no verdict. So only schedules
 are explored in which peers broadcast for the first time in the order of their ranks.
@@ -25,6 +28,9 @@ import numpy.typing as npt
 
 from antecede.check.events import Event, EventKind
 from antecede.check.group import CheckedGroup, CheckState, CheckViolation
+from antecede.check.reduction import PersistentSets
+
+_UNBOUNDED = (EventKind.RECEIVE, EventKind.DELIVER, EventKind.BROADCAST)
 
 
 class ExplorationProgress(msgspec.Struct):
@@ -43,15 +49,29 @@ class Exploration:
     """Explores one group. `order` and `symmetry` are the reductions, where the protocol allows them."""
 
     def __init__(self, group: CheckedGroup, order: bool = True, symmetry: bool = True) -> None:
-        self.group = group
-        self.uses_order = order and not group.kind.relays
+        self.group, known, bounds = group, group.processes, group.bounds
         self.uses_symmetry = symmetry and group.kind.symmetric and group.has_equal_members
+        is_static = not (group.is_timed or bounds.link_changes)
+        self.uses_order = order and is_static and known.declares_forwards()
+        # A process that crashes depends on what it has received since it saved its state.
+        is_lasting = self.uses_order and not bounds.crashes
+        self.uses_copies = is_lasting and group.kind.ignores_copies
+        self.uses_deliveries = is_lasting and group.kind.delivers_as_received
+        known.relies_on_forwards, known.relies_on_copies = self.uses_order, self.uses_copies
+        known.relies_on_receipts, group.leaves_out_copies = self.uses_deliveries, self.uses_copies
+        self._sets = PersistentSets(group, self.uses_symmetry)
         self.progress = ExplorationProgress()
 
     @property
     def reductions(self) -> list[str]:
         """Those in use, by name."""
-        return ["order"] * self.uses_order + ["symmetry"] * self.uses_symmetry
+        used = {
+            "order": self.uses_order,
+            "copies": self.uses_copies,
+            "deliveries": self.uses_deliveries,
+            "symmetry": self.uses_symmetry,
+        }
+        return [name for name, is_used in used.items() if is_used]
 
     def run(self, max_states: int) -> Iterator[ExplorationProgress]:
         """Yields after each level, until everything is explored, something is wrong, or it is too much."""
@@ -100,19 +120,23 @@ class Exploration:
         return events
 
     def _events_in_order(self, state: CheckState) -> list[Event]:
-        group, states = self.group, self.group.processes.states
-        quota = group.bounds.messages if group.may_broadcast(state) else 0
-        unfinished = [
-            each
-            for each, number in enumerate(state.processes)
-            if states[number].sent < quota and group.bounds.may_send(each)
-        ]
-        if unfinished:
-            return group.events(state, unfinished)
-        for process in range(group.size):
-            if events := group.events(state, (process,)):
+        """Those of the first set of processes that has one which takes nothing from others: timers that fire,
+        and faults, are bounded for the group as a whole."""
+        group = self.group
+        last: list[Event] = []
+        for processes in self._sets.candidates(state):
+            events = group.events(state, processes)
+            if self.uses_deliveries:
+                last += [event for event in events if self._is_last(state, event)]
+                events = [event for event in events if not self._is_last(state, event)]
+            if any(event[0] in _UNBOUNDED for event in events):
                 return events
-        return []
+        return last[:1] or group.events(state)
+
+    def _is_last(self, state: CheckState, event: Event) -> bool:
+        """Whether an event is a delivery at a process that has nothing more to broadcast."""
+        sent = self.group.processes.states[state.processes[event[1]]].sent
+        return event[0] == EventKind.DELIVER and sent == self.group.bounds.messages
 
     def _is_next(self, state: CheckState, process: int) -> bool:
         """Whether a process may broadcast: it has, or all before it have."""

@@ -75,6 +75,8 @@ class CheckedGroup:
         self._permanent = self._find_permanent_links()
         self._everybody = range(self.size)
         self._judges_claims = bounds.claims
+        self.leaves_out_copies = False
+        """Whether packets that change nothing stay in flight, because nothing depends on their receipt."""
         self._has_faults = bool(bounds.losses or bounds.duplicates or bounds.crashes or bounds.link_changes)
         unsent = (-1,) * (self.size * bounds.messages)
         self.initial = CheckState(self.processes.initial, (), unsent, self._initial_rest())
@@ -148,10 +150,14 @@ class CheckedGroup:
 
     def _arriving(self, state: CheckState) -> Sequence[int]:
         """The packets that may be the next to arrive."""
+        in_flight: Sequence[int] = state.in_flight
+        if self.leaves_out_copies:
+            to, ignores = self.processes.destinations, self.processes.ignores
+            in_flight = [each for each in in_flight if not ignores(state.processes[to[each]], each)]
         if not self.is_fifo:
-            return list(dict.fromkeys(state.in_flight))
+            return list(dict.fromkeys(in_flight))
         links, arriving, last = self.processes.links, [], -1
-        for packet in state.in_flight:
+        for packet in in_flight:
             if links[packet] != last:
                 last = links[packet]
                 arriving.append(packet)

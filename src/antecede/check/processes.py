@@ -24,6 +24,7 @@ that opens or closes, and the receipt of each packet."""
 
 
 NO_CAUSE = -2
+_NO_COPY = "it no longer ignores a packet that it would have ignored, and declares `ignores_copies = True`"
 
 
 class ProcessState(NamedTuple):
@@ -64,6 +65,15 @@ class ProcessStep(NamedTuple):
     """The dependencies that a delivered message names, if its protocol names exactly the immediate ones."""
 
 
+class Influence(NamedTuple):
+    """What a process may still send."""
+
+    sent: int
+    """How many messages it has broadcast."""
+    forwards: tuple[int, ...]
+    """For each message, the peers that it may send to because of it, as bits."""
+
+
 class Processes:
     """The processes of a group: their states, their packets, and what events do to them."""
 
@@ -87,6 +97,15 @@ class Processes:
         self._steps: dict[tuple[int, int], ProcessStep | None] = {}
         self._own_events: dict[int, list[tuple[int, int, ProcessStep]]] = {}
         self._encoded: dict[bytes, Packet] = {}
+        self._influences: dict[int, Influence] = {}
+        self._ignored: dict[tuple[int, int], bool] = {}
+        self._events_of: dict[int, list[int]] = {}
+        """For each state, the events that were computed."""
+        self._ignored_in: dict[int, list[int]] = {}
+        """For each state, packets that change nothing there."""
+        self.relies_on_forwards = self.relies_on_copies = self.relies_on_receipts = False
+        """Which declarations of the protocol schedules are left out by; then each step is held against
+        them."""
         self.initial = tuple(
             self._number(ProcessState(b"", now=bounds.clock(each.me)), each) for each in bounds.members(kind)
         )
@@ -104,7 +123,11 @@ class Processes:
         """What an event does in a state; None if it cannot happen there."""
         key = state, event
         if key not in self._steps:
-            self._steps[key] = self._compute(state, event)
+            step = self._steps[key] = self._compute(state, event)
+            if step is None or step.fault or event == TICK:
+                return step
+            if wrong := self._judge_declarations(state, event, step):
+                self._steps[key] = ProcessStep(state, fault=wrong)
         return self._steps[key]
 
     def own_events(self, state: int) -> list[tuple[int, int, ProcessStep]]:
@@ -118,6 +141,88 @@ class Processes:
             found = [(kind, group, step) for kind, group, step in steps if step is not None]
             self._own_events[state] = found
         return found
+
+    # What a protocol declares, and what is left out because of it (`reduction`)
+
+    def influence(self, state: int) -> Influence:
+        """What a process may still send."""
+        if (found := self._influences.get(state)) is None:
+            process = self.kind.restore(self.states[state].saved)
+            forwards = []
+            for number in range(self.size * self.bounds.messages):
+                peers = process.may_forward(self.message(number))
+                forwards.append(
+                    (1 << self.size) - 1 if peers is None else sum(1 << peer for peer in set(peers))
+                )
+            found = self._influences[state] = Influence(self.states[state].sent, tuple(forwards))
+        return found
+
+    def declares_forwards(self) -> bool:
+        """Whether all members say what they may forward."""
+        members = [self.kind.restore(self.states[number].saved) for number in self.initial]
+        messages = [self.message(number) for number in range(self.size * self.bounds.messages)]
+        return all(member.may_forward(message) is not None for member in members for message in messages)
+
+    def ignores(self, state: int, packet: int) -> bool:
+        """Whether a packet changes nothing in a state."""
+        key = state, packet
+        if (found := self._ignored.get(key)) is None:
+            step = self.step(state, self.receive_event + packet)
+            found = step is not None and not step.fault and not step.sends and step.after == state
+            self._ignored[key] = found
+            if found:
+                self._ignored_in.setdefault(state, []).append(packet)
+                for event in self._events_of.get(state, ()):
+                    step = self._steps[state, event]
+                    if step is not None and not self.ignores(step.after, packet):
+                        self._steps[state, event] = ProcessStep(state, fault=_NO_COPY)
+                        self._own_events.pop(state, None)
+        return found
+
+    def _judge_declarations(self, state: int, event: int, step: ProcessStep) -> str:
+        """What a step does though its protocol declares that it does not."""
+        packet = event - self.receive_event
+        if self.relies_on_forwards and (wrong := self._judge_forwards(state, event, step)):
+            return wrong
+        if self.relies_on_copies and step.after != state:
+            self._events_of.setdefault(state, []).append(event)
+            if not all(self.ignores(step.after, each) for each in self._ignored_in.get(state, ())):
+                return _NO_COPY
+        is_last = self.states[state].sent == self.bounds.messages
+        if self.relies_on_receipts and is_last and packet >= 0 and not self._commutes(state, step, packet):
+            return "what it receives changes its next delivery, and it declares `delivers_as_received = True`"
+        return ""
+
+    def _judge_forwards(self, state: int, event: int, step: ProcessStep) -> str:
+        before, after = self.influence(state), self.influence(step.after)
+        if any(new & ~old for old, new in zip(before.forwards, after.forwards, strict=True)):
+            return "it may forward what it could not before, by its own `may_forward`"
+        if self.broadcast_event <= event < self.open_event:
+            return ""
+        received = self.packets[event - self.receive_event] if event >= self.receive_event else None
+        for sent in map(self.packets.__getitem__, step.sends):
+            messages = self.kind.decode(sent.data).message_ids()
+            if not messages and received is not None:
+                messages = self.kind.decode(received.data).message_ids()
+            numbers = [self.number_of(*message) for message in messages]
+            if not any(number >= 0 and before.forwards[number] >> sent.to & 1 for number in numbers):
+                return f"it sends to p{sent.to} what its `may_forward` excludes"
+        return ""
+
+    def _commutes(self, state: int, step: ProcessStep, packet: int) -> bool:
+        """Whether the messages that are ready are delivered all the same before a receipt and after it."""
+        here, there = state, step.after
+        if self.held[here] or self.held[there]:
+            return False
+        while (first := self.step(here, DELIVER)) is not None and not first.fault:
+            second = self.step(there, DELIVER)
+            receipt = self.step(first.after, self.receive_event + packet)
+            if second is None or receipt is None or second.message != first.message:
+                return False
+            if (receipt.after, receipt.sends) != (second.after, step.sends):
+                return False
+            here, there = first.after, second.after
+        return True
 
     def _compute(self, state: int, event: int) -> ProcessStep | None:
         before = self.states[state]

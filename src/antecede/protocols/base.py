@@ -216,6 +216,10 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """Whether a receipt or a timer may make a member send; if not, it sends only when it broadcasts."""
     symmetric: ClassVar[bool] = False
     """Whether all members are alike: exchanging two of them changes nothing but their ranks."""
+    ignores_copies: ClassVar[bool] = False
+    """Whether a packet that changes nothing when it arrives would never change anything later."""
+    delivers_as_received: ClassVar[bool] = False
+    """Whether messages are delivered in the order of their first receipt, so that none is ever held."""
 
     carries_immediate_dependencies: ClassVar[bool] = False
     """Whether packets name exactly the immediate dependencies, so that deliveries report them."""
@@ -239,6 +243,11 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def group(cls, size: int) -> list[Self]:
         """All members of a group of `size`."""
         return [cls(me, size) for me in range(size)]
+
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        """The peers that this member may still send to because of another's message, which it has received or
+        will receive; None if it does not say. A peer that is missing once must be missing from then on."""
+        return None if self.relays else ()
 
     @abc.abstractmethod
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:

@@ -56,6 +56,8 @@ class Flooding(Protocol):
     packets: ClassVar[Any] = FloodPacket
     buffering: ClassVar[str] = "never"
     membership: ClassVar[str] = "fixed; links may be lost"
+    ignores_copies: ClassVar[bool] = True
+    delivers_as_received: ClassVar[bool] = True
 
     neighbours: tuple[int, ...]
     sent: int = 0
@@ -92,6 +94,10 @@ class Flooding(Protocol):
         self.received[packet.origin] = received
         self.ready.append(packet)
         return Effects(self._send_to([peer for peer in self.neighbours if peer != link], packet))
+
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        is_known = message.origin == self.me or message.seq in self.received.get(message.origin, BitWindow())
+        return () if is_known else self.neighbours
 
     @staticmethod
     def _send_to(peers: tuple[int, ...] | list[int], packet: FloodPacket) -> tuple[Send, ...]:

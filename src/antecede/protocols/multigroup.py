@@ -75,6 +75,8 @@ class Multigroup(Protocol):
     packets: ClassVar[Any] = GroupPacket
     membership: ClassVar[str] = "fixed; groups may overlap"
     overlapping_groups: ClassVar[bool] = True
+    relays: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = True
 
     groups: list[tuple[str, list[int]]]
     sent: int = 0

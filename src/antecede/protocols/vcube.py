@@ -76,6 +76,16 @@ class SpanningTrees(TimestampDiff):
     def partners(self) -> tuple[int, ...]:
         return partners(self.me, self.size)
 
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        """To its children in the tree of the message's source, until it has received it."""
+        if message.origin == self.me or self._has_forwarded(message):
+            return ()
+        below = height(self.me, message.origin, self.size)
+        return tuple(child for _, child in children(self.me, below, self.size))
+
+    def _has_forwarded(self, message: MessageId) -> bool:
+        return message.origin in self.received and message.seq in self.received[message.origin]
+
     def source_of(self, origin: int) -> int | None:
         """The peer that forwards a source's messages to this one; None if there is none."""
         if self.is_open:
@@ -225,6 +235,9 @@ class VcubeAgg(SpanningTrees):
                 if self.is_open:
                     self.heights[message.origin] = below
         return Effects(self._send_bundles(self._forward_unblocked(accepted)))
+
+    def _has_forwarded(self, message: MessageId) -> bool:
+        return super()._has_forwarded(message) and message not in self.forwarding
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         messages = packet.messages if isinstance(packet, Bundle) else []

@@ -163,6 +163,9 @@ class ExternalPeer(msgspec.Struct, tag="external"):
         self.inbox.accept(link, packet, self.sent)
         return ()
 
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        return ()
+
     def deliver(self) -> Delivery | None:
         delivered = self.inbox.deliver_next()
         if delivered is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from antecede.causality import BitWindow
+from antecede.causality import BitWindow, MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.protocols.base import Delivery, Effects, HoldBackQueue, Packet, RemoteError, Send, Waiting
 from antecede.protocols.freescale.packets import (
@@ -16,6 +16,9 @@ from antecede.protocols.freescale.packets import (
     UplinkPacket,
 )
 from antecede.protocols.limits import MAX_AHEAD
+
+RARE_REPORTS = 32
+"""With as many deliveries between two reports, members that deliver fewer never send one."""
 
 
 def bytes_for(bits: int) -> int:
@@ -64,6 +67,10 @@ class InternalPeer(msgspec.Struct, tag="internal"):
             self.unreported = 0
             causes = OffsetBitmap.from_numbers(self.causes)
             yield Send((self.super_peer,), InternalAck(self.sent, self.delivered.base, causes))
+
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        """Nothing but its reports, which may answer a number too."""
+        return None if self.ack_every < RARE_REPORTS else ()
 
     def assign_number(self, packet: NumberAssignment) -> None:
         if not 1 <= packet.seq <= self.sent:

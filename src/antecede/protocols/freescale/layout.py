@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal, Self
 
 from antecede.protocols.base import Layout, LocalError
+from antecede.protocols.freescale.internal import RARE_REPORTS
 
 
 class FreescaleLayout(Layout, frozen=True, forbid_unknown_fields=True):
@@ -15,7 +16,7 @@ class FreescaleLayout(Layout, frozen=True, forbid_unknown_fields=True):
     inside: list[int]
     """The number of internal peers of each super peer."""
     form: Literal["corrected", "paper"] = "corrected"
-    ack_every: int = 32
+    ack_every: int = RARE_REPORTS
     """The number of deliveries after which a silent internal peer reports its progress."""
 
     @classmethod

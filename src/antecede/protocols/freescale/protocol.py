@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from antecede.causality import MessageId
 from antecede.protocols.base import (
     Delivery,
     Effects,
@@ -75,6 +76,9 @@ class Freescale(Protocol):
         if link == self.me:
             raise RemoteError("a packet from this peer itself")
         return Effects(tuple(self.peer.receive(link, packet)))
+
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        return self.peer.may_forward(message)
 
     def deliver(self, now: int) -> Delivery | None:
         return self.peer.deliver()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.protocols.base import Delivery, Effects, Packet, RemoteError, Send, Waiting
 from antecede.protocols.freescale.external import ExternalInbox, ExternalNumber, dependencies
@@ -74,6 +75,15 @@ class SuperPeer(msgspec.Struct, tag="super"):
         self.inbox.accept(link, packet, self.number)
         while (delivered := self.inbox.deliver_next()) is not None:
             yield from self._forward_external(*delivered)
+
+    def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
+        """Until it has numbered a message: one from inside to everybody, one from outside to those inside."""
+        origin, seq = message
+        if origin == self.application.me:
+            return ()
+        if origin in self.inside:
+            return () if self.last_internal.get(origin, (0, 0))[0] >= seq else self.partners()
+        return () if self.inbox.delivered_counts.get(origin, 0) >= seq else tuple(self.inside)
 
     # From inside to outside
 
