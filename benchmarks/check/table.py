@@ -32,9 +32,18 @@ GROUPS = {
     "4 peers, 1 message each": Bounds(peers=4),
     "3 peers, 2 messages each": Bounds(messages=2),
 }
+FLAT = ["timestamp", "timestamp-diff", "mbcp", "depseq"]
 UNREDUCED = [
-    (protocol, "3 peers, 1 message each") for protocol, kind in PROTOCOLS.items() if not kind.relays
-] + [("mbcp", "4 peers, 1 message each"), ("timestamp", "4 peers, 1 message each")]
+    *((protocol, "3 peers, 1 message each") for protocol in FLAT),
+    *((protocol, "4 peers, 1 message each") for protocol in ("mbcp", "timestamp")),
+    *(
+        (protocol, group)
+        for group in GROUPS
+        for protocol in PROTOCOLS
+        if protocol not in (*FLAT, "hcg", "basic")
+    ),
+]
+"""Time counts for `hcg` and `basic`, so nothing of theirs is left out anyway."""
 
 Cell = tuple[str, str, bool]
 """A protocol, a group, and whether schedules are left out."""

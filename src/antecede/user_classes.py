@@ -119,11 +119,21 @@ def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) 
     results are those of the source that their key depends on.
     """
     module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name or module_name.startswith(".") or "/" in module_name:
+        raise InputError(f"cannot load {kind} '{name}': it is written as module:Class")
+    where = folder or _folder.get() or Path.cwd()
     try:
-        with _on_path(folder or _folder.get() or Path.cwd()):
-            found = getattr(_import(module_name), class_name)
+        with _on_path(where):
+            module = _import(module_name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
-        raise InputError(f"cannot load {kind} '{name}': {what_was_raised(error)}") from error
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        absent = f"no {module_name}.py in {where}, and no such module is installed"
+        raise InputError(
+            f"cannot load {kind} '{name}': {absent if is_absent else what_was_raised(error)}"
+        ) from error
+    if not hasattr(module, class_name):
+        raise InputError(f"cannot load {kind} '{name}': {module_name} has no {class_name}")
+    found = getattr(module, class_name)
     public = f"{'.'.join(base.__module__.split('.')[:2])}.{base.__name__}"
     if not (isinstance(found, type) and issubclass(found, base)):
         lacking = sorted(method for method in _abstract(base) if not hasattr(found, method))

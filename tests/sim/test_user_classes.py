@@ -205,8 +205,8 @@ def test_a_delay_of_the_users_own_is_what_a_run_sees(folder: Path) -> None:
             "of antecede.overlay.Overlay and lacks links",
         ),
         ({"probes": ["own:Nothing"]}, "not a subclass of antecede.sim.Probe"),
-        ({"delay": "own:Missing"}, "cannot load delay 'own:Missing': AttributeError"),
-        ({"delay": "nowhere:Bimodal"}, "cannot load delay 'nowhere:Bimodal': ModuleNotFoundError"),
+        ({"delay": "own:Missing"}, "cannot load delay 'own:Missing': own has no Missing"),
+        ({"delay": "nowhere:Bimodal"}, "cannot load delay 'nowhere:Bimodal': no nowhere.py in"),
         (
             {"delay": "own:Bimodal,colour=red"},
             "cannot create delay .*unexpected keyword argument 'colour'",

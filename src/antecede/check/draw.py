@@ -56,6 +56,8 @@ class _CounterExampleDrawing:
                 self.group.missing_causes(state, process, step) if state.pasts[step.message] >= 0 else []
             )
             self.schedule.missing = [self.group.name(cause) for cause in missing]
+        if not self.schedule.missing:
+            self.schedule.wrong = found.violation.text.removeprefix("it ")
         end = self.schedule.end
         self.schedule.faults.append(DrawnEvent(f"p{found.violation.process}", end, message))
         self._leave_in_flight(end + 1)

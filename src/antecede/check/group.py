@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 from antecede.check.bounds import Bounds
 from antecede.check.events import Event, EventKind
 from antecede.check.processes import NO_CAUSE, TICK, Processes, ProcessStep, SentPacket
+from antecede.errors import InputError
 from antecede.protocols.base import Protocol
 
 _RECEIVE, _DELIVER, _BROADCAST = int(EventKind.RECEIVE), int(EventKind.DELIVER), int(EventKind.BROADCAST)
@@ -59,6 +60,8 @@ class CheckViolation(NamedTuple):
 
     process: int
     text: str
+    message: int = -1
+    """The one that it is about, if it is about one."""
 
 
 class CheckedGroup:
@@ -70,6 +73,8 @@ class CheckedGroup:
         self.is_fifo, self.is_timed = kind.links.fifo, kind.links.bounded_delays
         self.members = [frozenset(members) for _, members in bounds.audiences()]
         self.has_equal_members = len(self.members) == 1 and bounds.senders is None and not bounds.clocks
+        if bounds.link_changes and not kind.dynamic_links:
+            raise InputError(f"check: link changes: the links of {kind.name} neither open nor close")
         layout = bounds.resolved_layout(kind)
         self._sites = layout.sites(self.size) if layout is not None else [0] * self.size
         self._permanent = self._find_permanent_links()
@@ -322,9 +327,8 @@ class CheckedGroup:
             return CheckViolation(process, f"it delivers {self.name(step.message)}, which nobody has sent")
         if missing := self.missing_causes(state, process, step):
             early, cause = self.name(step.message), self.name(missing[0])
-            return CheckViolation(
-                process, f"it delivers {early} before {cause}, which happened before {early}"
-            )
+            text = f"it delivers {early} before {cause}, which happened before {early}"
+            return CheckViolation(process, text, step.message)
         if (
             self._judges_claims
             and step.named is not None
@@ -334,7 +338,7 @@ class CheckedGroup:
                 ", ".join(map(self.name, sorted(each))) or "nothing" for each in (step.named, needed)
             )
             text = f"{self.name(step.message)} names {named}, and depends immediately on {needs}"
-            return CheckViolation(process, text)
+            return CheckViolation(process, text, step.message)
         return None
 
     def _immediate_of_others(self, state: CheckState, message: int) -> frozenset[int]:
@@ -350,15 +354,15 @@ class CheckedGroup:
                 return CheckViolation(process, "it holds a message that nobody has sent")
             name = self.name(held)
             if delivered >> held & 1:
-                return CheckViolation(process, f"it holds {name}, which it has delivered")
+                return CheckViolation(process, f"it holds {name}, which it has delivered", held)
             if cause == NO_CAUSE:
                 continue
             if cause < 0 or not pasts[held] >> cause & 1:
-                return CheckViolation(process, f"it holds {name} for what did not happen before it")
+                text = f"it holds {name} for what did not happen before it"
+                return CheckViolation(process, text, held)
             if delivered >> cause & 1:
-                return CheckViolation(
-                    process, f"it holds {name} for {self.name(cause)}, which it has delivered"
-                )
+                text = f"it holds {name} for {self.name(cause)}, which it has delivered"
+                return CheckViolation(process, text, held)
         return None
 
     def judge_end(self, state: CheckState) -> CheckViolation | None:
@@ -372,11 +376,10 @@ class CheckedGroup:
             for message, past in enumerate(state.pasts):
                 is_delivered = own.delivered >> message & 1
                 if past >= 0 and not is_delivered and self.goes_to(state, message, process):
-                    return CheckViolation(process, f"it never delivers {self.name(message)}")
+                    return CheckViolation(process, f"it never delivers {self.name(message)}", message)
             if self.processes.held[number]:
-                return CheckViolation(
-                    process, f"it holds {self.name(self.processes.held[number][0][0])} for ever"
-                )
+                held = self.processes.held[number][0][0]
+                return CheckViolation(process, f"it holds {self.name(held)} for ever", held)
         return None
 
     def goes_to(self, state: CheckState, message: int, process: int) -> bool:

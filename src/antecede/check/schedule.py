@@ -11,6 +11,8 @@ from antecede.causality.bit_window import OffsetBitmap
 from antecede.check.counterexample import CounterExample
 from antecede.check.events import Event, EventKind
 from antecede.check.group import CheckedGroup, immediate_causes
+from antecede.protocols.base import Packet
+from antecede.protocols.program import ProgramPacket
 
 _VERBS = {
     EventKind.RECEIVE: "receives",
@@ -106,39 +108,44 @@ def listed(steps: Sequence[ShownStep]) -> list[str]:
 
 def carried(found: CounterExample) -> list[str]:
     """What the message of a violation carried, and what it should have carried, in words."""
-    group, state = found.group, found.states[-1]
-    kind, process, _, step = found.events[-1]
-    if kind != EventKind.DELIVER or step is None or step.message < 0 or state.pasts[step.message] < 0:
+    group, state, (process, _, message) = found.group, found.states[-1], found.violation
+    if message < 0 or state.pasts[message] < 0:
         return []
-    immediate = immediate_causes(state.pasts, step.message)
-    needs = ", ".join(group.name(cause) for cause in immediate) or "nothing"
+    name, immediate = group.name(message), immediate_causes(state.pasts, message)
+    needs = " and ".join(group.name(cause) for cause in immediate) or "nothing"
     told = f"It depends immediately on {needs}."
-    packet = _packet_with(found, process, step.message)
-    if packet is None:
-        return [told]
-    carries = describe_control(packet) or "nothing of what it depends on"
-    return [f"{group.name(step.message)} arrived at p{process} with {carries}.", told]
+    packets = _packets_with(found, process, message)
+    if not packets:
+        return [f"{name} never arrived at p{process}.", told]
+    carries = describe_control(packets[0]) or "nothing of what it depends on"
+    again = "" if len(packets) == 1 else f" the first time, {len(packets)} times in all"
+    return [f"{name} arrived at p{process}{again} with {carries}.", told]
 
 
-def _packet_with(found: CounterExample, process: int, message: int) -> Any:
-    """The packet in which a message arrived at a process."""
+def _packets_with(found: CounterExample, process: int, message: int) -> list[Any]:
+    """The packets in which a message arrived at a process."""
     group = found.group
-    for kind, where, detail, _ in found.events:
-        if kind in (EventKind.RECEIVE, EventKind.REPEAT) and where == process:
-            packet = group.kind.decode(group.processes.packets[detail].data)
-            if group.processes.message(message) in packet.message_ids():
-                return packet
-    return None
+    received = [
+        group.kind.decode(group.processes.packets[detail].data)
+        for kind, where, detail, _ in found.events
+        if kind in (EventKind.RECEIVE, EventKind.REPEAT) and where == process
+    ]
+    return [packet for packet in received if group.processes.message(message) in packet.message_ids()]
 
 
 def describe_control(packet: Any) -> str:
     """What a packet carries besides its messages: their ids and their bodies are left out and, of several
     fields, those that are empty."""
+    if isinstance(packet, ProgramPacket):
+        return packet.document.decode(errors="replace")
     left_out = {"payload", "payloads", "origin", "seq"}
     fields = {name: getattr(packet, name) for name in packet.__struct_fields__ if name not in left_out}
     shown = {
         name: value for name, value in fields.items() if name in _RANKS or (value and value != OffsetBitmap())
     }
+    if any(isinstance(each, Packet) for value in shown.values() if isinstance(value, list) for each in value):
+        parts = [each for value in shown.values() if isinstance(value, list) for each in value]
+        return ", ".join(describe_control(each) for each in parts)
     return " ".join(f"{name} {_short(value)}" for name, value in (shown or fields).items())
 
 

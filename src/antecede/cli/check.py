@@ -205,6 +205,13 @@ def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
         for report in reports
     ]
     show.table(None, header, rows, left=2)
+    used: dict[str, list[str]] = {}
+    for report in reports:
+        if names := ", ".join(getattr(report, "reductions", ())):
+            used.setdefault(names, []).append(report.protocol)
+    for names, protocols in used.items():
+        where = f" of {', '.join(protocols)}" if len(reports) > 1 else ""
+        show.line(f"Equivalent schedules{where} were left out ({names}); --no-reduce explores them too.")
     for report in reports:
         if not report.passed:
             _print_failure(report)
@@ -238,27 +245,27 @@ def _replay(path: Path, as_json: bool) -> None:
     from antecede.check.replay import read_schedule, replay
 
     if (saved := read_changes(path)) is not None:
-        changes = list(replay_changes(find_changing(saved.protocol), saved))
-        found = changes[-1].violation if changes else None
-        _show_replay(changes, found is None, f"p{found.address}: {found.text}" if found else "", as_json)
-        return
-    steps = list(replay(read_schedule(path)))
-    violation = steps[-1].violation if steps else None
-    text = f"p{violation.process}: {violation.text}" if violation else ""
-    _show_replay(steps, violation is None, text, as_json)
-
-
-def _show_replay(
-    steps: Sequence[ReplayedStep | ReplayedChange], passed: bool, violation: str, as_json: bool
-) -> None:
-    if as_json:
-        show.json({"passed": passed, "steps": steps})
+        _show_replay(replay_changes(find_changing(saved.protocol), saved), as_json)
     else:
-        for number, step in enumerate(steps, 1):
+        _show_replay(replay(read_schedule(path)), as_json)
+
+
+def _show_replay(steps: Iterator[ReplayedStep] | Iterator[ReplayedChange], as_json: bool) -> None:
+    """Each step as it is played, so that one that cannot happen any more is seen after those before it."""
+    played: list[ReplayedStep | ReplayedChange] = []
+    for number, step in enumerate(steps, 1):
+        played.append(step)
+        if not as_json:
             where = f"{step.shown.process} " if step.shown.process else ""
             show.line(f"{number:4}  {where}{step.shown.text}")
             for held in step.held:
                 show.note(f"      {held}")
-        show.line(violation or "Nothing is wrong at its end.")
-    if not passed:
+    violation = played[-1].violation if played else None
+    if as_json:
+        show.json({"passed": violation is None, "steps": played})
+    elif violation is None:
+        show.line("Nothing is wrong at its end.")
+    else:
+        show.line(f"p{violation[0]}: {violation.text}")
+    if violation is not None:
         raise typer.Exit(1)

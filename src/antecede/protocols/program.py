@@ -120,6 +120,8 @@ class RunningProgram:
         if self._process is None or self._owner != os.getpid():
             try:
                 words = shlex.split(self._command)
+                if not words:
+                    raise ValueError("exec: is followed by a command")
                 self._process = subprocess.Popen(  # noqa: S603 - the user has named it
                     words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
                 )

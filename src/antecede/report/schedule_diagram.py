@@ -108,6 +108,8 @@ class DrawnSchedule:
     """Events that should not have happened."""
     missing: list[str] = field(default_factory=list)
     """The messages that should have been delivered before them."""
+    wrong: str = ""
+    """What should not have happened, in words, if it is no delivery."""
     end: int = 0
 
 
@@ -240,9 +242,10 @@ class _Picture:
         return [*((send, self.x(send.time)) for send in self.played.sends), *self.deliveries]
 
     def _is_missing(self, arrow: Arrow) -> bool:
-        """Whether a packet has not arrived that should have before what is wrong."""
-        is_lost = arrow in self.played.lost and arrow.flight.name in self.played.missing
-        return is_lost and any(fault.peer == arrow.to for fault in self.played.faults)
+        """Whether a packet has not arrived that should have before what is wrong, or others in its place."""
+        late = [each for each in self.played.lost if each.flight.name in self.played.missing]
+        places = {fault.peer for fault in self.played.faults}
+        return arrow in ([each for each in late if each.to in places] or late)
 
     def _queues(self) -> Iterator[str]:
         """From where a message arrived to where it is delivered, in the diagram of a fault."""
@@ -295,13 +298,11 @@ class _Picture:
         for event, x in self.deliveries:
             y = self.lanes[event.peer]
             if event in self.played.faults and self.played.missing:
-                words = f"delivers {event.message} without {', '.join(self.played.missing)}"
-                asides = (0, -30, -60, -90, -120, -150)
-                yield Label(
-                    words, "fault send", [(x + aside, y + up) for aside in asides for up in (32, -20)]
-                )
+                yield _fault_label(f"delivers {event.message} without {', '.join(self.played.missing)}", x, y)
             else:
                 yield Label(event.message, self.colour(event.message), _around(x, y))
+        for fault in self.played.faults if self.played.wrong else ():
+            yield _fault_label(self.played.wrong, self.x(fault.time), self.lanes[fault.peer])
         yield from self._packet_labels()
         for hold, x1, x2, y in self._held():
             middle = (x1 + x2) / 2
@@ -364,6 +365,11 @@ class _Picture:
             self.points[id(arrow)] = [_curve((x1, y1), bend, (x2, y2), share / 80) for share in range(81)]
         left, top, right, bottom = box
         return any(left < x < right and top < y < bottom for x, y in self.points[id(arrow)])
+
+
+def _fault_label(words: str, x: float, y: float) -> Label:
+    asides = (0, -30, -60, -90, -120, -150, -180)
+    return Label(words, "fault send", [(x + aside, y + up) for aside in asides for up in (32, -20)])
 
 
 def _around(x: float, y: float) -> list[tuple[float, float]]:
