@@ -250,7 +250,7 @@ def _replay(path: Path, as_json: bool) -> None:
         _show_replay(replay(read_schedule(path)), as_json)
 
 
-def _show_replay(steps: Iterator[ReplayedStep] | Iterator[ReplayedChange], as_json: bool) -> None:
+def _show_replay(steps: Iterator[ReplayedStep | ReplayedChange], as_json: bool) -> None:
     """Each step as it is played, so that one that cannot happen any more is seen after those before it."""
     played: list[ReplayedStep | ReplayedChange] = []
     for number, step in enumerate(steps, 1):
