@@ -55,7 +55,5 @@ for line in sys.stdin:
     if request["op"] == "describe":
         reply = {"name": "vector clocks", "fifo": False}
     else:
-        reply = {"new": new, "broadcast": broadcast, "receive": receive, "deliver": deliver}[request["op"]](
-            request
-        )
+        reply = REPLIES[request["op"]](request)
     print(json.dumps(reply), flush=True)

@@ -41,6 +41,7 @@ def test_a_correct_protocol_holds_in_every_schedule() -> None:
     done = antecede("check", "mbcp")
     assert done.returncode == 0, done.stderr
     assert [line.split()[:3] for line in done.stdout.splitlines()][1] == ["mbcp", "holds", "459"]
+    assert "Equivalent schedules were left out (order, symmetry)" in done.stdout
 
 
 def test_what_is_not_explored_completely_is_not_called_complete() -> None:
@@ -93,6 +94,7 @@ def test_a_schedule_that_the_mended_protocol_does_not_allow_is_refused(folder: P
     (tmp_path / "mine.py").write_text(HASTY.replace("[])", "unmet)"))
     done = antecede("check", "--replay", str(folder / "found" / "mine.Hasty.json"), cwd=tmp_path)
     assert done.returncode == 2
+    assert done.stdout.splitlines()[-1].strip() == "p2 holds p1:1 for p0:1"
     assert "step 6 cannot happen now: delivers p1:1 at p2; the protocol has changed" in done.stderr
 
 
@@ -103,6 +105,11 @@ def test_a_schedule_that_the_mended_protocol_does_not_allow_is_refused(folder: P
         (["mbcp", "--master", "local[2]"], "--master needs --out"),
         ([], "name a protocol, all, or a schedule with --replay"),
         (["mbcp", "--peers", "8", "--messages", "8"], "more than 24 messages"),
+        (["mbcp", "--link-changes", "1"], "the links of mbcp neither open nor close"),
+        (["exec:"], "cannot start '': exec: is followed by a command"),
+        (["nowhere:Mine"], "cannot load protocol 'nowhere:Mine': no nowhere.py in"),
+        (["json:Nothing"], "cannot load protocol 'json:Nothing': json has no Nothing"),
+        (["../mine:Mine"], "it is written as module:Class"),
         (["hcg", "--layout", "[1]"], "not a JSON object"),
         (["hcg", "--layout", '{"subgroups": ["rt:9"]}'], "layout: subgroups has 9 members in all, not 3"),
         (["multigroup", "--groups", '{"a": "b"}'], "groups"),

@@ -45,6 +45,8 @@ def test_a_program_that_is_wrong_is_shown_where(tmp_path: Path) -> None:
     assert report.counter_example is not None
     assert report.counter_example.violation == "it delivers p1:1 before p0:1, which happened before p1:1"
     assert len(report.counter_example.steps) == 6
+    carried, _ = report.counter_example.why
+    assert carried == 'p1:1 arrived at p2 with {"from": 1, "clock": [1, 1, 0], "payload": "AQ=="}.'
 
 
 PROGRAMS = {

@@ -190,6 +190,17 @@ def test_a_delay_of_the_users_own_is_what_a_run_sees(folder: Path) -> None:
     assert simulate(scenario(protocol="mbcp", peers=5, network=routed)).metrics.stuck == 0
 
 
+def test_a_workload_that_never_lets_time_pass_ends_in_a_sentence(folder: Path) -> None:
+    (folder / "endless.py").write_text(
+        "from antecede.sim import Workload\n"
+        "class Endless(Workload):\n"
+        "    def next_send(self, peer, number, previous):\n"
+        "        return previous\n"
+    )
+    with pytest.raises(ProtocolError, match="returned 0 more than 10,000 times in a row; peer 0 would send"):
+        simulate(scenario(protocol="flooding", peers=1, workload="endless:Endless"))
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [

@@ -118,8 +118,8 @@ def carried(found: CounterExample) -> list[str]:
     if not packets:
         return [f"{name} never arrived at p{process}.", told]
     carries = describe_control(packets[0]) or "nothing of what it depends on"
-    again = "" if len(packets) == 1 else f" the first time, {len(packets)} times in all"
-    return [f"{name} arrived at p{process}{again} with {carries}.", told]
+    times = {1: "", 2: " twice, first"}.get(len(packets), f" {len(packets)} times, first")
+    return [f"{name} arrived at p{process}{times} with {carries}.", told]
 
 
 def _packets_with(found: CounterExample, process: int, message: int) -> list[Any]:

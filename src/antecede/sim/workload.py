@@ -141,6 +141,10 @@ class OncePerWindow(Workload):
         return max(number * self.interval + late, previous)
 
 
+_MOST_AT_ONCE = 10_000
+"""Messages that a peer sends at the same time."""
+
+
 class UserWorkload(Workload):
     """A workload of the user's own, whose times are checked."""
 
@@ -154,6 +158,8 @@ class UserWorkload(Workload):
             seed=seed,
             reply=reply,
         )
+        self._at_once: dict[int, int] = {}
+        """How many sends of each peer in a row are at the same time."""
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
         time = self._own.next_send(peer, number, previous)
@@ -165,6 +171,12 @@ class UserWorkload(Workload):
             raise ProtocolError(
                 f"workload {self._text}: next_send() returned {time!r} after a send at {previous}; times are "
                 "whole nanoseconds in ascending order"
+            )
+        self._at_once[peer] = self._at_once.get(peer, 0) + 1 if checked == previous else 0
+        if self._at_once[peer] > _MOST_AT_ONCE:
+            raise ProtocolError(
+                f"workload {self._text}: next_send() returned {checked} more than {_MOST_AT_ONCE:,} times in "
+                f"a row; peer {peer} would send for ever"
             )
         return checked
 
