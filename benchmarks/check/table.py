@@ -1,6 +1,6 @@
 """The table of docs/check.md: every protocol in every schedule of several small groups.
 
-    ./dev python benchmarks/check/table.py              # an hour; continues where it was stopped
+    ./dev python benchmarks/check/table.py --max-states 3000000   # an hour; continues where it was stopped
     ./dev python benchmarks/check/table.py --write      # only the table, from what there is
 
 Each cell is explored in a process of its own, with a bound on its states, and kept in results.json. Some are
@@ -97,14 +97,15 @@ def totals(results: dict[str, dict[str, Any]]) -> list[str]:
     reduced = {name: each for name, each in results.items() if not name.endswith("all schedules")}
     unreduced = {name: each for name, each in results.items() if name not in reduced}
     wrong = sum(bool(each["violation"]) for each in results.values())
-    both = [(each, reduced[name.removesuffix(", all schedules")]) for name, each in unreduced.items()]
-    saved = [f"{all_of_them['states'] / max(1, some['states']):.1f}" for all_of_them, some in both]
+    both = [(each, reduced.get(name.removesuffix(", all schedules"))) for name, each in unreduced.items()]
+    saved = [
+        all_of_them["states"] / some["states"] for all_of_them, some in both if some and some["complete"]
+    ]
     return [
-        f"{count(reduced)} in the table, {wrong} violations. *so far*: the bound on states was reached.",
-        f"Without reductions, {count(unreduced)} for {len(unreduced)} of the cells; "
-        f"that is {min(saved, key=float)} to {max(saved, key=float)} times as many there, or more."
-        if saved
-        else "",
+        f"{count(results)} in all, {wrong} violations. *so far*: the bound on states was reached. "
+        f"{count(reduced)} are in the table.",
+        f"{count(unreduced)} were explored without reductions, for {len(unreduced)} of the cells: "
+        f"{min(saved):.1f} to {max(saved):.0f} times as many there, or more.",
     ]
 
 
