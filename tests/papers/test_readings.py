@@ -48,9 +48,11 @@ def test_agreement_counts_means_and_claims() -> None:
         number("p", "pending", 100.0, []),
         claim("p", "holds", True, "", 1),
         claim("p", "fails", False, "", 1),
+        claim("p", "undecided, as claimed by the means", "likely", "", 1),
+        claim("p", "undecided, and not as claimed", "unlikely", "", 1),
         claim("p", "ours", True, "", 1, own=True),
     ]
-    assert Agreement.of(rows) == Agreement(close=4, matching=3, rows=6)
+    assert Agreement.of(rows) == Agreement(close=5, matching=4, rows=8)
 
 
 def test_the_best_joint_reading_is_chosen_for_all_rows_at_once() -> None:

@@ -11,14 +11,15 @@ from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs, wire_figure
 from antecede.papers.paper_000 import runs as paper_runs
 from antecede.papers.paper_000.home_numbers import home_intervals
-from antecede.papers.readings import ChosenReading, Seeds
+from antecede.papers.readings import Agreement, ChosenReading, Seeds
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope
 from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
-from antecede.papers.verdicts import all_hold, interval, is_less, judge_number
+from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less, judge_number
 from antecede.sim.engines import simulate
 
 STUDY = paper_000.STUDY
 PLAIN = STUDY.plainest
+_ANSWERS: tuple[Holds, ...] = (True, False, "likely", "unlikely", None)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,42 @@ def test_noise_never_helps() -> None:
     assert {judge_number(100, 140 - width, 140 + width) for width in widths} == {"differs", "undecided"}
 
 
+@pytest.mark.parametrize(
+    ("published", "low", "high", "verdict"),
+    [
+        # Lines of 100 bytes over 400 peers: flat below 0.025 a peer, so ±0.0025 and ±0.00625.
+        (0.002, -0.0005, 0.0045, "matches"),
+        (0.002, -0.0006, 0.0045, "close"),  # wider than 20 % of 0.025
+        (0.002, 0.00, 0.0046, "matches"),  # contains it and is narrower
+        (0.002, -0.00425, 0.00825, "close"),
+        (0.002, -0.0043, 0.00825, "undecided"),
+        (0.002, 0.0083, 0.0100, "differs"),
+        (0.002, 0.040, 0.046, "differs"),  # 17 % of the quantity is no flat line
+        (-0.037, -0.0166, -0.0162, "differs"),  # steeper than a flat line: as any number
+        (-0.037, -0.0407, -0.0333, "matches"),
+        (0.463, 0.90, 1.00, "differs"),
+        (0.0, -0.0025, 0.0025, "matches"),
+        (0.0, 0.0063, 0.0070, "differs"),
+        (0.002, -0.5, 0.5, "undecided"),  # noise never helps
+    ],
+)
+def test_slopes_of_flat_lines_are_compared_on_the_scale_of_their_quantity(
+    published: float, low: float, high: float, verdict: str
+) -> None:
+    scale = flat_scale([(100, 90.0), (500, 110.0)])
+    assert scale == pytest.approx(0.025)
+    assert judge_number(published, low, high, scale) == verdict
+
+
+def test_the_scale_of_flat_lines_does_not_loosen_others() -> None:
+    for published, low, high in ((1.0, 0.9, 1.1), (1.0, 0.89, 1.1), (1.0, 0.7, 0.8), (1.0, 1.3, 1.4)):
+        assert judge_number(published, low, high, 0.99) == judge_number(published, low, high)
+    row = number("p", "q", 0.002, [0.003, 0.003, 0.003], "why", 0.025)
+    assert (row.verdict, row.why) == ("matches", "")
+    assert Agreement.of([row]) == Agreement(1, 1, 1)
+    assert Agreement.of([number("p", "q", 0.002, [0.003, 0.003])]) == Agreement(0, 0, 1)
+
+
 def test_one_run_decides_nothing() -> None:
     row = number("p", "q", 10.0, [10.0])
     assert (row.verdict, row.measured, row.low, row.high) == ("undecided", 10.0, None, None)
@@ -81,20 +118,23 @@ def test_a_reason_appears_only_where_a_row_does_not_agree() -> None:
 
 
 def test_a_claim_holds_or_fails() -> None:
-    verdicts = [claim("p", "says", holds, "", 3).verdict for holds in (True, False, "undecided", None)]
-    assert verdicts == ["holds", "fails", "undecided", "pending"]
+    verdicts = [claim("p", "says", holds, "", 3).verdict for holds in _ANSWERS]
+    assert verdicts == ["holds", "fails", "undecided", "undecided", "pending"]
 
 
 def test_an_order_by_chance_is_no_order() -> None:
     assert is_less([1.0, 2.0, 9.0], [1.1, 2.1, 9.1]) is True  # by pairs, not by means
     assert is_less([1.1, 2.1, 9.1], [1.0, 2.0, 9.0]) is False
-    assert is_less([1.0, 2.0, 9.0], [9.0, 1.0, 3.0]) == "undecided"
-    assert is_less([1.0], [2.0]) == "undecided"
+    assert is_less([1.0, 2.0, 9.0], [9.0, 1.0, 3.0]) == "likely"
+    assert is_less([9.0, 1.0, 3.0], [1.0, 2.0, 9.0]) == "unlikely"
+    assert is_less([1.0], [2.0]) == "likely"
+    assert is_less([1.0, 2.0], [2.0, 1.0]) == "unlikely"
     assert is_less([1.0, 1.0], [1.0, 1.0]) is False
     assert is_less([], []) is None
     assert all_hold([True, None]) is True
-    assert all_hold([True, "undecided"]) == "undecided"
-    assert all_hold([True, "undecided", False]) is False
+    assert all_hold([True, "likely"]) == "likely"
+    assert all_hold([True, "likely", "unlikely"]) == "unlikely"
+    assert all_hold([True, "likely", "unlikely", False]) is False
     assert all_hold([None]) is None
 
 

@@ -35,7 +35,7 @@ def test_a_message_above_the_mtu_takes_several_transmissions() -> None:
 def test_one_server_processes_what_has_arrived_and_sends_in_turn() -> None:
     """Peer 2 is busy with two packets and then sends; without one server it sends at once."""
     network = QueuedNodes(
-        3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=120, one_server=True
+        3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=120, queue="node"
     )
     (first,), (second,) = network.transmit(0, [2], 50, 0), network.transmit(1, [2], 50, 0)
     assert (first.time, second.time) == (102 * MS, 102 * MS)
@@ -49,11 +49,28 @@ def test_one_server_processes_what_has_arrived_and_sends_in_turn() -> None:
 def test_a_message_takes_the_same_time_on_all_of_its_ways() -> None:
     network = QueuedNodes(
         9, 1, parse_delay("gauss:100ms,25ms,1ms"), processing=0, transmission=0, header=20, mtu=120,
-        drawn_by_message=True,
+        drawn="message",
     )  # fmt: skip
     times = {
         message: {each.time for sender in (0, 4) for each in network.carry(message, sender, [1, 2, 3], 50, 0)}
         for message in (MessageId(0, 1), MessageId(0, 2), MessageId(7, 1))
+    }
+    assert [len(each) for each in times.values()] == [1, 1, 1]
+    assert len(set.union(*times.values())) == 3
+
+
+def test_a_link_takes_the_same_time_always_and_in_both_directions() -> None:
+    network = QueuedNodes(
+        9, 1, parse_delay("gauss:100ms,25ms,1ms"), processing=0, transmission=0, header=20, mtu=120,
+        drawn="link",
+    )  # fmt: skip
+    times = {
+        (one, other): {
+            network.carry(message, here, [there], 50, 0)[0].time
+            for message in (MessageId(0, 1), MessageId(7, 1), None)
+            for here, there in ((one, other), (other, one))
+        }
+        for one, other in ((0, 1), (0, 2), (1, 2))
     }
     assert [len(each) for each in times.values()] == [1, 1, 1]
     assert len(set.union(*times.values())) == 3

@@ -52,7 +52,7 @@ class Agreement(msgspec.Struct, frozen=True):
     """How well rows agree by their means alone, for comparing readings; verdicts need intervals."""
 
     close: int
-    """Numbers within 25 %, and claims that hold."""
+    """Numbers within 25 %, and claims that hold, or would by their means."""
     matching: int
     """Numbers within 10 %, and claims that hold."""
     rows: int
@@ -69,8 +69,8 @@ class Agreement(msgspec.Struct, frozen=True):
 
 def _within(row: ScoreRow, share: float) -> bool:
     if isinstance(row.measured, float | int) and isinstance(row.published, float | int):
-        return abs(row.measured - row.published) <= share * abs(row.published)
-    return row.verdict == "holds"
+        return abs(row.measured - row.published) <= share * max(abs(row.published), row.scale)
+    return row.verdict == "holds" or row.likely
 
 
 class ChosenReading(msgspec.Struct, frozen=True):

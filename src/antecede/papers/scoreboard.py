@@ -31,24 +31,36 @@ class ScoreRow(msgspec.Struct, frozen=True):
     why: str
     own: bool = False
     """A result of ours that the paper does not claim."""
+    scale: float = 0.0
+    """The least scale that a slope is compared on (`verdicts.FLAT`)."""
+    likely: bool = False
+    """An undecided claim of which the means are as claimed."""
 
 
-def number(paper: str, quantity: str, published: float, samples: Sequence[float], why: str = "") -> ScoreRow:
+def number(
+    paper: str,
+    quantity: str,
+    published: float,
+    samples: Sequence[float],
+    why: str = "",
+    scale: float = 0.0,
+) -> ScoreRow:
     """A row for a printed number, with one sample for each run; pending without samples.
 
-    `why` is what we believe the reason to be, and appears only if the number does not match.
+    `why` is what we believe the reason to be, and appears only if the number does not match. `scale` is for
+    slopes (`verdicts.flat_scale`).
     """
     if not samples:
         return ScoreRow(
             paper, quantity, published, None, None, None, 0, None, "pending", "not run at this size yet"
         )
     mean, low, high = interval(samples)
-    verdict = judge_number(published, low, high)
+    verdict = judge_number(published, low, high, scale)
     ratio = mean / published if published else None
     known = math.isfinite(low)
     return ScoreRow(
         paper, quantity, published, mean, low if known else None, high if known else None, len(samples),
-        ratio, verdict, "" if verdict == "matches" else why,
+        ratio, verdict, "" if verdict == "matches" else why, scale=scale,
     )  # fmt: skip
 
 
@@ -59,7 +71,18 @@ def claim(
     verdict = judge_claim(holds)
     shown = None if holds is None else measured
     reason = "" if verdict == "holds" else why
-    return ScoreRow(paper, statement, "holds", shown, None, None, runs, None, verdict, reason, own)
+    likely = holds == "likely"
+    return ScoreRow(
+        paper, statement, "holds", shown, None, None, runs, None, verdict, reason, own, likely=likely
+    )
+
+
+_PAGES = {"MbcpAsPrinted": "mbcp", "FloodingThatDeliversFirst": "flooding", "TwiceTheWait": "hcg"}
+
+
+def smallest(rule: str) -> str:
+    """Where the smallest run is in which a rule fails, found by `antecede check` and drawn."""
+    return f"the smallest run: docs/protocols/{_PAGES[rule]}.md, {rule}"
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

@@ -10,6 +10,11 @@ A published number is compared with the 95 % confidence interval of ours, never 
 
 So noise never helps: the wider the interval, the less can be shown by it. A claim *holds* or *fails*; one
 that compares two measured values is *undecided* if the interval of their differences contains zero.
+
+A share of a slope near zero says nothing: ±10 % of 0.002 bytes a peer is less than a tenth of a byte over 400
+peers. A line that rises or falls by less than 10 % of its quantity over the sizes is *flat*, and its slope is
+compared on the scale of such a rise: the interval has to lie within ±10 % of it (±25 %), which is 1 % (2.5 %)
+of the quantity from one end to the other.
 """
 
 from __future__ import annotations
@@ -24,8 +29,13 @@ AGREES: tuple[Verdict, ...] = ("matches", "close", "holds")
 MATCH, CLOSE = 0.10, 0.25
 """The largest distance from the published value, as a share of it."""
 
-Holds = bool | Literal["undecided"] | None
-"""Of a claim; None if what it speaks of was not run."""
+FLAT = 0.10
+"""A line that changes by less over its sizes, as a share of its quantity, is flat."""
+
+Holds = bool | Literal["likely", "unlikely"] | None
+"""Of a claim; None if what it speaks of was not run. `likely` and `unlikely` are both *undecided*: the means
+are as claimed, or not, but the interval reaches across. Only the choice of a reading, which goes by means,
+tells them apart."""
 
 _STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
             2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
@@ -48,17 +58,17 @@ def interval(samples: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def judge_number(published: float, low: float, high: float) -> Verdict:
-    """How the interval of our measurements agrees with a published number.
+def judge_number(published: float, low: float, high: float, scale: float = 0.0) -> Verdict:
+    """How the interval of our measurements agrees with a published number; `scale` is that of a flat line.
 
-    A published zero is matched by zero alone, since no share of it is a distance.
+    A published zero without a scale is matched by zero alone, since no share of it is a distance.
 
     >>> judge_number(100, 95, 109), judge_number(100, 99, 111), judge_number(5, -59.3, 111.7)
     ('matches', 'matches', 'undecided')
     >>> judge_number(100, 112, 124), judge_number(100, 120, 130), judge_number(100, 126, 150)
     ('close', 'undecided', 'differs')
     """
-    size = abs(published)
+    size = max(abs(published), scale)
 
     def within(share: float) -> bool:
         # Borders belong to the better verdict, whatever the rounding of 1.1 in binary.
@@ -73,10 +83,20 @@ def judge_number(published: float, low: float, high: float) -> Verdict:
     return "differs" if outside else "undecided"
 
 
+def flat_scale(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of a line that is just not flat, for the points (size, quantity) of another.
+
+    >>> flat_scale([(100, 40.0), (300, 60.0)])
+    0.025
+    """
+    span = max(x for x, _ in points) - min(x for x, _ in points)
+    return FLAT * abs(fmean(y for _, y in points)) / span
+
+
 def judge_claim(holds: Holds) -> Verdict:
     if holds is None:
         return "pending"
-    if holds == "undecided":
+    if isinstance(holds, str):
         return "undecided"
     return "holds" if holds else "fails"
 
@@ -86,27 +106,31 @@ def is_less(one: Sequence[float], other: Sequence[float]) -> Holds:
 
     Decided by the interval of their differences, so that an order by chance is no order.
 
-    >>> is_less([1, 2, 3], [2, 3, 4.1]), is_less([2, 3], [1, 2]), is_less([1, 2], [2, 1]), is_less([], [])
-    (True, False, 'undecided', None)
+    >>> is_less([1, 2, 3], [2, 3, 4.1]), is_less([2, 3], [1, 2]), is_less([1, 2], [3, 1]), is_less([], [])
+    (True, False, 'likely', None)
     """
     differences = [b - a for a, b in zip(one, other, strict=False)]
     if not differences:
         return None
-    _, low, high = interval(differences)
+    mean, low, high = interval(differences)
     if low > 0 or high < 0:
         return low > 0
-    return False if low == high else "undecided"
+    if low == high:
+        return False
+    return "likely" if mean > 0 else "unlikely"
 
 
 def all_hold(parts: Sequence[Holds]) -> Holds:
     """A claim with several parts: it fails if one fails, and is undecided if none does and one is undecided.
 
-    >>> all_hold([True, True]), all_hold([True, "undecided"]), all_hold([False, "undecided"]), all_hold([])
-    (True, 'undecided', False, None)
+    >>> all_hold([True, True]), all_hold([True, "likely"]), all_hold([False, "likely"]), all_hold([])
+    (True, 'likely', False, None)
     """
     known = [part for part in parts if part is not None]
     if not known:
         return None
     if any(part is False for part in known):
         return False
-    return "undecided" if "undecided" in known else True
+    if "unlikely" in known:
+        return "unlikely"
+    return "likely" if "likely" in known else True

@@ -18,7 +18,15 @@ from antecede.overlay.random_graph import random_graph
 from antecede.overlay.shapes import SHAPES, Neighbours, Overlay, validated_neighbours
 from antecede.sim import counter_rng
 from antecede.sim.changes import is_group_fault
-from antecede.sim.network import DirectNetwork, GraphModel, Network, UserNetwork, checked_figures, parse_delay
+from antecede.sim.network import (
+    DirectNetwork,
+    GraphModel,
+    Network,
+    Uniform,
+    UserNetwork,
+    checked_figures,
+    parse_delay,
+)
 from antecede.sim.network.faults import parse_fault
 from antecede.sim.probes import PROBES, Probe
 from antecede.sim.workload import (
@@ -38,7 +46,7 @@ from antecede.user_classes import names_user_class, parse_spec
 if TYPE_CHECKING:
     from antecede.sim.scenario import Scenario
 
-WORKLOADS = ("periodic", "poisson", "drawn", "once", "rounds", "windows", "given")
+WORKLOADS = ("periodic", "poisson", "drawn", "once", "starts", "rounds", "windows", "given")
 NETWORKS = ("relayed", "routed", "nodes", "graph")
 OVERLAYS = (*SHAPES, "random", "graph")
 _IN_TABLES = ("delay", "local_delay", "interval", "workload", "overlay")
@@ -142,7 +150,9 @@ def build_workload(scenario: Scenario) -> Workload:
         case "drawn":
             return RandomIntervals(seed, parse_delay(scenario.interval or "70-90ms"), reply)
         case "once":
-            return Once(seed, round(scenario.seconds * SECOND), reply)
+            return Once(seed, Uniform(0, max(0, round(scenario.seconds * SECOND) - 1)), reply)
+        case "starts":
+            return Once(seed, parse_delay(scenario.interval or "0-1s"), reply)
         case "rounds":
             return Rounds(seed, interval, scenario.burst or 1, reply)
         case "windows":

@@ -64,6 +64,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
           an interval late
         - drawn: at intervals distributed as `interval`, which is written like `delay`
         - once: each peer once, at any time in `seconds`
+        - starts: each peer once, at a time distributed as `interval`, if that is in `seconds`
         - rounds: each peer sends `burst` messages at once, `rate` times a second
         - windows: each peer once in every interval, within its first `jitter` share
         - given: at the times in `sends`, a list of nanoseconds for each peer
@@ -336,7 +337,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rate = self.rate
         if self.workload == "drawn":
             rate = SECOND / max(1, parse_delay(self.interval or "70-90ms").longest or SECOND)
-        by_peer = 1.0 if self.workload == "once" else rate * self.seconds
+        by_peer = 1.0 if self.workload in ("once", "starts") else rate * self.seconds
         burst = self.burst or 1 if self.workload == "rounds" else 1
         return min(len(self.sending_peers()) * by_peer * burst, most)
 

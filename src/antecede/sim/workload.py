@@ -92,14 +92,16 @@ class RandomIntervals(Workload):
 
 
 class Once(Workload):
-    """One send from each peer, at any time before `until`."""
+    """One send from each peer, at a time that is distributed as `at`."""
 
-    def __init__(self, seed: int, until: int, reply: float = 0.0) -> None:
+    def __init__(self, seed: int, at: Delay, reply: float = 0.0) -> None:
         super().__init__(seed, reply)
-        self.until = until
+        self.at = at
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
-        return NEVER if number else self._phase(peer, max(1, self.until))
+        if number:
+            return NEVER
+        return self.at.sample(counter_rng.key(self.seed, counter_rng.PHASE, peer))
 
 
 class Rounds(Workload):

@@ -11,7 +11,7 @@ from antecede.papers.paper_000.home_numbers import home_intervals
 from antecede.papers.paper_000.runs import DELAYS, PAPER, PASSIVE, RATES, USUAL, select, size
 from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope
-from antecede.papers.verdicts import all_hold, interval, is_less
+from antecede.papers.verdicts import all_hold, flat_scale, interval, is_less
 
 MEASURES = {
     # printed quantity: (protocol, figure of a run)
@@ -144,7 +144,12 @@ def _largest(runs: Runs, measure: str, joint: Joint) -> list[float]:
 
 
 def _rate_slopes(runs: Runs, joint: Joint, measure: str, delay: str, rate: int) -> list[float]:
-    return _slopes(_of(runs, measure, delay, rate), measure, joint, float(joint["linear from"]))
+    return _slopes(_linear(_of(runs, measure, delay, rate), joint), measure, joint)
+
+
+def _linear(runs: Runs, joint: Joint) -> Runs:
+    """The runs of the linear part."""
+    return runs.where(lambda setting: size(setting) >= float(joint["linear from"]))
 
 
 def _rate_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
@@ -155,8 +160,10 @@ def _rate_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
         ):
             for rate, published in zip(RATES, printed or (), strict=False):
                 slopes = _rate_slopes(runs, joint, measure, delay, rate)
+                drawn = line(_linear(_of(runs, measure, delay, rate), joint), measure, joint)
+                scale = flat_scale(drawn) if slopes else 0.0
                 what = f"{measure}, slope per peer at {rate} messages/s in all, {delay}"
-                rows.append(number(PAPER, what, published, slopes, _WHY_RATE))
+                rows.append(number(PAPER, what, published, slopes, _WHY_RATE, scale))
     return rows
 
 

@@ -11,7 +11,7 @@ from itertools import combinations
 from antecede.causality import judge
 from antecede.overlay.hypercube import hypercube
 from antecede.papers.paper_002.runs import PAPER
-from antecede.papers.scoreboard import ScoreRow, claim
+from antecede.papers.scoreboard import ScoreRow, claim, smallest
 from antecede.sim.engines import simulate
 from antecede.sim.scenario import scenario
 from antecede.sim.verify import Histories
@@ -130,10 +130,12 @@ def in_words(late: int, lost: int) -> str:
 def order_rows() -> list[ScoreRow]:
     """Theorem 3.1, and its assumptions."""
     rows = []
+    overtaken = "a reply within the delivery overtakes what it answers; "
+    overtaken += smallest("FloodingThatDeliversFirst")
     for statement, protocol, why in (
         ("flooding keeps causal order: forward, then deliver, as the text says", "flooding", ""),
         ("flooding keeps causal order: deliver, then forward, as Figure 2 says",
-         f"{PRINTED}:FloodingThatDeliversFirst", "a reply within the delivery overtakes what it answers"),
+         f"{PRINTED}:FloodingThatDeliversFirst", overtaken),
         ("numbers alone tell duplicates (Figure 2), over FIFO links", f"{PRINTED}:FloodingThatCounts", ""),
     ):  # fmt: skip
         late, lost = broken(protocol)

@@ -24,6 +24,8 @@ DATA = (0, 100, 1000)
 SIZES: dict[Scale, list[int]] = {"quick": [32, 64], "full": [100, 200, 300, 400, 500, 600]}
 LARGEST = 600
 """The largest size that takes reasonable time; rows of larger sizes would be pending."""
+CHOOSING_SIZES = (100, 200, 400)
+"""Sizes that a reading is chosen on: flooding 500 and 600 nodes takes as long as all smaller sizes."""
 SENDERS, BURST, ROUNDS = 10, 10, 10
 RATE = 1000.0
 """Rounds per second, as printed."""
@@ -47,10 +49,15 @@ def seeds(scale: Scale) -> Seeds:
     return Seeds((), (1, 2, 3)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 11)))
 
 
+_seeds_of = seeds
+
+
 def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    chosen_on = _seeds_of(scale).choosing
+    sizes = SIZES[scale] if tuple(seeds) != chosen_on else CHOOSING_SIZES
     return [
         _run(name, peers, data, seed, float(joint["rounds"]))
-        for peers in SIZES[scale]
+        for peers in sizes
         if peers <= LARGEST
         for data in DATA
         for name in PROTOCOLS
@@ -76,6 +83,10 @@ class MeanFigures:
         swapped = joint["Timestamp"] == "unicasts"
         names = {"Timestamp": "unicast", "unicast": "Timestamp"} if swapped else {}
         self.other = "tree" if swapped else "unicast"
+        self.sent = "fragments" if joint["counted"] == "fragments" else "packets"
+        """The figure that counts what is sent."""
+        self.whole_copies = joint["d"] == "copy"
+        """Whether the size in the paper's formulas is that of all that a copy carries but timestamps."""
         self._by = {
             (name, data): select(runs, names.get(name, name), data).by(lambda setting: setting.peers)
             for name in PROTOCOLS
@@ -98,9 +109,9 @@ class MeanFigures:
         return fmean(self.runs(name, data, size).values(figure))
 
     def copies(self, name: str, size: int) -> list[float]:
-        """Fragments per message, in each run without data."""
+        """How often a message is sent, in each run without data."""
         runs = self.runs(name, 0, size)
-        return [f / m for f, m in zip(runs.values("fragments"), runs.values("messages"), strict=True)]
+        return [f / m for f, m in zip(runs.values(self.sent), runs.values("messages"), strict=True)]
 
     def lower(self, figure: str, data: int, one: str, other: str) -> Holds:
         """Whether a figure is lower for one protocol than for the other, at every size."""

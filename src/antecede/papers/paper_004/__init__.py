@@ -1,8 +1,8 @@
 """Paper 004: causal broadcast over one spanning tree per source (VCube), with and without aggregation.
 
-Every node broadcasts one message of 50 bytes at some time within 500 units. Nodes take one unit to process
-and one unit to transmit each packet, in turn; a link takes 100 ± 25. A unit of time is 1 ms here. A sample is
-one run; comparisons of two protocols pair runs with the same seed.
+Every node broadcasts one message of 50 bytes. Nodes take one unit to process and one unit to transmit each
+packet, in turn; a link takes 100 ± 25. A unit of time is 1 ms here. A sample is one run; comparisons of two
+protocols pair runs with the same seed.
 
 `runs` has the runs and the printed tables, `scores`, `latencies` and `nodes` the rows, `figures` the charts,
 and `open_question` the sizes that are not powers of two.
@@ -18,15 +18,36 @@ from antecede.papers.paper_004.scores import score
 from antecede.papers.readings import Alternative, Reading, fixed
 
 READINGS = [
-    fixed(
+    Reading(
+        "starts",
         "“random time given by a Poisson distribution with interval rate λ = 1000”, one message per node",
-        "each node at any time of the first 500 units",
-        "the one number not printed, chosen because the largest clock of Figure 6 has 54 dependencies. With "
-        "256 nodes ours has about 55; starts spread evenly over 1000 give 140, exponential with mean 1000 "
-        "give 253, and Poisson-distributed with mean 1000 give 5",
+        (
+            Alternative(
+                "even", "any time of 500 units, all equally likely",
+                "a Poisson process; as long as gives the largest clock of Figure 6 (54; over 1000 units 140, "
+                "exponential with mean 1000: 253)", "seconds",
+            ),
+            Alternative(
+                "bell, 125", "1000 ± 125 units, normal",
+                "a Poisson distribution is bell-shaped; its own deviation of 32 gives a largest clock of 5, "
+                "so the deviation is open", "interval",
+            ),
+            Alternative(
+                "bell, 100", "1000 ± 100 units, normal", "as above; the largest clock is then nearer 54",
+                "interval",
+            ),
+        ),
     ),
-    fixed(
-        "σ of the propagation time", "25 units, as printed", "40 would be closer to Table 1, and is not used"
+    Reading(
+        "σ",
+        "σ of the propagation time",
+        (
+            Alternative("25", "25 units", "as printed", "network.propagation"),
+            Alternative(
+                "40", "40 units", "not what is printed: what it would take for messages to overtake each "
+                "other as often as Table 1 says", "network.propagation",
+            ),
+        ),
     ),
     Reading(
         "propagation",
@@ -39,6 +60,11 @@ READINGS = [
             Alternative(
                 "message", "drawn once for a message, for all of its ways; a packet has that of its first",
                 "“of a message”", "network.drawn",
+            ),
+            Alternative(
+                "link", "drawn once for a link, for the whole run",
+                "only with one tree is a link said to vary “each time a link is used” (section 5.5)",
+                "network.drawn",
             ),
         ),
     ),

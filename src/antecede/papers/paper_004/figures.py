@@ -21,8 +21,8 @@ from antecede.papers.paper_004.runs import (
     TABLE_3,
     UNIT,
     aggregated,
+    by_start,
     line_of,
-    mean_of,
     packets_of,
     per_run,
     percent,
@@ -127,16 +127,10 @@ def _other_size(drawn: int, printed: int) -> str:
 
 
 def _latency_over_time(runs: Runs, largest: int) -> Figure:
-    def line(protocol: str) -> Points:
-        settings = select(runs, protocol, largest)
-        slices = (
-            (part, [v for v in settings.values(f"reception_ns_sent_in_{part}") if v]) for part in range(10)
-        )
-        return [(part * 50.0 + 25, mean_of(values) / UNIT) for part, values in slices if values]
-
     return Figure(
         "1b", f"Reception latency by when a message is sent, {largest} nodes", "units of time",
-        "units of time", {NAMES[protocol]: line(protocol) for protocol in (AGG, SINGLE)},
+        "units of time",
+        {NAMES[protocol]: by_start(select(runs, protocol, largest)) for protocol in (AGG, SINGLE)},
     )  # fmt: skip
 
 

@@ -12,12 +12,11 @@ from antecede.papers.paper_004.runs import (
     NONE,
     SINGLE,
     SMALL_MESSAGE,
-    UNIT,
     aggregated,
+    by_start,
     changes,
     claim_row,
     listed,
-    mean_of,
     more,
     number_row,
     per_run,
@@ -178,11 +177,8 @@ def tree_rows(runs: Runs) -> list[ScoreRow]:
         )
     )  # fmt: skip
     largest = max((nodes for nodes in sizes if nodes >= 128), default=0)
-    first, last = (
-        [mean_of(select(runs, protocol, largest).values(f"reception_ns_sent_in_{part}")) / UNIT
-         for protocol in (SINGLE, AGG)]
-        for part in (0, 9)
-    )  # fmt: skip
+    over_time = [by_start(select(runs, protocol, largest)) or [(0.0, 0.0)] for protocol in (SINGLE, AGG)]
+    first, last = ([points[end][1] for points in over_time] for end in (0, -1))
     rows.append(
         claim_row(
             "Figure 1: with one tree its root queues ever longer, with one per source nobody does "

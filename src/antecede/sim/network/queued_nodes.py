@@ -2,8 +2,8 @@
 
 A node has one FIFO queue for all it sends. A packet to several peers is copied for each, and each copy takes
 one transmission time; a packet larger than the MTU takes one for each fragment. The paper does not say
-whether what a node receives is processed by the same server, nor whether the copies of a message are
-propagated alike; both can be chosen.
+whether what a node receives is processed by the same server, nor what has a propagation time of its own; both
+can be chosen.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from antecede.sim.network.base import Arrival, Network
 from antecede.sim.network.delays import Delay, parse_delay
 from antecede.units import parse_duration
 
+Queue = Literal["sends", "node"]
+Drawn = Literal["copy", "message", "link"]
+
 
 class QueuedNodes(Network):
     def __init__(
@@ -31,16 +34,16 @@ class QueuedNodes(Network):
         transmission: int,
         header: int,
         mtu: int,
-        one_server: bool = False,
-        drawn_by_message: bool = False,
+        queue: Queue = "sends",
+        drawn: Drawn = "copy",
     ) -> None:
         self._seed = seed
         self._propagation = propagation.sample
         self._processing = processing
         self._transmission = transmission
         self._max_payload = mtu - header
-        self._one_server = one_server
-        self._drawn_by_message = drawn_by_message
+        self._one_server = queue == "node"
+        self._drawn = drawn
         self._key = counter_rng.key(seed, counter_rng.PROPAGATION)
         self._idle_at = [0] * size
         """When each node's queue will be empty."""
@@ -63,15 +66,18 @@ class QueuedNodes(Network):
             self._copies += 1
             self.packets += fragments
             self.queued += start - now
-            time = self._idle_at[source] + self._propagation(self._bits(message))
+            time = self._idle_at[source] + self._propagation(self._bits(message, source, peer))
             if self._one_server:
                 arrivals.append(Arrival(time, peer, self._copies, (peer, self._copies)))
             else:
                 arrivals.append(Arrival(time + self._processing, peer, self._copies))
         return arrivals
 
-    def _bits(self, message: MessageId | None) -> int:
-        if message is None or not self._drawn_by_message:
+    def _bits(self, message: MessageId | None, source: int, peer: int) -> int:
+        if self._drawn == "link":
+            one, other = min(source, peer), max(source, peer)
+            return counter_rng.draw(counter_rng.key(self._seed, counter_rng.PROPAGATION, one), other)
+        if message is None or self._drawn == "copy":
             return counter_rng.draw(self._key, self._copies)
         key = counter_rng.key(self._seed, counter_rng.PROPAGATION, message.origin)
         return counter_rng.draw(key, message.seq)
@@ -94,11 +100,11 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
     transmission: str = "1ms"
     header: int = 20
     mtu: int = 1500
-    queue: Literal["sends", "node"] = "sends"
+    queue: Queue = "sends"
     """What waits in a node's queue: what it sends, or also what it has received and is to process."""
-    drawn: Literal["copy", "message"] = "copy"
-    """What has a propagation time of its own: each copy of a packet, or each message on all of its ways; a
-    packet then takes that of its first message."""
+    drawn: Drawn = "copy"
+    """What has a propagation time of its own: each copy of a packet, each message on all of its ways (a
+    packet then takes that of its first message), or each link, in both directions and for the whole run."""
 
     def __post_init__(self) -> None:
         parse_delay(self.propagation)
@@ -116,6 +122,6 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
             transmission=parse_duration(self.transmission),
             header=self.header,
             mtu=self.mtu,
-            one_server=self.queue == "node",
-            drawn_by_message=self.drawn == "message",
+            queue=self.queue,
+            drawn=self.drawn,
         )

@@ -18,6 +18,7 @@ from antecede.sim.scenario import Scenario
 from antecede.units import parse_duration
 
 _COPIES, _FRAGMENTS, _QUEUED = range(3)
+_COPY, _MESSAGE, _LINK = range(3)
 _AS_HOP = np.int64(-1 << 62)
 """Added to what orders an arrival: a hop, which comes before all arrivals of its instant."""
 
@@ -33,8 +34,8 @@ class QueuedNodesState(NamedTuple):
     max_payload: int
     one_server: bool
     """Whether a node's queue is also for what it has received and is to process."""
-    drawn_by_message: bool
-    """Whether all copies of a message take the same time."""
+    drawn: int
+    """What has a propagation time of its own."""
 
 
 def create_state(scenario: Scenario) -> QueuedNodesState:
@@ -42,14 +43,14 @@ def create_state(scenario: Scenario) -> QueuedNodesState:
     sums, network = np.zeros(3, np.int64), scenario.network
     if not isinstance(network, NodesModel):
         return QueuedNodesState(
-            np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1, False, False
+            np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1, False, _COPY
         )
     return QueuedNodesState(
         np.zeros(scenario.peers, np.int64), sums,
         np.uint64(counter_rng.key(scenario.seed, counter_rng.PROPAGATION)),
         model(parse_delay(network.propagation)), parse_duration(network.processing),
         parse_duration(network.transmission), network.mtu - network.header,
-        network.queue == "node", network.drawn == "message",
+        network.queue == "node", {"copy": _COPY, "message": _MESSAGE, "link": _LINK}[network.drawn],
     )  # fmt: skip
 
 
@@ -89,8 +90,10 @@ def send(
     sums[_QUEUED] += start - now
     kind, one, two, three = nodes.propagation
     bits = draw(nodes.delay_key, sums[_COPIES])
-    if nodes.drawn_by_message:
+    if nodes.drawn == _MESSAGE:
         bits = draw(extended(nodes.delay_key, origin), seq)
+    elif nodes.drawn == _LINK:
+        bits = draw(extended(nodes.delay_key, min(source, to)), max(source, to))
     time = free[source] + delay_of(kind, one, two, three, bits)
     number = world.link_packets[link]
     world.link_packets[link] += 1

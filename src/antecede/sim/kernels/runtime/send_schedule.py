@@ -43,7 +43,7 @@ def workload_numbers(load: workload.Workload) -> tuple[int, int, int, int, int]:
         case workload.RandomIntervals():
             return _DRAWN, *model(load.interval)
         case workload.Once():
-            return _ONCE, load.until, 0, 0, 0
+            return _ONCE, *model(load.at)
         case workload.Rounds():
             return _ROUNDS, load.interval, load.burst, 0, 0
         case workload.OncePerWindow():
@@ -117,7 +117,7 @@ def next_send(numbers: Any, phase: Any, late: Any, number: Any, previous: Any) -
         interval = max(1, delay_of(one, two, three, four, draw(late, number)))
         return previous + interval if number else between(phase, 0, interval)
     if kind == _ONCE:
-        return workload.NEVER if number else between(phase, 0, max(1, one))
+        return workload.NEVER if number else delay_of(one, two, three, four, phase)
     if kind == _ROUNDS:
         return number // two * one
     return max(number * one + between(draw(late, number), 0, two + 1), previous)
