@@ -121,7 +121,7 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
     pick = source.choice
     nodes = {
         "model": "nodes", "propagation": pick((*DELAYS, "gauss:100ms,25ms,1ms")), "mtu": pick((60, 1500)),
-        "queue": pick(("sends", "node")), "drawn": pick(("copy", "message")),
+        "queue": pick(("sends", "node")), "drawn": pick(("copy", "message", "link")),
         "transmission": pick(("0s", "1us", "1ms", "70ms")), "processing": pick(("0s", "1ms")),
     }  # fmt: skip
     others: dict[str, object] = {
@@ -132,6 +132,7 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
         "payload": pick((0, 50, 200, 1600)),
     }
     usual = msgspec.to_builtins(event_scenario(source, protocol))
+    others["workload"] = pick((usual["workload"], "starts"))
     return scenario(**{**usual, **others})
 
 

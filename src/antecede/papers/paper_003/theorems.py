@@ -81,8 +81,8 @@ def theorem_rows() -> list[ScoreRow]:
         (
             "Property: m1 and m2 are concurrent if |m1.LT − m2.LT| < δc", least >= _SKEW_MS,
             f"one precedes another that is {least:.3f} ms later, {at}",
-            "two messages of one sender may be as close as it likes: the smallest run is a process that sends "
-            "twice",
+            "two messages of one sender may be as close as it likes: the smallest run is one process that "
+            "sends twice",
         ),
         (
             "Theorem: m1, received by the sender of m2, precedes it only if m2.LT − m1.LT > δj",
