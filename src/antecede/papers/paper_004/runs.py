@@ -101,12 +101,15 @@ _seeds_of = seeds
 
 
 def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
-    """Readings are chosen without the runs with one tree, which hardly depend on them: its root decides."""
+    """Readings are chosen without the runs with one tree, which hardly depend on them (its root decides), and
+    without those with small messages."""
     sizes = SIZES[scale]
-    chosen_on = _seeds_of(scale).choosing
-    protocols = [NONE, AGG] if tuple(seeds) == chosen_on else list(NAMES)
+    if tuple(seeds) == _seeds_of(scale).choosing:
+        return [
+            run(each, peers, seed, joint=joint) for peers in sizes for each in (NONE, AGG) for seed in seeds
+        ]
     runs = [
-        run(protocol, peers, seed, joint=joint) for peers in sizes for protocol in protocols for seed in seeds
+        run(protocol, peers, seed, joint=joint) for peers in sizes for protocol in NAMES for seed in seeds
     ]
     few = seeds[: SMALL_SEEDS[scale]]
     return runs + [run(AGG, sizes[-1], seed, SMALL_MESSAGE, joint) for seed in few]
