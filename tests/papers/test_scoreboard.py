@@ -12,7 +12,7 @@ from antecede.papers.paper import FinishedRun, Runs, wire_figure
 from antecede.papers.paper_000 import runs as paper_runs
 from antecede.papers.paper_000.home_numbers import home_intervals
 from antecede.papers.readings import Agreement, ChosenReading, Seeds
-from antecede.papers.scoreboard import ScoreRow, claim, number, slope
+from antecede.papers.scoreboard import ScoreRow, claim, number, slope, smallest
 from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
 from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less, judge_number
 from antecede.sim.engines import simulate
@@ -120,6 +120,12 @@ def test_a_reason_appears_only_where_a_row_does_not_agree() -> None:
 def test_a_claim_holds_or_fails() -> None:
     verdicts = [claim("p", "says", holds, "", 3).verdict for holds in _ANSWERS]
     assert verdicts == ["holds", "fails", "undecided", "undecided", "pending"]
+
+
+def test_a_failing_claim_names_the_smallest_run_that_shows_it() -> None:
+    assert smallest("MbcpAsPrinted") == (
+        "the smallest run has 3 messages and 11 steps: ./dev python docs/protocols/errata.py MbcpAsPrinted"
+    )
 
 
 def test_an_order_by_chance_is_no_order() -> None:

@@ -12,6 +12,7 @@ from statistics import fmean
 
 import msgspec
 
+from antecede.papers.errata import smallest_runs
 from antecede.papers.verdicts import Holds, Verdict, interval, judge_claim, judge_number
 
 
@@ -77,12 +78,10 @@ def claim(
     )
 
 
-_PAGES = {"MbcpAsPrinted": "mbcp", "FloodingThatDeliversFirst": "flooding", "TwiceTheWait": "hcg"}
-
-
 def smallest(rule: str) -> str:
-    """Where the smallest run is in which a rule fails, found by `antecede check` and drawn."""
-    return f"the smallest run: docs/protocols/{_PAGES[rule]}.md, {rule}"
+    """The smallest run in which a rule fails, as a reason: its size, and what finds and draws it."""
+    run = next(run for run in smallest_runs() if run.name == rule)
+    return f"the smallest run has {run.messages} messages and {run.steps} steps: {run.command}"
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
