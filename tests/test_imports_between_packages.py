@@ -27,6 +27,18 @@ ALLOWED: dict[str, set[str]] = {
     "advise": {"audit", "causality", "protocols", "sim", "spark", "trace"},
     "sweep": {"audit", "causality", "protocols", "report", "sim", "spark", "trace"},
     "papers": {"causality", "overlay", "protocols", "report", "sim", "sweep", "trace"},
+    "demo": {
+        "audit",
+        "causal_order",
+        "causality",
+        "graph",
+        "live",
+        "report",
+        "sim",
+        "spark",
+        "sweep",
+        "trace",
+    },
 }
 ALLOWED["cli"] = set(ALLOWED)
 

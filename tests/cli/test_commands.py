@@ -17,8 +17,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import typer
+from pyspark.sql import SparkSession
 
 from antecede.causality import CausalOrder
+from antecede.cli.reproduce import reproduce
 from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -407,10 +410,14 @@ def test_exported_runs_are_audited_from_their_traces_alone(tmp_path: Path) -> No
     assert again["deliveries"] == done["protocols"][0]["deliveries"]
 
 
-def test_reproduce_scores_a_paper_and_resumes(tmp_path: Path) -> None:
-    done = antecede("reproduce", "001", "--out", "here", "--markdown", "board.md", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+def test_reproduce_scores_a_paper_and_resumes(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # the session that is used
+    with pytest.raises(typer.Exit) as ended:
+        reproduce(["001"], out=tmp_path / "here", markdown=tmp_path / "board.md", as_json=True)
+    assert ended.value.exit_code == 0
+    shown = json.loads(capsys.readouterr().out)
     assert {row["paper"] for row in shown["scoreboard"]} == {"001"}
     keys = {"paper", "quantity", "published", "measured", "low", "high", "runs", "ratio", "verdict", "why"}
     assert all(set(row) == keys | {"own"} for row in shown["scoreboard"])

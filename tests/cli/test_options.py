@@ -19,7 +19,13 @@ REGISTERED = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 def test_every_command_is_in_one_panel() -> None:
     names = [name for panel in COMMANDS.values() for name in panel]
     assert sorted(names) == sorted(REGISTERED)
-    assert list(COMMANDS) == ["Live groups", "Logs and streams", "Research", "This installation"]
+    assert list(COMMANDS) == [
+        "Start here",
+        "Live groups",
+        "Logs and streams",
+        "Research",
+        "This installation",
+    ]
     assert {name: command.rich_help_panel for name, command in REGISTERED.items()} == {
         name: panel for panel, commands in COMMANDS.items() for name in commands
     }

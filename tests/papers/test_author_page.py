@@ -122,6 +122,14 @@ def test_printed_points_are_judged_as_rows_are() -> None:
     assert "2 pending" in panels([many])
 
 
+def test_lines_that_are_far_apart_are_drawn_on_logarithmic_axes() -> None:
+    lines = {"a": [(100.0, 1.0), (200.0, 2.0)], "b": [(100.0, 900.0), (200.0, 2000.0)]}
+    drawn = Figure("3", "Delay", "nodes", "ms", lines)
+    assert "Both axes are logarithmic." in panels([drawn])
+    zero = msgspec.structs.replace(drawn, lines=lines | {"c": [(100.0, 0.0), (200.0, 1.0)]})
+    assert "logarithmic" not in panels([zero])
+
+
 def test_a_value_for_the_whole_axis_is_a_broken_line_and_judges_nothing() -> None:
     line = [(float(x), float(x)) for x in (1, 2, 3)]
     drawn = Figure("a", "Share", "load", "share", {"a": line}, {"a": [(x, 0.5) for x, _ in line]})

@@ -23,6 +23,7 @@ from antecede.cli.audit import audit
 from antecede.cli.chat import chat
 from antecede.cli.check import check
 from antecede.cli.cluster import cluster
+from antecede.cli.demo import demo
 from antecede.cli.doctor import doctor
 from antecede.cli.explain import explain
 from antecede.cli.foreign import export_log, import_log
@@ -33,7 +34,7 @@ from antecede.cli.node import node
 from antecede.cli.options import expand_options
 from antecede.cli.order import held, order
 from antecede.cli.protocols import protocols
-from antecede.cli.reproduce import demo, reproduce
+from antecede.cli.reproduce import reproduce
 from antecede.cli.show import as_named
 from antecede.cli.simulate import simulate
 from antecede.cli.sources import sources
@@ -45,6 +46,7 @@ from antecede.temporary_folders import end_in_order
 from antecede.terminal import printable
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Start here": {"demo": demo},
     "Live groups": {
         "node": node,
         "chat": chat,
@@ -65,7 +67,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "sources": sources,
     },
     "Research": {
-        "demo": demo,
         "protocols": protocols,
         "simulate": simulate,
         "verify": verify,

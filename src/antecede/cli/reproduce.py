@@ -1,32 +1,21 @@
-"""antecede demo and reproduce: the papers' experiments again, every published number beside ours."""
+"""antecede reproduce: the papers' experiments again, every published number beside ours."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Json, Master, ResultFolder, folder
+from antecede.cli.options import Json, Master, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
+    from antecede.papers.paper import Scale
     from antecede.papers.scoreboard_page import Reproduction
     from antecede.sweep.run import SweepResult
-
-
-def demo(
-    out: ResultFolder = Path("antecede-demo"),
-    master: Master = None,
-    as_json: Json = False,
-) -> None:
-    """Reproduce five papers at small sizes: simulate, audit, score, draw.
-
-    The same as reproduce --quick. A repeated demo resumes: finished runs are not repeated.
-    """
-    _reproduce([], "quick", out, None, master, as_json)
 
 
 def reproduce(
@@ -55,32 +44,22 @@ def reproduce(
 ) -> None:
     """Repeat the papers' experiments; compare every published number with ours.
 
-    Resumes where it stopped. Exit code 1 if a run failed or an audit found a violation.
+    Writes a page for each paper's authors, and one that leads to them. Resumes where it stopped. Exit code 1
+    if a run failed or an audit found a violation.
     """
-    target = out or Path("antecede-full" if full else "antecede-demo")
-    _reproduce(papers or [], "full" if full else "quick", target, markdown, master, as_json, finished)
-
-
-def _reproduce(
-    papers: list[str],
-    scale: Literal["quick", "full"],
-    out: Path,
-    markdown: Path | None,
-    master: str | None,
-    as_json: bool,
-    finished: bool = False,
-) -> None:
+    target = out or Path("antecede-full" if full else "antecede-quick")
     require("antecede.spark", "spark")
     from antecede.cli.doctor import describe_machine
     from antecede.papers import reproduce as study
     from antecede.papers.scoreboard_page import markdown as as_markdown
     from antecede.sweep.run import REPORT
 
+    scale: Scale = "full" if full else "quick"
     with show.progress() as progress:
-        reproduction, outcome = study.reproduce(out, papers, scale, master, finished, progress)
+        reproduction, outcome = study.reproduce(target, papers or [], scale, master, finished, progress)
     if markdown is not None:
         markdown.write_text(as_markdown(reproduction, describe_machine()), encoding="utf-8")
-    report = out / REPORT
+    report = target / REPORT
     if as_json:
         document = {**msgspec.to_builtins(reproduction), "failed": outcome.failed}
         show.json(document | {"report": str(report)})
@@ -100,4 +79,4 @@ def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: 
     show.line(tally(reproduction.scoreboard))
     for run, error in list(outcome.failed.items())[:3]:
         show.line(f"failed: {run}: {error}")
-    show.line(f"Report: {report}")
+    show.line(f"Report, with a page for each paper: {report}")

@@ -13,6 +13,8 @@ from antecede.report.svg import text as escape
 
 _OPEN, _FEW = 6, 4
 """Figures that are shown at once, and printed points whose verdicts are named one by one."""
+_WIDE = 30
+"""How many times as high one line may end as another on a linear scale."""
 _LEVEL = 3
 """So many printed points of the same height are a value for the whole axis."""
 
@@ -41,9 +43,19 @@ def _panel(drawn: Figure) -> str:
     rings = [Series(name, points) for name, points in near.items() if points]
     broken = [Series(name, points) for name, points in levels.items()]
     title = f"Figure {drawn.number}: {drawn.title}"
-    chart = line_chart(series, drawn.x_label, drawn.y_label, title, rings, levels=broken)
-    words = " ".join(each for each in (f"{title}.", drawn.note) if each)
+    powers = _is_wide(series)
+    chart = line_chart(series, drawn.x_label, drawn.y_label, title, rings, powers, broken)
+    scale = "Both axes are logarithmic." if powers else ""
+    words = " ".join(each for each in (f"{title}.", drawn.note, scale) if each)
     return figure(chart, Markup(f"{escape(words)} {_agreement(drawn, levels)}"))
+
+
+def _is_wide(series: Sequence[Series]) -> bool:
+    """Whether lines end so far apart that only a logarithmic scale shows them all."""
+    if any(x <= 0 or y <= 0 for each in series for x, y in each.points):
+        return False
+    ends = [each.points[-1][1] for each in series]
+    return max(ends) > _WIDE * min(ends)
 
 
 def _is_level(points: Points) -> bool:
