@@ -21,6 +21,10 @@ class BacklogEntry(msgspec.Struct, frozen=True):
 
     original: MessageId
     payload: bytes
+    author: tuple[Stream, int] | None = None
+    """If a phone has broadcast it: the stream of its super peer, and its slot there."""
+    is_lost: bool = False
+    """Whether it is known that nobody else has it."""
 
 
 class Backlog(msgspec.Struct):

@@ -60,6 +60,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         self.admissions = dict(welcome.admissions)
         self.unstable_admissions = dict(welcome.unstable_admissions)
         self.originals = set(welcome.originals)
+        self.authors = {stream: dict(counts) for stream, counts in welcome.authors.items()}
         self.progress.done = set(welcome.done)
         for stream in welcome.done:
             self.order.stop_naming(stream)
@@ -118,6 +119,7 @@ class JoiningMember(ReturningMember, kw_only=True):
             tombstones=dict(self.tombstones),
             forgotten={stream: dict(counts) for stream, counts in self.forgotten.items()},
             originals=frozenset(self.originals),
+            authors={stream: dict(counts) for stream, counts in self.authors.items()},
         )
         self._send(address, welcome)
         return self._effects(message)

@@ -81,7 +81,9 @@ class ChangingMember(LeavingMember, kw_only=True):
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         if not self.is_member:
             raise LocalError("only a member can broadcast")
-        message = self._broadcast(ApplicationData(payload), now)
+        content = ApplicationData(payload)
+        message = self._broadcast(content, now)
+        self._on_application(content, message, {})
         return self._effects(message)
 
     def remove(self, stream: Stream, now: int) -> Effects:
@@ -121,8 +123,9 @@ class ChangingMember(LeavingMember, kw_only=True):
             content = decode_content(delivery.payload)
             if isinstance(content, ApplicationData):
                 if self._is_new(content.original):
-                    message = content.original or delivery.message
+                    message, _ = self._identify(content, delivery.message)
                     self.undelivered.append(Delivery(message, content.payload))
+                    self._on_application(content, delivery.message, delivery.causes or {})
             else:
                 self._apply(content, delivery.message, now)
             self._update(now)

@@ -41,6 +41,10 @@ class ApplicationData(msgspec.Struct, frozen=True, tag="data", array_like=True):
     payload: bytes
     original: MessageId | None = None
     """Where it was broadcast first, by a member that was removed wrongly and has returned."""
+    author: tuple[Stream, int] | None = None
+    """If a phone has broadcast it first: the stream of its super peer, and its slot there."""
+    sent_by: tuple[int, int] | None = None
+    """If a phone of the sender broadcasts it now: its slot, and the number of the message there."""
 
 
 class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
@@ -91,7 +95,7 @@ _decoder = msgspec.msgpack.Decoder(Content)
 
 def encode_content(content: Content) -> bytes:
     """A payload: one byte more than the application's own, if it is that."""
-    if isinstance(content, ApplicationData) and content.original is None:
+    if isinstance(content, ApplicationData) and content.original is None and content.sent_by is None:
         return PLAIN + content.payload
     return _OTHER + msgspec.msgpack.encode(content)
 
@@ -167,6 +171,8 @@ class Welcome(Packet, frozen=True, array_like=True, tag=43):
     tombstones: Counts
     forgotten: dict[Stream, Counts]
     originals: frozenset[MessageId]
+    authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
+    """For each slot of a super peer, the last message of its phones that is delivered."""
 
     def payload_bytes(self) -> int:
         return len(self.snapshot)

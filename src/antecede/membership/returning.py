@@ -24,32 +24,37 @@ class ReturningMember(ReceivingMember, kw_only=True):
             for seq, entry in messages.items()
             if entry.place
         )
-        entries: dict[MessageId, bytes] = {}
+        entries: dict[MessageId, BacklogEntry] = {}
         for _, message, data in sorted(delivered):
             content = decode_content(self._payload(message, data))
             if isinstance(content, ApplicationData):
-                entries[content.original or message] = content.payload
-        entries |= {entry.original: entry.payload for entry in self.backlog.entries}
-        return Backlog(
-            [BacklogEntry(original, payload) for original, payload in entries.items()],
-            self.backlog.admissions | self.admissions,
-        )
+                original, author = self._identify(content, message)
+                is_lost = content.original is not None  # where it was broadcast first
+                entries[original] = BacklogEntry(original, content.payload, author, is_lost)
+        entries |= {entry.original: entry for entry in self.backlog.entries}
+        return Backlog(list(entries.values()), self.backlog.admissions | self.admissions)
 
     def bring_back(self, backlog: Backlog) -> None:
         """What the former incarnation of this process left; it is brought back when this one is admitted."""
         self.backlog = Backlog(list(backlog.entries), dict(backlog.admissions))
 
     def _rebroadcast_lost(self, now: int) -> None:
-        entries, admissions = self.backlog.entries, self.backlog.admissions
+        entries = self.backlog.entries
         while entries and self.is_member:
             entry = entries[0]
-            known = fate(entry.original, admissions, self.order.delivered, self._end_of)
+            known = self._fate(entry)
             if known is Fate.OPEN:
                 return
             del entries[0]
             if known is Fate.LOST and self._is_new(entry.original):
-                self._broadcast(ApplicationData(entry.payload, entry.original), now)
+                content = ApplicationData(entry.payload, entry.original, entry.author)
+                self._on_application(content, self._broadcast(content, now), {})
                 self.undelivered.append(Delivery(entry.original, entry.payload))
+
+    def _fate(self, entry: BacklogEntry) -> Fate:
+        if entry.is_lost:
+            return Fate.LOST
+        return fate(entry.original, self.backlog.admissions, self.order.delivered, self._end_of)
 
     def _is_new(self, original: MessageId | None) -> bool:
         if original is None:

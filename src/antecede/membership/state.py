@@ -9,7 +9,14 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.membership.backlog import Backlog
-from antecede.membership.packets import Content, Counts, MembershipPacket, Stream, encode_content
+from antecede.membership.packets import (
+    ApplicationData,
+    Content,
+    Counts,
+    MembershipPacket,
+    Stream,
+    encode_content,
+)
 from antecede.membership.progress import StreamProgress
 from antecede.membership.removal import Removals
 from antecede.protocols.base import (
@@ -105,6 +112,8 @@ class MemberState(Protocol, kw_only=True):
     """What this member's former incarnation brought back."""
     originals: set[MessageId] = msgspec.field(default_factory=set)
     """The original ids of messages that were broadcast again, and delivered."""
+    authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
+    """For each slot of a super peer, the last message of its phones that is delivered."""
     undelivered: list[Delivery] = msgspec.field(default_factory=list)
     """What the application is to be given before anything else: what this member has broadcast again."""
     requests: list[int] = msgspec.field(default_factory=list)
@@ -196,6 +205,18 @@ class MemberState(Protocol, kw_only=True):
             if origin == message.origin and first <= message.seq < first + len(payloads):
                 return payloads[message.seq - first]
         raise LocalError(f"a packet without {message}")
+
+    # Messages of the application
+
+    def _identify(
+        self, content: ApplicationData, message: MessageId
+    ) -> tuple[MessageId, tuple[Stream, int] | None]:
+        """The id of a message for applications, and which phone has broadcast it, if one has."""
+        return content.original or message, content.author
+
+    def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
+        """A message of the application, which names `causes`, is delivered here or was sent by this
+        member."""
 
     # The view
 

@@ -124,7 +124,7 @@ class ChangingOracle:
     # Completeness
 
     def judge_completeness(self) -> list[str]:
-        lives = [self.world.lives[each.me] for each in self.survivors()]
+        lives = self._living()
         owed = self._owed(lives)
         found = [
             f"p{life.address} never delivers {self._name(missing)}"
@@ -140,6 +140,9 @@ class ChangingOracle:
             found += [f"p{each} is never admitted" for each in sorted(joining)]
         return found
 
+    def _living(self) -> list[Life]:
+        return [self.world.lives[each.me] for each in self.survivors()]
+
     def _owed(self, survivors: list[Life]) -> int:
         owed = 0
         for life in survivors:
@@ -148,11 +151,16 @@ class ChangingOracle:
         for life in self.world.lives:
             if self._is_back(life):
                 owed |= self._bits(life.seen)
-            if life.end in ("", "left"):
-                is_removed = life.stream in self.world.removed
-                if not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins)):
-                    owed |= self._bits(life.sent)
+            if self._is_owed(life, seen_origins):
+                owed |= self._bits(life.sent)
         return owed
+
+    def _is_owed(self, life: Life, seen_origins: set[int]) -> bool:
+        """Whether everyone must have what a process has sent that has not returned."""
+        if life.end not in ("", "left"):
+            return False
+        is_removed = life.stream in self.world.removed
+        return not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins))
 
     def _is_back(self, life: Life) -> bool:
         """Whether a process that was removed has returned, and still is there."""

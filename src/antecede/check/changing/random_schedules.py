@@ -206,12 +206,15 @@ class RandomSchedule:
                     active = True
 
     def _is_settled(self) -> bool:
-        oracle = ChangingOracle(self.world)
+        oracle = self.oracle()
         joining = self._in_phase(Phase.JOINING)
         returning = any(
             life.end == "removed" and life.address not in self.world.returned_to for life in self.world.lives
         )
         return not joining and not returning and not oracle.judge_memory()
+
+    def oracle(self) -> ChangingOracle:
+        return ChangingOracle(self.world)
 
     def _let_all_in(self) -> None:
         world = self.world

@@ -315,7 +315,7 @@ class ChangingWorld:
         """A process that was admitted begins with its sponsor's snapshot."""
         snapshot, life = member.take_snapshot(), self.lives[member.me]
         if snapshot is not None:
-            life.stream, life.snapshot = member.stream, _read(snapshot)
+            life.stream, life.snapshot = member.stream, read_messages(snapshot)
             for address in self.attempts[member.me]:
                 if address != member.me and self.members[address].phase == Phase.JOINING:
                     self._carry_out(address, self.members[address].abandon(0))
@@ -327,7 +327,7 @@ class ChangingWorld:
                 pass
             address, seen = member.requests[0], self.lives[member.me].seen
             self.lives[address].sponsor = member.me
-            self._carry_out(member.me, member.sponsor(address, _write(seen), 0))
+            self._carry_out(member.me, member.sponsor(address, write_messages(seen), 0))
 
     def _carry_out(self, address: int, effects: Effects) -> None:
         for send in effects.sends:
@@ -341,10 +341,10 @@ class ChangingWorld:
             life.end = "removed"
 
 
-def _write(messages: tuple[MessageId, ...]) -> bytes:
+def write_messages(messages: tuple[MessageId, ...]) -> bytes:
     return " ".join(f"{origin}:{seq}" for origin, seq in messages).encode()
 
 
-def _read(snapshot: bytes) -> tuple[MessageId, ...]:
+def read_messages(snapshot: bytes) -> tuple[MessageId, ...]:
     parts = (part.partition(":") for part in snapshot.decode().split())
     return tuple(MessageId(int(origin), int(seq)) for origin, _, seq in parts)

@@ -89,7 +89,12 @@ class InternalPeer(msgspec.Struct, tag="internal"):
         if number in self.delivered or number in self.undelivered:
             return
         self.undelivered.add(number)
-        self.holdback.hold(packet, [previous, *causes], self.delivered.__contains__)
+        self.hold(packet)
+
+    def hold(self, packet: DownlinkPacket) -> None:
+        """Hold a message until what it depends on is delivered."""
+        dependencies = [packet.sender_previous, *packet.causes.numbers()]
+        self.holdback.hold(packet, dependencies, self.delivered.__contains__)
 
     def _validate_number(self, number: int) -> None:
         if not 1 <= number <= self.delivered.base + MAX_AHEAD:

@@ -1,0 +1,469 @@
+"""A super peer in a changing group: a member that has phones, of whom nobody else hears.
+
+It broadcasts their messages as its own, in the order in which it receives them, but with the causes that
+each phone names. So a group needs one count for each super peer, whatever happens behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.causality.bit_window import OffsetBitmap
+from antecede.membership.backlog import Backlog, BacklogEntry, Fate
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import (
+    ApplicationData,
+    Content,
+    Counts,
+    ProgressReport,
+    Stream,
+    Welcome,
+    decode_content,
+)
+from antecede.membership.site_packets import (
+    MoveReady,
+    MoveRequest,
+    PhoneArrival,
+    PhoneJoin,
+    PhoneLeave,
+    PhoneRefused,
+    PhoneReleased,
+    PhoneWelcome,
+    ReleaseRequest,
+    SiteDownlink,
+    SitePacket,
+    Slot,
+    StableNumber,
+    author_id,
+)
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery, Effects, LocalError, Packet, RemoteError, Send
+from antecede.protocols.flat import DependencyPacket, sorted_by_peer
+from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
+from antecede.protocols.freescale.translation import InternalReport, TranslationTable
+from antecede.protocols.mbcp import Mbcp
+
+UpPacket = UplinkPacket | InternalAck
+
+
+class SiteOrder(Mbcp):
+    """`mbcp`, except that a member may broadcast for others, with their causes."""
+
+    named: dict[int, int] | None = None
+    """What the next message names, if that is not what this member depends on."""
+
+    def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
+        named, self.named = self.named, None
+        if named is None or seq == 1:  # the first one names the message that admitted this member
+            return super().stamp(seq, payload)
+        for peer, count in named.items():
+            if self.causes.get(peer) == count:
+                del self.causes[peer]
+        return DependencyPacket(payload, self.me, seq, sorted_by_peer(named))
+
+
+class LiveSlot(msgspec.Struct):
+    """A phone with a slot."""
+
+    slot: Slot
+    last: int
+    """The number in the slot of its last message."""
+    number: int = 0
+    """The super peer's number of that."""
+    has_sent: bool = False
+    """Whether it has sent something; its first message follows everything that is delivered here."""
+    report: InternalReport = msgspec.field(default_factory=InternalReport)
+    release_at: Counts | None = None
+    """If it moves: what must be delivered here before it is released."""
+
+
+class ComingPhone(msgspec.Struct):
+    """A phone that moves here."""
+
+    slot: Slot
+    last: int
+    number: int
+    """The last number when its slot was reserved."""
+    kept: list[tuple[MessageId, SiteDownlink]] = msgspec.field(default_factory=list)
+    """What was numbered since then."""
+    has: PhoneArrival | None = None
+    """What it was released with."""
+
+
+class Site(msgspec.Struct):
+    """The phones of a super peer, by address, and the numbers of messages."""
+
+    number: int = 0
+    slots: dict[int, LiveSlot] = msgspec.field(default_factory=dict)
+    coming: dict[int, ComingPhone] = msgspec.field(default_factory=dict)
+    free: dict[Slot, int] = msgspec.field(default_factory=dict)
+    """Slots that were retired, and the last number used in each."""
+    used: int = 0
+    """How many slots there have been."""
+    refused: dict[int, int] = msgspec.field(default_factory=dict)
+    """By address: phones that were expelled, and the last message that was accepted from each."""
+    table: TranslationTable = msgspec.field(default_factory=TranslationTable)
+    latest: dict[Stream, int] = msgspec.field(default_factory=dict)
+    """The number of the last message of each stream; of this member's own, without its phones."""
+    causes: set[int] = msgspec.field(default_factory=set)
+    """The numbers that this member's own next message depends on immediately."""
+    unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
+    requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
+    """Phones that want a slot and the application's state."""
+
+    def take_slot(self) -> tuple[Slot, int]:
+        if self.free:
+            slot = min(self.free)
+            return slot, self.free.pop(slot)
+        self.used += 1
+        return self.used, 0
+
+    def clean_up(self) -> None:
+        reports = [each.report for each in self.slots.values()]
+        reports += [InternalReport(each.number) for each in self.coming.values()]
+        self.table.clean_up([*reports, InternalReport(self.number, self.causes)], self.number)
+
+
+class HubMember(ChangingMember, kw_only=True):
+    """A member that may have phones."""
+
+    site: Site = msgspec.field(default_factory=Site)
+
+    # What a driver does
+
+    def admit_phone(self, address: int, snapshot: bytes, now: int) -> Effects:
+        """Give a phone a slot, when the application has been given all that counts as delivered."""
+        site = self.site
+        backlogs = [backlog for each, backlog in site.requests if each == address]
+        site.requests = [each for each in site.requests if each[0] != address]
+        if not self.is_member:
+            self._send(address, PhoneRefused())
+            return self._effects()
+        if self.undelivered:
+            raise LocalError("deliver first: the snapshot would lack what counts as delivered")
+        slot, last = site.take_slot()
+        site.slots[address] = LiveSlot(slot, last, report=InternalReport(site.number))
+        chain = self._admission_chain(self.stream)
+        nothing = OffsetBitmap()
+        self._send(
+            address,
+            PhoneWelcome(
+                self.stream, slot, last, site.number, nothing, site.number, chain, self._unstable(), snapshot
+            ),
+        )
+        for backlog in backlogs:
+            self.backlog.entries += backlog.entries
+            self.backlog.admissions |= backlog.admissions
+        self._update(now)
+        return self._effects()
+
+    def _unstable(self) -> list[tuple[int, BacklogEntry]]:
+        """The application's messages that are not known to be stable, as a phone brings them back."""
+        found = []
+        for number, message in self.site.unstable:
+            content = self._content(message)
+            if isinstance(content, ApplicationData):
+                original, author = self._identify(content, message)
+                is_lost = content.original is not None
+                found.append((number, BacklogEntry(original, content.payload, author, is_lost)))
+        return found
+
+    def _content(self, message: MessageId) -> Content | None:
+        """What is in a message that is not known to be stable."""
+        entry = self.unstable.get(message.origin, {}).get(message.seq)
+        return None if entry is None else decode_content(self._payload(message, entry.packet))
+
+    def expel(self, address: int, now: int) -> Effects:
+        """Retire the slot of a phone that is gone; if it is not, it may join again."""
+        site, place = self.site, self.site.slots.get(address) or self.site.coming.get(address)
+        if self.is_member and place is not None:
+            self._retire(address)
+            site.refused[address] = place.last
+            self._send(address, PhoneRefused(place.last))
+            self._update(now)
+        return self._effects()
+
+    def may_leave(self) -> bool:
+        site = self.site
+        is_empty = not (site.slots or site.coming or site.requests or self.backlog.entries)
+        return is_empty and super().may_leave()
+
+    def leave(self, now: int) -> Effects:
+        if self.is_member and not self.may_leave() and not self._unclosed():
+            raise LocalError("its phones have to move or leave first")
+        return super().leave(now)
+
+    def report(self, now: int) -> Effects:
+        site = self.site
+        sends = super().report(now).sends
+        if self.is_member:
+            stable = self.progress.stable(self._required(), self.order.delivered)
+            last = 0
+            while site.unstable:
+                number, (stream, seq) = site.unstable[0]
+                if stable.get(stream, seq) < seq:
+                    break
+                last = number
+                del site.unstable[0]
+            if last and site.slots:
+                sends += (Send(tuple(sorted(site.slots)), StableNumber(last)),)
+            site.clean_up()
+        return Effects(sends)
+
+    # Messages
+
+    def _identify(
+        self, content: ApplicationData, message: MessageId
+    ) -> tuple[MessageId, tuple[Stream, int] | None]:
+        if content.sent_by is None:
+            return super()._identify(content, message)
+        slot, seq = content.sent_by
+        return MessageId(author_id(message.origin, slot), seq), (message.origin, slot)
+
+    def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
+        """Send it to the phones."""
+        site, stream = self.site, message.origin
+        if content.sent_by is not None:
+            slot, seq = content.sent_by
+            self.authors.setdefault(stream, {})[slot] = seq
+        if stream == self.stream:
+            named, site.causes = site.causes, set()
+        else:
+            named = site.table.inwards(causes)
+        self._number(content, message, named, site.latest.get(stream, 0))
+        site.latest[stream] = site.number
+        site.clean_up()
+
+    def _number(
+        self,
+        content: ApplicationData,
+        message: MessageId,
+        named: set[int],
+        previous: int,
+        sender: int | None = None,
+    ) -> None:
+        site = self.site
+        site.number += 1
+        site.table.add(site.number, message)
+        site.unstable.append((site.number, message))
+        (origin, seq), author = self._identify(content, message)
+        stream, slot = author or (origin, 0)
+        causes = OffsetBitmap.from_numbers(named)
+        chain = self._admission_chain(stream)
+        down = SiteDownlink(
+            content.payload,
+            origin,
+            seq,
+            site.number,
+            previous,
+            causes,
+            stream,
+            slot,
+            chain,
+            content.original is not None,
+        )
+        if to := tuple(sorted(address for address in site.slots if address != sender)):
+            self.outbox.append(Send(to, down))
+        for each in site.coming.values():
+            each.kept.append((message, down))
+        site.causes -= named
+        site.causes.discard(previous)
+        site.causes.add(site.number)
+
+    def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
+        """Which message admitted a member, and so on, as long as some may never have that message."""
+        chain: dict[Stream, MessageId] = {}
+        while (message := self.unstable_admissions.get(stream)) is not None:
+            chain[stream], stream = message, message.origin
+        return chain
+
+    def _fate(self, entry: BacklogEntry) -> Fate:
+        if entry.is_lost or entry.author is None or entry.author[1] == 0:
+            return super()._fate(entry)
+        stream, slot = entry.author
+        if entry.original.seq <= self.authors.get(stream, {}).get(slot, 0):
+            return Fate.DELIVERED
+        if self._end_of(stream) is not None:
+            return Fate.LOST
+        if stream in self.order.delivered:
+            return Fate.OPEN
+        # Forgotten, or never admitted.
+        return super()._fate(BacklogEntry(MessageId(stream, 1), b""))
+
+    # Receiving
+
+    def _adopt(self, welcome: Welcome) -> None:
+        """Number what is in the snapshot and not known to be stable: phones may have to bring it back."""
+        super()._adopt(welcome)
+        site = self.site
+        delivered = [(entry.place, message) for message, entry in self._in_order_of_arrival() if entry.place]
+        for _, message in sorted(delivered):
+            if isinstance(self._content(message), ApplicationData):
+                site.number += 1
+                site.unstable.append((site.number, message))
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        if not isinstance(packet, SitePacket | UpPacket):
+            effects = super().receive(link, packet, now)
+            return Effects((*effects.sends, *self._refuse_all()), message=effects.message)
+        if not self.is_member:
+            self._send(link, PhoneRefused())
+            return self._effects()
+        self._receive_from_phone(link, packet, now)
+        self._update(now)
+        return self._effects()
+
+    def deliver(self, now: int) -> Delivery | None:
+        delivery = super().deliver(now)
+        self.outbox += self._refuse_all()
+        return delivery
+
+    def _refuse_all(self) -> tuple[Send, ...]:
+        """After its removal, a super peer sends its phones away."""
+        site = self.site
+        if self.phase != Phase.REMOVED or not (site.slots or site.coming):
+            return ()
+        to = tuple(sorted({*site.slots, *site.coming}))
+        site.slots, site.coming = {}, {}
+        return (Send(to, PhoneRefused()),)
+
+    def _receive_from_phone(self, link: int, packet: Packet, now: int) -> None:
+        site = self.site
+        if isinstance(packet, PhoneJoin):
+            site.requests.append((link, packet.backlog))
+        elif isinstance(packet, MoveRequest):
+            self._reserve(link)
+        elif isinstance(packet, PhoneLeave):
+            self._on_phone_leave(link, packet)
+        elif isinstance(packet, PhoneArrival) and link in site.coming:
+            site.coming[link].has = packet
+        elif link in site.slots:
+            self._receive_from_slot(link, site.slots[link], packet, now)
+        elif link in site.refused:
+            self._send(link, PhoneRefused(site.refused[link]))
+
+    def _receive_from_slot(self, link: int, place: LiveSlot, packet: Packet, now: int) -> None:
+        site = self.site
+        if isinstance(packet, ReleaseRequest):
+            place.release_at = packet.counts
+            return
+        if not isinstance(packet, UpPacket):
+            raise RemoteError(f"a packet of type {type(packet).__name__} from a phone")
+        numbers = packet.causes.numbers()
+        if not 0 <= packet.delivered_up_to <= site.number or any(not 1 <= n <= site.number for n in numbers):
+            raise RemoteError("a phone names numbers that were not assigned")
+        if isinstance(packet, UplinkPacket):
+            if packet.origin != author_id(self.stream, place.slot) or packet.seq != place.last + 1:
+                raise RemoteError(f"message {packet.seq} from slot {place.slot}, after {place.last}")
+            self._broadcast_for(link, place, packet, now)
+            place.report = InternalReport(packet.delivered_up_to)
+        elif packet.after == place.last and packet.delivered_up_to >= place.report.delivered_up_to:
+            place.report = InternalReport(packet.delivered_up_to, set(numbers))
+        site.clean_up()
+
+    def _broadcast_for(self, link: int, place: LiveSlot, packet: UplinkPacket, now: int) -> None:
+        site, numbers = self.site, set(packet.causes.numbers())
+        content = ApplicationData(packet.payload, sent_by=(place.slot, packet.seq))
+        if not place.has_sent:
+            numbers = set(site.causes)
+        else:
+            named = site.table.outwards(numbers)
+            known = self.order.delivered.keys() - self.progress.done - {self.stream}
+            self.order.named = {each: count for each, count in named.items() if each in known}
+        message = self._broadcast(content, now)
+        self.authors.setdefault(self.stream, {})[place.slot] = packet.seq
+        previous = place.number
+        place.last, place.has_sent = packet.seq, True
+        self._number(content, message, numbers, previous, link)
+        place.number = site.number
+        self._send(link, NumberAssignment(packet.seq, site.number))
+        identity, _ = self._identify(content, message)
+        self.undelivered.append(Delivery(identity, packet.payload))
+
+    # Phones that come and go
+
+    def _reserve(self, link: int) -> None:
+        site = self.site
+        if link in site.slots or link in site.coming:
+            return
+        slot, last = site.take_slot()
+        site.coming[link] = ComingPhone(slot, last, site.number)
+        chain = self._admission_chain(self.stream)
+        # Everybody has all of the streams that this member has called done, and may have forgotten them.
+        announced, delivered = self.progress.announced, self.order.delivered
+        counts = {each: count for each, count in delivered.items() if each not in announced}
+        self._send(link, MoveReady(self.stream, slot, last, counts, chain))
+
+    def _on_phone_leave(self, link: int, packet: PhoneLeave) -> None:
+        site = self.site
+        site.requests = [each for each in site.requests if each[0] != link]
+        accepted = site.refused.pop(link, packet.sent)
+        place = site.slots.get(link) or site.coming.get(link)
+        if place is not None:
+            self._retire(link)
+            if place.last == packet.sent:  # else it has used numbers for messages that it has not sent
+                site.free[place.slot] = place.last
+        self._send(link, PhoneRefused(accepted))
+
+    def _retire(self, address: int) -> None:
+        self.site.slots.pop(address, None)
+        self.site.coming.pop(address, None)
+        self.is_stale = True
+        self.site.clean_up()
+
+    def _has_delivered(self, counts: Counts, done: Collection[Stream] = ()) -> bool:
+        delivered = self.order.delivered
+        return all(
+            delivered.get(stream, 0) >= count for stream, count in counts.items() if stream not in done
+        )
+
+    def _update(self, now: int) -> None:
+        super()._update(now)
+        site = self.site
+        for address, place in list(site.slots.items()):
+            if place.release_at is not None and self._has_delivered(place.release_at):
+                self._retire(address)
+                site.free[place.slot] = place.last
+                done = frozenset(self.progress.announced)
+                self._send(address, PhoneReleased(dict(self.order.delivered), done))
+        for address, coming in list(site.coming.items()):
+            if coming.has is not None and self._has_delivered(coming.has.counts, coming.has.done):
+                self._let_in(address, coming, coming.has.counts)
+
+    def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
+        """A phone that was released has what this member has, and what it lacks is here."""
+        site = self.site
+        del site.coming[address]
+        lacks = [down for (stream, seq), down in coming.kept if seq > has.get(stream, 0)]
+        lacking = {down.number for down in lacks}
+        skipped = OffsetBitmap.from_numbers({down.number for _, down in coming.kept} - lacking)
+        site.slots[address] = LiveSlot(coming.slot, coming.last, report=InternalReport(coming.number))
+        self._send(
+            address,
+            PhoneWelcome(
+                self.stream, coming.slot, coming.last, coming.number, skipped, site.number, {}
+            ),
+        )
+        for down in lacks:
+            self._send(address, down)
+
+    def _report(self, forgotten: frozenset[Stream] | set[Stream] | tuple[Stream, ...] = ()) -> ProgressReport:
+        """While a phone is coming, no stream is called done: its former super peer would forget it, and
+        could not say any more how much of it the phone has."""
+        report = super()._report(forgotten)
+        if not self.site.coming:
+            return report
+        return msgspec.structs.replace(report, done=frozenset({*self.progress.announced, *forgotten}))
+
+    def _forget(self, stream: Stream) -> None:
+        is_removed = stream in self.removals.removed
+        super()._forget(stream)
+        self.site.table.drop_stream(stream)
+        self.site.latest.pop(stream, None)
+        if not is_removed:
+            self.authors.pop(stream, None)
+
+

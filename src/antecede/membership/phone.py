@@ -1,0 +1,294 @@
+"""A phone in a changing group: an internal peer that joins, leaves, and moves between super peers.
+
+It moves without a gap and without a snapshot. The new super peer keeps for it, from a moment on, all that it
+delivers. The old one releases it when it has delivered all that the new one had at that moment. The phone
+then has a set of messages that is the old one's, and the new one sends it the rest. What it broadcasts
+meanwhile waits until then. Nobody else hears of it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from antecede.causality import BitWindow, MessageId
+from antecede.membership.backlog import Backlog, BacklogEntry
+from antecede.membership.packets import Counts, Stream
+from antecede.membership.site_packets import (
+    MoveReady,
+    MoveRequest,
+    PhoneArrival,
+    PhoneJoin,
+    PhoneLeave,
+    PhoneRefused,
+    PhoneReleased,
+    PhoneWelcome,
+    ReleaseRequest,
+    SiteDownlink,
+    Slot,
+    StableNumber,
+    author_id,
+)
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Send, Waiting
+from antecede.protocols.freescale.internal import InternalPeer
+from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment, UplinkPacket
+
+ACK_EVERY = 8
+"""Deliveries after which a silent phone reports its progress."""
+
+
+class FifoInternalPeer(InternalPeer, tag="phone"):
+    """On FIFO links what a message depends on has arrived before it. Nothing is held: a message may depend on
+    another through one that concerns members, which phones do not receive."""
+
+    def hold(self, packet: DownlinkPacket) -> None:
+        self.holdback.ready.append(packet)
+
+
+class PhoneSlot(msgspec.Struct):
+    """A place at a super peer, and what is numbered there."""
+
+    hub: int
+    """The super peer's address."""
+    stream: Stream
+    slot: Slot
+    peer: FifoInternalPeer
+
+    @classmethod
+    def create(cls, hub: int, stream: Stream, slot: Slot, sent: int) -> PhoneSlot:
+        peer = FifoInternalPeer(author_id(stream, slot), hub, ACK_EVERY, sent)
+        return cls(hub, stream, slot, peer)
+
+    def begin(self, number: int, skipped: list[int]) -> None:
+        self.peer.delivered = BitWindow(number)
+        for each in skipped:
+            self.peer.delivered.add(each)
+
+
+class RetainedByPhone(msgspec.Struct):
+    """A message that the phone has sent or delivered, and does not know to be stable."""
+
+    entry: BacklogEntry
+    number: int
+    """At its present super peer; 0 if it is not known yet."""
+
+
+class Phone(msgspec.Struct):
+    """The state of a phone, whose address is `me`."""
+
+    me: int
+    phase: Phase = Phase.OUTSIDE
+    contact: int = -1
+    """The super peer that was asked for a slot."""
+    here: PhoneSlot | None = None
+    coming: PhoneSlot | None = None
+    """During a move, the slot at the new super peer."""
+    is_released: bool = False
+    is_giving_up: bool = False
+    """Whether it asks its super peer what that has accepted, in order to return."""
+    before: list[DownlinkPacket] = msgspec.field(default_factory=list)
+    """What was received before a move, and is delivered first."""
+    queue: list[UplinkPacket] = msgspec.field(default_factory=list)
+    """What was broadcast during a move."""
+    retained: list[RetainedByPhone] = msgspec.field(default_factory=list)
+    brought: Backlog = msgspec.field(default_factory=Backlog)
+    """What it brought from its former life, and who was admitted by which message since then."""
+    snapshot: bytes | None = None
+    outbox: list[Send] = msgspec.field(default_factory=list)
+
+    # What the application and its driver do
+
+    def join(self, hub: int) -> None:
+        if self.phase != Phase.OUTSIDE:
+            raise LocalError("only a process outside the group can join it")
+        self.phase, self.contact = Phase.JOINING, hub
+        self._send(hub, PhoneJoin(self.brought))
+
+    def move(self, hub: int) -> None:
+        """Ask another super peer for a slot. The phone stays where it is until that is there."""
+        if not self.may_move(hub):
+            raise LocalError("a phone moves from its super peer to another, once at a time")
+        self.contact = hub
+        self._send(hub, MoveRequest())
+
+    def may_move(self, hub: int) -> bool:
+        is_idle = self.coming is None and self.here is not None and self.contact == self.here.hub
+        is_idle = is_idle and not self.is_giving_up
+        return self.phase == Phase.MEMBER and is_idle and hub != self.contact
+
+    def may_leave(self) -> bool:
+        return self.here is not None and self.may_move(-1)
+
+    def leave(self) -> None:
+        if self.here is None or not self.may_leave():
+            raise LocalError("only a phone that has a slot and does not move can leave")
+        self._send(self.here.hub, PhoneLeave(self.here.peer.sent))
+        self.phase = Phase.LEAVING
+
+    def give_up(self, gone: frozenset[int] | set[int]) -> None:
+        """Super peers at these addresses were removed. If the phone relies on one, it can only return. It
+        first asks the others what they have accepted of it."""
+        here, coming = self.here, self.coming
+        if coming is None and here is not None and here.hub not in gone and self.phase == Phase.MEMBER:
+            self.contact = here.hub  # it stays where it is
+            return
+        if coming is not None and coming.hub not in gone:
+            self._send(coming.hub, PhoneLeave(coming.peer.sent))
+        elif coming is None and self.contact not in gone and (here is None or self.contact != here.hub):
+            self._send(self.contact, PhoneLeave(0))
+        if here is not None and here.hub not in gone and self.phase == Phase.MEMBER:
+            self.is_giving_up = True
+            self._send(here.hub, PhoneLeave(here.peer.sent))
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        queued = {packet.message_ids()[0] for packet in self.queue}
+        for each in self.retained:
+            if each.entry.original in queued:
+                each.entry = msgspec.structs.replace(each.entry, is_lost=True)  # nobody was sent it
+        self.queue, self.phase = [], Phase.REMOVED
+
+    def broadcast(self, payload: bytes) -> Effects:
+        if self.phase != Phase.MEMBER or self.here is None:
+            raise LocalError("only a phone that has a slot can broadcast")
+        place = self.coming or self.here
+        packet = place.peer.create_packet(payload)
+        (message,) = packet.message_ids()
+        entry = BacklogEntry(message, payload, (place.stream, place.slot))
+        self.retained.append(RetainedByPhone(entry, 0))
+        if self.coming is None:
+            self._send(place.hub, packet)
+        else:
+            self.queue.append(packet)
+        return self.effects(message)
+
+    def deliver(self) -> Delivery | None:
+        if self.phase != Phase.MEMBER or self.here is None:
+            return None
+        if self.before:
+            packet = self.before.pop(0)
+            return Delivery(packet.message_ids()[0], packet.payload)
+        return self.here.peer.deliver()
+
+    def has_deliverable(self) -> bool:
+        return self.here is not None and bool(self.before or self.here.peer.holdback.ready)
+
+    def waiting(self) -> list[Waiting]:
+        return self.here.peer.waiting() if self.here is not None else []
+
+    def make_backlog(self) -> Backlog:
+        """What a new life of this phone is to bring back, in the order in which it was received."""
+        entries = [*self.brought.entries, *(each.entry for each in self.retained)]
+        found = {entry.original: entry for entry in entries}
+        return Backlog(list(found.values()), dict(self.brought.admissions))
+
+    # Receiving
+
+    def receive(self, link: int, packet: Packet) -> None:
+        here, coming = self.here, self.coming
+        if isinstance(packet, PhoneWelcome):
+            self._on_welcome(link, packet)
+        elif isinstance(packet, MoveReady):
+            self._on_move_ready(link, packet)
+        elif isinstance(packet, PhoneRefused):
+            self._on_refused(link, packet)
+        elif here is None or self.phase != Phase.MEMBER or link != here.hub:
+            return  # from a super peer that it has left, or was removed with
+        elif isinstance(packet, PhoneReleased):
+            if coming is not None and not self.is_released and not self.is_giving_up:
+                self.is_released = True
+                self._send(coming.hub, PhoneArrival(packet.counts, packet.done))
+        elif isinstance(packet, StableNumber):
+            self.retained = [each for each in self.retained if not 0 < each.number <= packet.number]
+        else:
+            if isinstance(packet, NumberAssignment):
+                self._note_number(here, packet)
+            elif isinstance(packet, SiteDownlink):
+                if packet.is_again and self._has(packet.message_ids()[0]):
+                    here.peer.delivered.add(packet.number)
+                    return
+                self._retain(packet)
+            self.outbox += here.peer.receive(link, packet)
+
+    def _on_welcome(self, link: int, welcome: PhoneWelcome) -> None:
+        coming = self.coming
+        if self.phase == Phase.JOINING and link == self.contact and welcome.snapshot is not None:
+            self.phase, self.snapshot = Phase.MEMBER, welcome.snapshot
+            self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent)
+            self.here.begin(welcome.number, [])
+            self.brought.admissions |= welcome.admissions
+            self.retained = [RetainedByPhone(entry, number) for number, entry in welcome.unstable]
+        elif self.is_giving_up:
+            return
+        elif coming is not None and self.here is not None and link == coming.hub and self.is_released:
+            self.before += self.here.peer.holdback.ready
+            coming.begin(welcome.number, welcome.skipped.numbers())
+            stays = {(coming.stream, coming.slot)}
+            for each in self.retained:
+                each.number = 0 if each.entry.author in stays else welcome.current
+            self.here, self.coming, self.is_released = coming, None, False
+            queue, self.queue = self.queue, []
+            for packet in queue:
+                self._send(link, msgspec.structs.replace(packet, delivered_up_to=coming.peer.delivered.base))
+
+    def _on_move_ready(self, link: int, ready: MoveReady) -> None:
+        here = self.here
+        if here is None or self.phase != Phase.MEMBER or self.is_giving_up:
+            return
+        if self.coming is not None or link != self.contact:
+            return
+        self.coming = PhoneSlot.create(link, ready.stream, ready.slot, ready.sent)
+        self.brought.admissions |= ready.admissions
+        self._send(here.hub, ReleaseRequest(ready.counts))
+
+    def _on_refused(self, link: int, refused: PhoneRefused) -> None:
+        here, coming = self.here, self.coming
+        if self.phase == Phase.JOINING and link == self.contact:
+            self.phase = Phase.REMOVED
+        elif here is None:
+            return
+        elif self.phase == Phase.LEAVING and refused.accepted == here.peer.sent and link == here.hub:
+            self.phase = Phase.ENDED
+        elif self.phase not in (Phase.MEMBER, Phase.LEAVING):
+            return
+        elif link == here.hub:
+            if refused.accepted is not None:
+                self._mark_unaccepted(here, refused.accepted)
+            if not self.is_giving_up:
+                self.give_up({link})
+            self._end()
+        elif coming is not None and link == coming.hub:
+            if not self.is_giving_up:
+                self.give_up({link})
+        elif link == self.contact:
+            self.contact = here.hub  # it stays where it is
+
+    def _mark_unaccepted(self, here: PhoneSlot, accepted: int) -> None:
+        for each in self.retained:
+            entry = each.entry
+            if entry.author == (here.stream, here.slot) and entry.original.seq > accepted:
+                each.entry = msgspec.structs.replace(entry, is_lost=True)
+
+    def _has(self, message: MessageId) -> bool:
+        """Whether it has a message, which two members have broadcast again, from its former super peer."""
+        return any(each.entry.original == message for each in self.retained)
+
+    def _note_number(self, here: PhoneSlot, packet: NumberAssignment) -> None:
+        for each in self.retained:
+            if each.entry.author == (here.stream, here.slot) and each.entry.original.seq == packet.seq:
+                each.number = packet.number
+
+    def _retain(self, packet: SiteDownlink) -> None:
+        author = (packet.stream, packet.slot)
+        message = MessageId(packet.origin, packet.seq)
+        entry = BacklogEntry(message, packet.payload, author, is_lost=packet.is_again)
+        self.retained.append(RetainedByPhone(entry, packet.number))
+        self.brought.admissions |= packet.admissions
+
+    def _send(self, to: int, packet: Packet) -> None:
+        self.outbox.append(Send((to,), packet))
+
+    def effects(self, message: MessageId | None = None) -> Effects:
+        sends, self.outbox = tuple(self.outbox), []
+        return Effects(sends, message=message)
