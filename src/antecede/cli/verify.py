@@ -146,8 +146,9 @@ def _verify_membership(
 
 
 def _print_membership(reports: list[ChangingVerifyReport], seed: int) -> None:
-    header = ["protocol", "runs", "deliveries", "joins", "leaves", "removals", "crashes", "returns", "failed"]
-    kinds = ("join", "leave", "remove", "crash", "return")
+    header = ["protocol", "runs", "deliveries", "joins", "leaves", "removals", "crashes", "returns", "moves"]
+    header.append("failed")
+    kinds = ("join", "leave", "remove", "crash", "return", "move")
     rows = [
         [
             report.protocol,

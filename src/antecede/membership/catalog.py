@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import MembershipPacket
 from antecede.membership.view_flooding import ViewFlooding
@@ -94,5 +95,6 @@ CHANGING: dict[str, type[ChangingMember]] = {
         ChangingVcube,
         ChangingVcubeAgg,
         ChangingPc,
+        ChangingFreescale,
     )
 }

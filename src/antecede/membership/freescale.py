@@ -121,5 +121,3 @@ class ChangingFreescale(HubMember, kw_only=True):
 
     def is_phone(self) -> bool:
         return self.phone is not None
-
-

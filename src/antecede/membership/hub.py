@@ -443,14 +443,12 @@ class HubMember(ChangingMember, kw_only=True):
         site.slots[address] = LiveSlot(coming.slot, coming.last, report=InternalReport(coming.number))
         self._send(
             address,
-            PhoneWelcome(
-                self.stream, coming.slot, coming.last, coming.number, skipped, site.number, {}
-            ),
+            PhoneWelcome(self.stream, coming.slot, coming.last, coming.number, skipped, site.number, {}),
         )
         for down in lacks:
             self._send(address, down)
 
-    def _report(self, forgotten: frozenset[Stream] | set[Stream] | tuple[Stream, ...] = ()) -> ProgressReport:
+    def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         """While a phone is coming, no stream is called done: its former super peer would forget it, and
         could not say any more how much of it the phone has."""
         report = super()._report(forgotten)
@@ -465,5 +463,3 @@ class HubMember(ChangingMember, kw_only=True):
         self.site.latest.pop(stream, None)
         if not is_removed:
             self.authors.pop(stream, None)
-
-

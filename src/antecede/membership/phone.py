@@ -12,7 +12,7 @@ import msgspec
 
 from antecede.causality import BitWindow, MessageId
 from antecede.membership.backlog import Backlog, BacklogEntry
-from antecede.membership.packets import Counts, Stream
+from antecede.membership.packets import Stream
 from antecede.membership.site_packets import (
     MoveReady,
     MoveRequest,
@@ -29,7 +29,16 @@ from antecede.membership.site_packets import (
     author_id,
 )
 from antecede.membership.state import Phase
-from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Send, Waiting
+from antecede.protocols.base import (
+    Delivery,
+    Effects,
+    HoldBackQueue,
+    LocalError,
+    Packet,
+    RemoteError,
+    Send,
+    Waiting,
+)
 from antecede.protocols.freescale.internal import InternalPeer
 from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment, UplinkPacket
 
@@ -41,7 +50,13 @@ class FifoInternalPeer(InternalPeer, tag="phone"):
     """On FIFO links what a message depends on has arrived before it. Nothing is held: a message may depend on
     another through one that concerns members, which phones do not receive."""
 
+    holdback: HoldBackQueue[int, SiteDownlink] = msgspec.field(  # type: ignore[assignment]
+        default_factory=HoldBackQueue
+    )
+
     def hold(self, packet: DownlinkPacket) -> None:
+        if not isinstance(packet, SiteDownlink):
+            raise RemoteError("a message without the place where it was broadcast")
         self.holdback.ready.append(packet)
 
 
@@ -86,7 +101,7 @@ class Phone(msgspec.Struct):
     is_released: bool = False
     is_giving_up: bool = False
     """Whether it asks its super peer what that has accepted, in order to return."""
-    before: list[DownlinkPacket] = msgspec.field(default_factory=list)
+    before: list[SiteDownlink] = msgspec.field(default_factory=list)
     """What was received before a move, and is delivered first."""
     queue: list[UplinkPacket] = msgspec.field(default_factory=list)
     """What was broadcast during a move."""

@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from antecede.causality import MessageId
+from antecede.check.changing.sites import SiteWorld
 from antecede.check.changing.world import ChangingViolation, ChangingWorld, ScheduleEvent
 from antecede.check.schedule import ShownCounterExample, ShownStep
+from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import (
     AdmitMember,
@@ -39,6 +41,11 @@ _WORDS = {
     "trust": "trusts p{other}",
     "cut": "loses touch with p{other}",
     "heal": "is in touch with p{other} again",
+    "attach": "asks p{other} for a slot",
+    "detach": "leaves",
+    "move": "moves to p{other}",
+    "orphan": "gives up: its super peer is gone",
+    "expel": "expels p{other}",
 }
 _CHANGES = {"admit": "is admitted", "leave": "has left", "remove": "is removed", "disown": "is nobody"}
 _PACKETS = {"progress": "counts", "fetched": "messages", "departed": "confirmation"}
@@ -176,11 +183,20 @@ def describe_content(content: Content, address: object) -> str:
     return ""
 
 
+class _DescribedSiteWorld(DescribedWorld, SiteWorld):
+    pass
+
+
+def described_world(kind: type[ChangingMember], founders: int, size: int) -> DescribedWorld:
+    described = _DescribedSiteWorld if issubclass(kind, ChangingFreescale) else DescribedWorld
+    return described(kind, founders, size)
+
+
 def play(
     kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
 ) -> DescribedWorld:
     """What happens in a schedule."""
-    world = DescribedWorld(kind, founders, size)
+    world = described_world(kind, founders, size)
     for event in schedule:
         if world.has_addresses(event):
             world.apply(event)

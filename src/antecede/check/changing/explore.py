@@ -32,7 +32,7 @@ from antecede.errors import InputError
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Stream
 from antecede.membership.state import Phase
-from antecede.protocols.base import Effects
+from antecede.protocols.base import Effects, Send
 
 
 class ChangeBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +103,10 @@ _BUDGET = {
     "remove": _REMOVALS,
     "crash": _CRASHES,
     "report": _REPORTS,
+    "attach": _JOINS,
+    "move": _JOINS,
+    "detach": _LEAVES,
+    "expel": _REMOVALS,
 }
 
 
@@ -122,11 +126,25 @@ class ExploredGroup:
         self._links: list[int] = []
         self._judged: dict[ChangingState, ChangingViolation | None] = {}
         self._ends: dict[tuple[int, tuple[int, ...], tuple[int, ...]], frozenset[int] | None] = {}
-        members = kind.founders(bounds.peers, bounds.size)
+        members = self.create_members()
         processes = tuple(self._number(ExploredProcess(b"", stream=each.stream), each) for each in members)
         total = bounds.size * bounds.messages if bounds.total is None else bounds.total
         left = (total, bounds.joins, bounds.leaves, bounds.removals, bounds.crashes, bounds.reports)
         self.initial = ChangingState(processes, (), (-1,) * (bounds.size * bounds.messages), left)
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses of members there are."""
+        return self.size
+
+    def create_members(self) -> list[ChangingMember]:
+        return list(self.kind.founders(self.bounds.peers, self.bounds.size))
+
+    def create_world(self) -> ChangingWorld:
+        return NumberedWorld(self.kind, self.bounds.peers, self.size)
+
+    def create_schedule(self, world: ChangingWorld) -> RandomSchedule:
+        return RandomSchedule.of_world(world)
 
     # Processes
 
@@ -179,10 +197,15 @@ class ExploredGroup:
         snapshot = member.take_snapshot()
         if snapshot is not None:
             before = before._replace(seen=int.from_bytes(snapshot, "little"))
-        while member.requests:
-            state = before.seen.to_bytes(8, "little")
-            sends += member.sponsor(member.requests[0], state, 0).sends
+        sends += self._answer_requests(member, before.seen.to_bytes(8, "little"))
         return self._follow(member, before, Effects(tuple(sends)))
+
+    def _answer_requests(self, member: ChangingMember, snapshot: bytes) -> list[Send]:
+        """Admit who has asked, once the application has been given all that counts as delivered."""
+        sends: list[Send] = []
+        while member.requests and not member.undelivered:
+            sends += member.sponsor(member.requests[0], snapshot, 0).sends
+        return sends
 
     def _deliver(self, member: ChangingMember, before: ExploredProcess) -> ExploredStep | None:
         deliveries = member.deliveries
@@ -195,7 +218,8 @@ class ExploredGroup:
             if before.seen >> number & 1:
                 return ExploredStep(0, fault=f"it delivers {self.name(number)} twice")
             before = before._replace(seen=before.seen | 1 << number)
-        return self._follow(member, before, effects, number)
+        answers = self._answer_requests(member, before.seen.to_bytes(8, "little"))
+        return self._follow(member, before, Effects((*effects.sends, *answers)), number)
 
     def _follow(
         self, member: ChangingMember, after: ExploredProcess, effects: Effects, message: int = -1
@@ -402,15 +426,16 @@ class ExploredGroup:
 
     def _judge_end(self, state: ChangingState) -> ChangingViolation | None:
         world = self._world(state)
-        RandomSchedule.of_world(world).settle()
-        violations = self._oracle(world, state).violations()
+        schedule = self.create_schedule(world)
+        schedule.settle()
+        violations = self._oracle(schedule.oracle(), state).violations()
         if not violations:
             return None
         return as_violation(violations[0])
 
     def _world(self, state: ChangingState) -> ChangingWorld:
         """The group in this state, to go on from there."""
-        world = _NumberedWorld(self.kind, self.bounds.peers, self.size)
+        world = self.create_world()
         processes = [self.states[number] for number in state.processes]
         world.members = [self.kind.restore(each.saved) for each in processes]
         world.lives = [
@@ -431,14 +456,13 @@ class ExploredGroup:
             world.links.setdefault((source, to), deque()).append(self.kind.decode(data))
         return world
 
-    def _oracle(self, world: ChangingWorld, state: ChangingState) -> ChangingOracle:
-        oracle = ChangingOracle(world)
+    def _oracle(self, oracle: ChangingOracle, state: ChangingState) -> ChangingOracle:
         oracle.numbers = {MessageId(0, number): number for number in range(len(state.pasts))}
         oracle.pasts = [max(0, past) for past in state.pasts]
         return oracle
 
 
-class _NumberedWorld(ChangingWorld):
+class NumberedWorld(ChangingWorld):
     """Goes on with messages that are told apart by their numbers, which their payloads have."""
 
     def _deliver(self, address: int, _: int) -> bool:

@@ -8,16 +8,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from antecede.check.changing.describe import DescribedWorld, show_schedule
-from antecede.check.changing.oracle import ChangingOracle
-from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.describe import DescribedWorld, described_world, show_schedule
+from antecede.check.changing.kinds import schedule_type
 from antecede.check.changing.world import EVENT_KINDS, ChangingViolation, ScheduleEvent, as_violation
 from antecede.check.schedule import ShownCounterExample, ShownStep
 from antecede.errors import InputError
 from antecede.membership.member import ChangingMember
 from antecede.protocols.catalog import as_file_name
 
-_ABOUT_ANOTHER = frozenset({"transmit", "join", "ask", "remove", "suspect", "trust", "cut", "heal", "return"})
+_ABOUT_ANOTHER = frozenset(
+    {"transmit", "join", "ask", "remove", "suspect", "trust", "cut", "heal", "return"}
+    | {"attach", "move", "expel"}
+)
 """Events that are about a second process."""
 _MOST_ADDRESSES = 64
 _MOST_EVENTS = 100_000
@@ -94,7 +96,7 @@ def saved_schedule(
 def replay_changes(kind: type[ChangingMember], saved: SavedChangingSchedule) -> Iterator[ReplayedChange]:
     """Play a schedule on the protocol as it is now. What it leads to is judged at its end, once everything
     has arrived that is on its way."""
-    world = DescribedWorld(kind, saved.founders, saved.size)
+    world = described_world(kind, saved.founders, saved.size)
     last = None
     for number, event in enumerate(saved.changes, 1):
         if last is not None:
@@ -106,8 +108,9 @@ def replay_changes(kind: type[ChangingMember], saved: SavedChangingSchedule) -> 
             )
         last = ReplayedChange(world.steps[-1], _held(world), None)
     if last is not None:
-        RandomSchedule.of_world(world).settle()
-        violations = ChangingOracle(world).violations()
+        schedule = schedule_type(kind).of_world(world)
+        schedule.settle()
+        violations = schedule.oracle().violations()
         yield last._replace(violation=as_violation(violations[0]) if violations else None)
 
 

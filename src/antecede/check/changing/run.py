@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 
 from antecede import user_classes
-from antecede.check.changing.explore import ChangeBounds, ExploredGroup, explore
-from antecede.check.changing.oracle import ChangingOracle
-from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.explore import ChangeBounds, explore
+from antecede.check.changing.kinds import explored_group, schedule_type
 from antecede.check.changing.replay import saved_schedule, write_schedule
 from antecede.check.changing.shrink import replay, shrink
 from antecede.check.changing.world import as_violation
@@ -73,7 +72,7 @@ def check_changing(
     """Yields the report after each level, and at the end with the counter-example if there is one: the first
     that is found, which is one with the fewest steps."""
     began = time.process_time()
-    group = ExploredGroup(kind, bounds, reduce)
+    group = explored_group(kind, bounds, reduce)
     report = ChangingCheckReport(name, bounds)
     for progress in explore(group, max_states):
         report.states, report.transitions = progress.states, progress.transitions
@@ -83,7 +82,7 @@ def check_changing(
         if progress.found is not None:
             schedule, violation = progress.found
             report.violation = f"p{violation.address}: {violation.text}"
-            saved = saved_schedule(name, bounds.peers, bounds.size, schedule, violation)
+            saved = saved_schedule(name, bounds.peers, group.addresses, schedule, violation)
             report.counter_example, report.files = write_schedule(kind, saved, violation, out)
         yield report
 
@@ -123,7 +122,9 @@ class ChangingVerifyReport(msgspec.Struct):
         self.failures = [*self.failures, *other.failures][:_MAX_FAILURES]
 
 
-_CHANGES = ("join", "leave", "remove", "crash", "return", "freeze", "cut")
+_CHANGES = ("join", "leave", "remove", "crash", "return", "freeze", "cut", "move")
+_OF_PHONES = {"attach": "join", "detach": "leave", "expel": "remove"}
+"""What phones do, as what members do."""
 
 
 def schedule_seed(seed: int, run: int) -> str:
@@ -141,14 +142,14 @@ def verify_changing(name: str, runs: int, seed: int, first: int = 0) -> Iterator
 
 
 def _judge(kind: type[ChangingMember], name: str, seed: int, run: int) -> ChangingVerifyReport:
-    schedule = RandomSchedule(kind, schedule_seed(seed, run))
+    schedule = schedule_type(kind)(kind, schedule_seed(seed, run))
     world = schedule.world
     try:
         schedule.run()
-        violations = ChangingOracle(world).violations()
+        violations = schedule.oracle().violations()
     except Exception as error:  # whatever a member raises is its fault
         violations = [f"raises {type(error).__name__}: {error}"]
-    kinds = [event[0] for event in world.schedule]
+    kinds = [_OF_PHONES.get(event[0], event[0]) for event in world.schedule]
     return ChangingVerifyReport(
         name,
         runs=1,
@@ -192,13 +193,14 @@ def smallest_changing_failure(
     if not report.failures:
         return None
     kind = find_changing(report.protocol)
-    schedule = RandomSchedule(kind, schedule_seed(seed, report.failures[0].run))
-    founders, size = schedule.world.founders, len(schedule.world.members)
+    schedule = schedule_type(kind)(kind, schedule_seed(seed, report.failures[0].run))
+    founders, size = schedule.world.founders, schedule.world.size
     with contextlib.suppress(Exception):  # the schedule up to there is what is shrunk
         schedule.run()
     small = shrink(kind, founders, size, schedule.world.schedule)
     try:
-        violations = ChangingOracle(replay(kind, founders, size, small)).violations()
+        world = replay(kind, founders, size, small)
+        violations = schedule_type(kind).of_world(world).oracle().violations()
     except Exception as error:  # see above
         violations = [f"raises {type(error).__name__}: {error}"]
     violation = as_violation(violations[0] if violations else report.failures[0].reason)

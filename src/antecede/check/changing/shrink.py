@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from antecede.check.changing.oracle import ChangingOracle
-from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.kinds import schedule_type, world_type
 from antecede.check.changing.world import ChangingWorld, ScheduleEvent
 from antecede.membership.member import ChangingMember
 
@@ -22,21 +21,21 @@ def replay(
     founders: int,
     size: int,
     schedule: Sequence[ScheduleEvent],
-    world: type[ChangingWorld] = ChangingWorld,
+    world: type[ChangingWorld] | None = None,
 ) -> ChangingWorld:
     """What a schedule leads to, and then everything arrives."""
-    played = world(kind, founders, size)
+    played = (world or world_type(kind))(kind, founders, size)
     for event in schedule:
         if played.has_addresses(event):
             played.apply(event)
-    RandomSchedule.of_world(played).settle()
+    schedule_type(kind).of_world(played).settle()
     return played
 
 
 def fault(world: ChangingWorld) -> str:
     """The kind of the first violation, without its numbers; empty if there is none."""
     try:
-        violations = ChangingOracle(world).violations()
+        violations = schedule_type(world.kind).of_world(world).oracle().violations()
     except Exception as error:  # whatever a member raises is its fault
         return type(error).__name__
     return re.sub(r"\d+", "n", violations[0]) if violations else ""
@@ -47,7 +46,7 @@ def shrink(
     founders: int,
     size: int,
     schedule: Sequence[ScheduleEvent],
-    world: type[ChangingWorld] = ChangingWorld,
+    world: type[ChangingWorld] | None = None,
 ) -> list[ScheduleEvent]:
     """A smallest schedule that fails as this one does: no event of it can be left out."""
 

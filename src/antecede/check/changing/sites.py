@@ -23,13 +23,13 @@ from antecede.membership.phone import Phone
 from antecede.membership.state import Phase
 from antecede.protocols.base import Effects
 
-_MOST_PHONES = 5
+PHONES = 5
 
 
 class SiteWorld(ChangingWorld):
     """A group whose last `phones` addresses are of phones."""
 
-    def __init__(self, kind: type[ChangingFreescale], founders: int, size: int, phones: int) -> None:
+    def __init__(self, kind: type[ChangingFreescale], founders: int, size: int, phones: int = PHONES) -> None:
         super().__init__(kind, founders, size)
         self.phone_kind = kind
         self.hubs: dict[int, list[int]] = {}
@@ -68,7 +68,9 @@ class SiteWorld(ChangingWorld):
         phone = self.member(address).phone
         if phone is None or phone.phase not in (Phase.MEMBER, Phase.JOINING, Phase.LEAVING):
             return False
-        return bool(self._gone_hubs(phone)) and (not phone.is_giving_up or phone.here is None or self._is_gone(phone.here.hub))
+        return bool(self._gone_hubs(phone)) and (
+            not phone.is_giving_up or phone.here is None or self._is_gone(phone.here.hub)
+        )
 
     def _gone_hubs(self, phone: Phone) -> set[int]:
         relied_on = {phone.contact, *(place.hub for place in (phone.here, phone.coming) if place is not None)}
@@ -158,12 +160,15 @@ class SiteSchedule(RandomSchedule):
     def __init__(self, kind: type[Any], seed: int | str, steps: int | None = None) -> None:
         super().__init__(kind, seed, steps)
         choose = self.random.choice
-        founders = choose([1, 2, 2, 3, 4])
+        founders = choose([1, 2, 3, 3, 4, 5])
         joins = choose([0, 0, 1, 2])
-        self.world: SiteWorld = SiteWorld(kind, founders, founders + joins, choose([1, 2, 3, _MOST_PHONES]))
+        self.world: SiteWorld = SiteWorld(kind, founders, founders + joins)
+        self.phones = choose([1, 2, 3, PHONES])
+        """How many of them ever do anything."""
         self.steps = steps or choose([40, 100, 200, 400])
         self.weights |= {
             "report": choose([0.1, 0.5, 2]),
+            "crash": choose([0.0, 0.2, 0.5]),
             "suspect": 0.0,
             "trust": 0.0,
             "attach": choose([1, 4]),
@@ -182,7 +187,11 @@ class SiteSchedule(RandomSchedule):
             self.weights |= dict.fromkeys(("remove", "crash", "leave"), 0.0)
 
     def draw_attach(self, kind: str) -> ScheduleEvent | None:
-        return self._event(kind, self._pick(self.world.phones(Phase.OUTSIDE)), self._contact())
+        outside = self.world.phones(Phase.OUTSIDE)
+        return self._event(kind, self._pick(outside) if self._may_attach(outside) else None, self._contact())
+
+    def _may_attach(self, outside: list[int]) -> bool:
+        return len(outside) > PHONES - self.phones
 
     def draw_move(self, kind: str) -> ScheduleEvent | None:
         return self._event(kind, self._pick(self.world.phones(Phase.MEMBER)), self._contact())
@@ -241,15 +250,19 @@ class SiteSchedule(RandomSchedule):
         for address in self._orphans():
             self.world.apply(("orphan", address, -1))
 
-    def _remove_the_dead(self) -> None:
-        super()._remove_the_dead()
+    def _remove_the_dead(self, turn: int) -> None:
+        super()._remove_the_dead(turn)
         for hub in self.world.active():
             site = self.world.member(hub).site
             for address in sorted({*site.slots, *site.coming} & self.world.crashed):
                 self.world.apply(("expel", hub, address))
 
     def _is_settled(self) -> bool:
-        return super()._is_settled() and not self._orphans() and not self.world.phones(Phase.JOINING, Phase.LEAVING)
+        return (
+            super()._is_settled()
+            and not self._orphans()
+            and not self.world.phones(Phase.JOINING, Phase.LEAVING)
+        )
 
     def oracle(self) -> ChangingOracle:
         return SiteOracle(self.world)
@@ -301,4 +314,3 @@ class SiteOracle(ChangingOracle):
 
     def _has_slot(self, address: int) -> bool:
         return self.world.is_active(address)
-

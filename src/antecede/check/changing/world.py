@@ -37,8 +37,13 @@ ScheduleEvent = tuple[str, int, int]
 
 EVENT_KINDS = frozenset(
     [
+        "attach",
         "broadcast",
         "deliver",
+        "detach",
+        "expel",
+        "move",
+        "orphan",
         "report",
         "leave",
         "transmit",
@@ -107,7 +112,7 @@ class ChangingWorld:
     """One group, of which the first processes are founders and the others may join."""
 
     def __init__(self, kind: type[ChangingMember], founders: int, size: int) -> None:
-        self.kind, self.founders = kind, founders
+        self.kind, self.founders, self.size = kind, founders, size
         self.members: list[ChangingMember] = list(kind.founders(founders, size))
         self.lives = [Life(each.me, each.stream) for each in self.members]
         self.links: dict[tuple[int, int], deque[Packet]] = {}

@@ -1,0 +1,31 @@
+"""Which worlds, schedules and explorations a protocol's groups need."""
+
+from __future__ import annotations
+
+from antecede.check.changing.explore import ChangeBounds, ExploredGroup
+from antecede.check.changing.explore_sites import ExploredSites
+from antecede.check.changing.random_schedules import RandomSchedule
+from antecede.check.changing.sites import SiteSchedule, SiteWorld
+from antecede.check.changing.world import ChangingWorld
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.member import ChangingMember
+
+
+def world_type(kind: type[ChangingMember]) -> type[ChangingWorld]:
+    return SiteWorld if issubclass(kind, ChangingFreescale) else ChangingWorld
+
+
+def schedule_type(kind: type[ChangingMember]) -> type[RandomSchedule]:
+    return SiteSchedule if issubclass(kind, ChangingFreescale) else RandomSchedule
+
+
+def explored_group(kind: type[ChangingMember], bounds: ChangeBounds, reduce: bool = True) -> ExploredGroup:
+    group = ExploredSites if issubclass(kind, ChangingFreescale) else ExploredGroup
+    return group(kind, bounds, reduce)
+
+
+def judge_random(kind: type[ChangingMember], seed: int | str, steps: int | None = None) -> list[str]:
+    """What is wrong with a random schedule; nothing if the protocol is right."""
+    schedule = schedule_type(kind)(kind, seed, steps)
+    schedule.run()
+    return schedule.oracle().violations()

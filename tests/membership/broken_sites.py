@@ -1,0 +1,105 @@
+"""Super peers and phones that leave out one rule each. Each of them must be found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.hub import ComingPhone
+from antecede.membership.packets import Counts, ProgressReport, Stream
+from antecede.protocols.base import Effects, Packet
+
+
+class SnapshotTooEarly(ChangingFreescale):
+    """A phone's snapshot lacks the message that was delivered last."""
+
+    def admit_phone(self, address: int, snapshot: bytes, now: int) -> Effects:
+        return super().admit_phone(address, snapshot.rpartition(b" ")[0], now)
+
+
+class OldSlotNotRetired(ChangingFreescale):
+    """A phone that has moved keeps its slot at its old super peer."""
+
+    def _retire(self, address: int) -> None:
+        place = self.site.slots.get(address)
+        super()._retire(address)
+        if place is not None and place.release_at is not None:
+            place.release_at = None
+            self.site.slots[address] = place
+
+
+class ReleasesAtOnce(ChangingFreescale):
+    """The old super peer does not wait until it has what the new one had."""
+
+    def _has_delivered(self, counts: Counts, done: object = None) -> bool:
+        return done is None or super()._has_delivered(counts, ())
+
+
+class TakesAtOnce(ChangingFreescale):
+    """The new super peer does not wait until it has what the old one had."""
+
+    def _has_delivered(self, counts: Counts, done: object = None) -> bool:
+        return done is not None or super()._has_delivered(counts)
+
+
+class SendsAllThatWasKept(ChangingFreescale):
+    """The new super peer sends a phone also what it has from the old one."""
+
+    def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
+        super()._let_in(address, coming, {})
+
+
+class KeepsNothing(ChangingFreescale):
+    """The new super peer sends a phone only what it delivers after its arrival."""
+
+    def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
+        super()._let_in(address, coming, dict(self.order.delivered))
+
+
+class ForgetsWhilePhonesMove(ChangingFreescale):
+    """Streams are called done while a phone is coming."""
+
+    def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
+        report = super()._report(forgotten)
+        return msgspec.structs.replace(report, done=frozenset({*self.progress.done, *forgotten}))
+
+
+class FirstMessageNamesLittle(ChangingFreescale):
+    """The first message of a phone names only what the phone has delivered here."""
+
+    def _receive_from_phone(self, link: int, packet: Packet, now: int) -> None:
+        if link in self.site.slots:
+            self.site.slots[link].has_sent = True
+        super()._receive_from_phone(link, packet, now)
+
+
+class NumbersStartAgain(ChangingFreescale):
+    """A slot that is used again begins with number 1."""
+
+    def _retire(self, address: int) -> None:
+        super()._retire(address)
+        self.site.free = dict.fromkeys(self.site.free, 0)
+
+
+class NobodyBringsBack(ChangingFreescale):
+    """A phone that returns brings nothing back of what its super peer may have lost."""
+
+    def make_backlog(self):  # type: ignore[no-untyped-def]
+        backlog = super().make_backlog()
+        return msgspec.structs.replace(backlog, entries=[]) if self.phone is not None else backlog
+
+
+BROKEN_SITES = (
+    SnapshotTooEarly,
+    OldSlotNotRetired,
+    ReleasesAtOnce,
+    TakesAtOnce,
+    SendsAllThatWasKept,
+    KeepsNothing,
+    ForgetsWhilePhonesMove,
+    FirstMessageNamesLittle,
+    NumbersStartAgain,
+    NobodyBringsBack,
+)

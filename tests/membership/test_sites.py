@@ -1,0 +1,124 @@
+"""Phones that join, leave, move, crash, are expelled and return, behind super peers that are members."""
+
+from __future__ import annotations
+
+import pytest
+from broken_sites import BROKEN_SITES
+
+from antecede.check.changing.explore import ChangeBounds
+from antecede.check.changing.kinds import judge_random
+from antecede.check.changing.run import check_changing
+from antecede.check.changing.sites import SiteSchedule, SiteWorld
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.packets import MembershipPacket
+from antecede.protocols.base import LocalError
+
+
+def test_random_schedules_of_phones_and_super_peers() -> None:
+    for seed in range(150):
+        assert judge_random(ChangingFreescale, seed) == [], f"seed {seed}"
+
+
+def test_schedules_have_every_kind_of_event() -> None:
+    seen = set[str]()
+    for seed in range(60):
+        seen |= {event[0] for event in SiteSchedule(ChangingFreescale, seed).run().schedule}
+    assert seen >= {"attach", "detach", "move", "expel", "orphan", "return", "remove", "crash", "freeze"}
+
+
+@pytest.mark.parametrize("kind", BROKEN_SITES)
+def test_each_broken_rule_is_found(kind: type[ChangingFreescale]) -> None:
+    def fails(seed: int) -> bool:
+        try:
+            return bool(judge_random(kind, seed))
+        except Exception:  # whatever a member raises is its fault
+            return True
+
+    assert any(map(fails, range(600)))
+
+
+def test_a_process_continues_from_its_saved_state() -> None:
+    """The same schedule, with processes that are saved and restored, ends in the same way."""
+    world = SiteSchedule(ChangingFreescale, 11).run()
+    again = SiteWorld(ChangingFreescale, world.founders, world.size)
+    for number, event in enumerate(world.schedule):
+        again.apply(event)
+        if number % 5 == 0:
+            again.members = [ChangingFreescale.restore(each.save()) for each in again.members]
+    assert [life.events for life in again.lives] == [life.events for life in world.lives]
+    assert again.members == world.members
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ChangeBounds(2, 1, joins=2, total=2),
+        ChangeBounds(1, 1, joins=2, leaves=1, total=2),
+        ChangeBounds(1, 1, joins=1, removals=1, total=1),
+    ],
+)
+def test_every_schedule_of_two_phones_up_to_a_bound(bounds: ChangeBounds) -> None:
+    *_, report = check_changing(ChangingFreescale, "freescale", bounds, max_states=15_000)
+    assert report.passed, report.violation
+    assert report.states > 100
+
+
+def _settled(*events: tuple[str, int, int]) -> SiteWorld:
+    """Two super peers, p0 and p1, and a phone, p2, after all that was sent has arrived."""
+    world = SiteWorld(ChangingFreescale, 2, 2, 1)
+    for event in events:
+        assert world.apply(event), event
+        schedule = SiteSchedule.of_world(world)
+        schedule._let_all_arrive()
+    return world
+
+
+def test_nobody_outside_hears_of_a_phone_that_joins_and_moves() -> None:
+    world = SiteWorld(ChangingFreescale, 3, 3, 1)
+    heard: list[int] = []
+    for event in [("attach", 3, 0), ("move", 3, 1), ("detach", 3, -1)]:
+        assert world.apply(event)
+        while links := world.open_links():
+            heard += [to for link in links for to in link if to == 2]
+            for link in links:
+                world.apply(("transmit", *link))
+    assert heard == []
+    assert all(each.order.delivered == {0: 0, 1: 0, 2: 0} for each in world.members[:3])
+
+
+def test_a_moved_phone_has_another_id_and_misses_nothing() -> None:
+    world = _settled(("attach", 2, 0), ("broadcast", 2, -1), ("broadcast", 1, -1), ("move", 2, 1))
+    assert world.apply(("broadcast", 2, -1))
+    assert world.apply(("broadcast", 0, -1))
+    SiteSchedule.of_world(world).settle()
+    first, second = (message for kind, message in world.lives[2].events if kind == "send")
+    assert first.origin != second.origin
+    assert set(world.lives[2].seen) == set(world.lives[0].seen) == set(world.lives[1].seen)
+    assert world.member(0).site.slots == {}
+    assert list(world.member(1).site.slots) == [2]
+
+
+def test_a_super_peer_with_phones_does_not_leave() -> None:
+    world = _settled(("attach", 2, 0))
+    with pytest.raises(LocalError, match="phones have to move or leave first"):
+        world.member(0).leave(0)
+    assert not world.apply(("leave", 0, -1))
+    assert _settled(("attach", 2, 0), ("move", 2, 1), ("leave", 0, -1))
+
+
+def test_slots_are_used_again_and_tables_do_not_grow() -> None:
+    """A thousand phones pass through one super peer: nothing of them remains there, or elsewhere."""
+    world = SiteWorld(ChangingFreescale, 2, 2, 200)
+    schedule = SiteSchedule.of_world(world)
+    sizes = []
+    for phone in range(2, 202):
+        for event in [("attach", phone, 0), ("broadcast", phone, -1), ("detach", phone, -1)]:
+            assert world.apply(event)
+            schedule._let_all_arrive()
+        for member in (0, 1, 0, 1):
+            world.apply(("report", member, -1))
+            schedule._let_all_arrive()
+        sizes.append(tuple(len(world.members[each].save()) for each in (0, 1)))
+    assert sizes[-1][0] <= sizes[5][0] * 1.1 + 16
+    assert sizes[-1][1] <= sizes[5][1] * 1.1 + 16
+    assert not any(isinstance(each, MembershipPacket) for queue in world.links.values() for each in queue)
