@@ -23,8 +23,10 @@ from antecede.membership.packets import (
     Stream,
     decode_content,
 )
+from antecede.membership.site_packets import SiteDownlink
 from antecede.membership.state import ViewChange
 from antecede.protocols.base import Effects, Packet
+from antecede.protocols.freescale.packets import UplinkPacket
 from antecede.report.schedule_diagram import Arrow, DrawnEvent, DrawnPacket, DrawnSchedule, draw_schedule
 
 _WORDS = {
@@ -184,7 +186,10 @@ def describe_content(content: Content, address: object) -> str:
 
 
 class _DescribedSiteWorld(DescribedWorld, SiteWorld):
-    pass
+    def name_packet(self, packet: Packet) -> str:
+        if isinstance(packet, UplinkPacket | SiteDownlink):
+            return self.name(packet.message_ids()[0])
+        return super().name_packet(packet)
 
 
 def described_world(kind: type[ChangingMember], founders: int, size: int) -> DescribedWorld:
