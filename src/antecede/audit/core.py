@@ -11,7 +11,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,8 +21,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antecede.audit.changes import ChangingGroup, count_faults, has_changes
 from antecede.audit.encoding import EncodedRun, encode_run
-from antecede.audit.faults import DeliveryFault, MessageKey, MessageKeys, describe_faults, wrong_deliveries
+from antecede.audit.faults import (
+    DeliveryFault,
+    MessageKey,
+    MessageKeys,
+    describe_faults,
+    limit_kinds,
+    worst_first,
+    wrong_deliveries,
+)
 from antecede.audit.passes import (
     CAUSAL,
     CAUSAL_LATE,
@@ -107,12 +117,17 @@ def members_by_run(metas: Iterable[Meta]) -> dict[str, Members]:
 
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
     """Judge one run's rows. Everything is counted; the worst `most` of each kind are listed."""
+    group: ChangingGroup | None = None
     try:
+        if has_changes(rows):
+            group = ChangingGroup(rows, members)
+            rows, members = group.table, group.members
         encoded = encode_run(rows, members)
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
+    adjust = None if group is None else partial(group.adjust, encoded)
     with allocate_pasts(run, encoded.streams.first) as vectors:
-        found = find_violations(encoded.rows, encoded.streams, vectors, most)
+        found = find_violations(encoded.rows, encoded.streams, vectors, most, adjust)
     state, names = found.state, encoded.names
     verdict = build_verdict(
         state.counts, encoded.streams.messages, encoded.orphans, encoded.repeated_orphans, found.impossible
@@ -136,7 +151,12 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
         describe_root(run, names, keys, root, path)
         for root, path in zip(found.roots, found.paths, strict=True)
     ]
-    return RunAudit(run, verdict, findings, tally, describe_faults(run, names, keys, wrong, most))
+    faults = describe_faults(run, names, keys, wrong, most)
+    if group is not None:
+        changes = group.faults(run, encoded)
+        verdict = replace(verdict, messages=group.messages, **count_faults(changes))
+        faults = worst_first([*faults, *limit_kinds(changes, most)])
+    return RunAudit(run, verdict, findings, tally, faults)
 
 
 def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -> dict[int, MessageKey]:

@@ -19,7 +19,8 @@ from antecede.audit.passes import DUPLICATE, IMPOSSIBLE
 from antecede.audit.roots import MissingMessage
 from antecede.trace.schema import shown_message
 
-KINDS = ("missing", "duplicate", "orphan", "impossible")
+KINDS = ("missing", "duplicate", "orphan", "impossible", "view", "cut", "split", "ended")
+"""The last four are of groups that change (`audit.changes`)."""
 
 
 class DeliveryFault(msgspec.Struct, frozen=True):

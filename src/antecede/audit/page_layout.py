@@ -40,6 +40,10 @@ _COUNTS = {
         "delivered before it was sent",
         "directly or around a cycle; the trace contradicts itself",
     ),
+    "wrong_views": ("members that views have or lack wrongly", "in the end all views should be equal"),
+    "different_cuts": ("streams closed elsewhere than by others", "members differ in what they have of it"),
+    "split_groups": ("pairs of members that removed each other", "there are two groups"),
+    "after_end": ("processes that went on after they left", "a member's last message is its leave"),
 }
 
 
@@ -196,6 +200,10 @@ _FAULTS = {
     "duplicate": ("duplicates", "Delivered twice", "times too often"),
     "orphan": ("orphans", "Delivered, though nobody sent it", "deliveries"),
     "impossible": ("impossible", "Delivered before it was sent", "deliveries"),
+    "view": ("wrong_views", "Views that have or lack a member wrongly", "views"),
+    "cut": ("different_cuts", "Streams closed elsewhere than by others", "processes"),
+    "split": ("split_groups", "Members that removed each other", "pairs"),
+    "ended": ("after_end", "Processes that went on after they left", "events"),
 }
 
 

@@ -17,6 +17,7 @@ Cost: rows × streams / 16 steps. `AuditState` takes processes × (streams × 5 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,10 +169,21 @@ def create_state(streams: Streams, max_roots: int = 0, processes_of_run: int = 0
     )
 
 
-def find_violations(rows: Rows, streams: Streams, vectors: np.ndarray, max_roots: int = 0) -> Violations:
-    """All passes over the rows of all processes. `vectors` has a row a message and a column a stream."""
+def find_violations(
+    rows: Rows,
+    streams: Streams,
+    vectors: np.ndarray,
+    max_roots: int = 0,
+    adjust: Callable[[AuditState, np.ndarray], None] | None = None,
+) -> Violations:
+    """All passes over the rows of all processes. `vectors` has a row a message and a column a stream.
+
+    `adjust` may let processes count as having messages, once all pasts are known.
+    """
     messages = create_message_streams(streams)
     state, impossible = compute_pasts(rows, streams, vectors, messages, max_roots)
+    if adjust is not None:
+        adjust(state, vectors)
     gaps = find_gaps(streams, state)
     count_violations(rows, streams, state, gaps, messages.stream, vectors)
     roots = worst_roots(state.late_roots, gaps, streams, max_roots)

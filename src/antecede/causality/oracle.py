@@ -8,7 +8,7 @@ and is addressed to p has not been delivered there yet: *late* if m is delivered
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -32,6 +32,14 @@ class Verdict:
     duplicates: int
     orphans: int
     impossible: int
+    wrong_views: int = 0
+    """Of groups that change, as the next three: members that a view has or lacks wrongly, in the end."""
+    different_cuts: int = 0
+    """Processes that closed a member's stream elsewhere than others."""
+    split_groups: int = 0
+    """Pairs of members that have removed each other."""
+    after_end: int = 0
+    """Processes that went on after they had left."""
 
     FAULTS: ClassVar[tuple[str, ...]] = (
         "causal_violations",
@@ -39,6 +47,10 @@ class Verdict:
         "duplicates",
         "orphans",
         "impossible",
+        "wrong_views",
+        "different_cuts",
+        "split_groups",
+        "after_end",
     )
     """The counts that must be 0; the others break them down or say how much was judged."""
 
@@ -57,7 +69,9 @@ class Verdict:
     def from_counts(cls, counts: Mapping[str, int]) -> Verdict:
         """A verdict from its counts by name; deprecated names are accepted."""
         renamed = {new: counts[old] for old, new in cls.DEPRECATED.items() if old in counts} | {**counts}
-        return cls(**{field.name: renamed[field.name] for field in fields(cls)})
+        # What was counted before groups could change lacks the counts of changes.
+        known = [field.name for field in fields(cls) if field.name in renamed or field.default is MISSING]
+        return cls(**{name: renamed[name] for name in known})
 
     def counts(self) -> dict[str, int]:
         """Every count by name, for JSON; deprecated names come last."""

@@ -32,6 +32,10 @@ _VIOLATION_LABELS = {
     "duplicates": "delivered twice",
     "orphans": "delivered but never sent",
     "impossible": "delivered before they were sent",
+    "wrong_views": "members that views have or lack wrongly",
+    "different_cuts": "streams closed elsewhere than by others",
+    "split_groups": "pairs of members that removed each other",
+    "after_end": "processes that went on after they left",
 }
 _Trace = Annotated[
     str,
@@ -45,6 +49,10 @@ _FAULT_LABELS = {
     "duplicate": ("duplicates", "delivered twice", "times too often"),
     "orphan": ("orphans", "delivered but never sent", "deliveries"),
     "impossible": ("impossible", "delivered before they were sent", "deliveries"),
+    "view": ("wrong_views", "members that views have or lack wrongly", "views"),
+    "cut": ("different_cuts", "streams closed elsewhere than by others", "processes"),
+    "split": ("split_groups", "members that removed each other", "pairs"),
+    "ended": ("after_end", "processes that went on after they left", "events"),
 }
 """For each kind of fault the name of its count, a title, and what its consequences are."""
 _Page = Annotated[

@@ -1,0 +1,312 @@
+"""What changes of a group mean for an audit: what is owed to whom, and whether all agree.
+
+A change is a message too: `admit`, `leave` and `remove` are its sending at the process that made it, and its
+delivery elsewhere. So happened-before goes through changes, and a change that comes before its cause is a
+violation like any other.
+
+- *Owed.* A process that was admitted has in its snapshot what happened before its admission. Everything else
+  is owed to it that any member has that stays or has left, with all causes of that. Whoever has left, or was
+  removed, is owed what happened before the last thing it did: what it delivered is causally closed. So the
+  members that stay deliver the same messages of a removed one.
+- *Exactly once*: what is in the snapshot is not delivered again.
+- *One cut*: all who close the stream of a member do so after the same message.
+- *Views agree*: in the end everyone's view has the members that stay, and nobody else.
+- *One group*: no two members have each removed the other, and closed its stream.
+- *The end*: whoever has left sends and delivers nothing more.
+
+Who was removed by a message that lies beyond the end of its sender's stream was not removed, and who was
+admitted by one is not a member.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antecede.audit.encoding import EncodedRun
+from antecede.audit.faults import DeliveryFault
+from antecede.audit.passes import DELIVER, DELIVERIES, DUPLICATE, DUPLICATES, AuditState
+from antecede.errors import InputError
+from antecede.trace.schema import CHANGE_KINDS, Members
+
+MAX_ROWS = 20_000_000
+"""Of a run whose group changes: one task judges it."""
+
+_Message = tuple[str, int]
+
+
+class Change(NamedTuple):
+    """A row of a process that has seen a change."""
+
+    process: str
+    at: int
+    """The index of the row."""
+    kind: str
+    origin: str
+    seq: int
+    member: str
+
+    @property
+    def message(self) -> _Message:
+        return self.origin, self.seq
+
+
+def has_changes(rows: pa.Table) -> bool:
+    """Whether the group of a run changes."""
+    if "member" not in rows.column_names:
+        return False
+    return bool(pc.any(pc.is_in(rows.column("kind"), pa.array(CHANGE_KINDS))).as_py())
+
+
+class ChangingGroup:
+    """The changes in one run's rows."""
+
+    def __init__(self, rows: pa.Table, members: Members) -> None:
+        if rows.num_rows > MAX_ROWS:
+            raise InputError(
+                f"its group changes, and it has {rows.num_rows:,} rows; up to {MAX_ROWS:,} can be judged"
+            )
+        if len(groups := rows.column("group").unique()) > 1:
+            raise InputError(f"its group changes, and it has {len(groups)} groups; one can be judged")
+        is_change = pc.fill_null(pc.is_in(rows.column("kind"), pa.array(CHANGE_KINDS)), False)
+        chosen = rows.filter(is_change).select(["process", "index", "kind", "origin", "seq", "member"])
+        if empty := chosen.column("member").null_count:
+            raise InputError(f"field member is empty in {empty:,} rows that are changes of the group")
+        changes = (Change(*row.values()) for row in chosen.to_pylist())
+        self.changes = sorted(changes, key=lambda each: (each.process, each.at))
+        present = set(rows.column("process").unique().to_pylist())
+        concerned = {each.member for each in self.changes}
+        admitted = {each.member for each in self.changes if each.kind == "admit"}
+        self.founders = set().union(*members.values()) if members else present - admitted
+        names = sorted(present | concerned | self.founders)
+        self.members: Members = dict.fromkeys(groups.to_pylist(), names)
+        self.table = _as_messages(rows)
+        self._find_ends()
+
+    # Who is a member in the end
+
+    def _find_ends(self) -> None:
+        closings: dict[str, Counter[int]] = defaultdict(Counter)
+        for each in self.changes:
+            if each.kind == "close":
+                closings[each.member][each.seq] += 1
+        self.cuts = {member: most_common(seqs) for member, seqs in closings.items()}
+        removals = [each for each in self.changes if each.kind == "remove"]
+        removed = {each.member for each in removals}
+        for _ in range(len(removed) + 1):
+            valid = {each.member for each in removals if not self._is_void(each.message, removed)}
+            if valid == removed:
+                break
+            removed = valid
+        self.removed = removed
+        admissions: dict[str, set[_Message]] = defaultdict(set)
+        for each in self.changes:
+            if each.kind == "admit":
+                admissions[each.member].add(each.message)
+        self.admissions = {member: min(messages) for member, messages in admissions.items()}
+        for each in self.changes:
+            if each.kind == "admit" and each.process == each.member:
+                self.admissions[each.member] = each.message
+        void = {
+            member
+            for member, messages in admissions.items()
+            if member not in self.founders and all(self._is_void(each, removed) for each in messages)
+        }
+        self.left = {
+            each.member: each
+            for each in self.changes
+            if each.kind == "leave" and each.process == each.member and each.member not in removed
+        }
+        gone = {each.member for each in self.changes if each.kind == "leave"} | removed | void
+        self.outside = removed | void
+        """Those who were removed, or never were members."""
+        self.staying = (self.founders | admissions.keys()) - gone
+
+    def _is_void(self, message: _Message, removed: set[str]) -> bool:
+        """Whether a message lies beyond the end of its sender's stream, so that nobody else delivers it."""
+        origin, seq = message
+        return origin in removed and seq > self.cuts.get(origin, seq)
+
+    # What is owed
+
+    def adjust(self, encoded: EncodedRun, state: AuditState, vectors: np.ndarray) -> None:
+        """Let processes count as having what is not owed to them, before violations are counted."""
+        names, streams, rows = encoded.names, encoded.streams, encoded.rows
+        of = streams.of_messages()
+        number = np.arange(streams.messages) - streams.first[of] + 1
+        places = {
+            (names[origin], int(seq)): message
+            for message, (origin, seq) in enumerate(zip(encoded.origins, encoded.seqs, strict=True))
+        }
+        is_change = np.zeros(streams.messages, np.bool_)
+        mine = {each.message for each in self.changes if each.kind != "close"}
+        is_change[[places[each] for each in mine if each in places]] = True
+        pasts = [_closed_past(state.vector_clock[rank], streams.first, vectors) for rank in range(len(names))]
+        everything = [
+            pasts[rank] for rank, name in enumerate(names) if name in self.staying or name in self.left
+        ]
+        owed = np.maximum.reduce(everything) if everything else np.zeros(len(streams.origin), np.int64)
+        for rank, name in enumerate(names):
+            ever = _as_bools(state.delivered_ever[rank], streams.messages)
+            limit = owed if name in self.staying else pasts[rank]
+            had = ((number > limit[of]) | is_change) & ~ever
+            admission = places.get(self.admissions.get(name, ("", 0)))
+            if admission is not None:
+                in_snapshot = number <= vectors[admission].astype(np.int64)[of]
+                had |= in_snapshot
+                self._mark_repeated(encoded, state, rank, in_snapshot & ever)
+            mask = _as_words(had, state.delivered.shape[1])
+            state.delivered[rank] |= mask
+            state.delivered_ever[rank] |= mask
+            here = slice(rows.start[rank], rows.start[rank + 1])
+            changes = (rows.kind[here] == DELIVER) & is_change[rows.message[here]] & (rows.message[here] >= 0)
+            state.counts[rank, DELIVERIES] -= int(changes.sum())
+        self.messages = int(streams.messages - is_change.sum())
+
+    def _mark_repeated(self, encoded: EncodedRun, state: AuditState, rank: int, repeated: np.ndarray) -> None:
+        """Deliveries of what was in the snapshot."""
+        rows = encoded.rows
+        if not repeated.any():
+            return
+        here = np.arange(rows.start[rank], rows.start[rank + 1])
+        here = here[(rows.message[here] >= 0) & (rows.kind[here] == DELIVER)]
+        again = here[repeated[rows.message[here]] & (rows.fault[here] & DUPLICATE == 0)]
+        rows.fault[again] |= DUPLICATE
+        state.counts[rank, DUPLICATES] += len(again)
+
+    # What all agree on
+
+    def faults(self, run: str, encoded: EncodedRun) -> list[DeliveryFault]:
+        """Views that are wrong, streams that are closed at different places, members that have removed each
+        other, and what processes did after they left."""
+        return [
+            *self._wrong_views(run),
+            *self._different_cuts(run),
+            *self._split_groups(run),
+            *self._after_end(run, encoded),
+        ]
+
+    def _wrong_views(self, run: str) -> Iterable[DeliveryFault]:
+        views = self._final_views()
+        for process in sorted(self.staying):
+            view = views.get(process, set())
+            for member in sorted(view ^ self.staying):
+                how = "has" if member in view else "lacks"
+                why = "is no member any more" if member in view else "is a member"
+                text = f"The view of {process} {how} {member}, which {why}."
+                yield DeliveryFault("view", run, process, member, None, None, 1, text)
+
+    def _final_views(self) -> dict[str, set[str]]:
+        """The view of each process after all that it has seen; that of one that joined begins with its
+        sponsor's."""
+        by_process: dict[str, list[Change]] = defaultdict(list)
+        for each in self.changes:
+            by_process[each.process].append(each)
+        sponsor = {
+            member: message[0] for member, message in self.admissions.items() if member not in self.founders
+        }
+        views: dict[str, set[str]] = {}
+        at_admission: dict[str, set[str]] = {}
+        waiting = sorted(self.founders | sponsor.keys())
+        while waiting:
+            ready = [each for each in waiting if each in self.founders or each in at_admission]
+            # Who was admitted by nobody that is known begins with itself.
+            for process in ready or waiting:
+                view = set(
+                    self.founders if process in self.founders else at_admission.get(process, {process})
+                )
+                for each in by_process[process]:
+                    if each.kind == "admit":
+                        view.add(each.member)
+                        if each.origin == process:
+                            at_admission[each.member] = set(view)
+                    elif each.kind in ("leave", "remove"):
+                        view.discard(each.member)
+                views[process] = view
+            waiting = [each for each in waiting if each not in views]
+        return views
+
+    def _different_cuts(self, run: str) -> Iterable[DeliveryFault]:
+        closings = [
+            each for each in self.changes if each.kind == "close" and each.process not in self.outside
+        ]
+        ends: dict[str, Counter[int]] = defaultdict(Counter)
+        for each in closings:
+            ends[each.member][each.seq] += 1
+        usual = {member: most_common(seqs) for member, seqs in ends.items()}
+        for each in closings:
+            if each.seq != usual[each.member]:
+                message, others = f"{each.member}:{each.seq}", f"{each.member}:{usual[each.member]}"
+                text = f"{each.process} closed the stream of {each.member} after {message}, others after "
+                text += f"{others}."
+                yield DeliveryFault("cut", run, each.process, message, each.member, each.at, 1, text)
+
+    def _split_groups(self, run: str) -> Iterable[DeliveryFault]:
+        removed = {(each.process, each.member) for each in self.changes if each.kind == "remove"}
+        closed = {(each.process, each.member) for each in self.changes if each.kind == "close"}
+        both = removed & closed
+        for one, other in sorted(both):
+            if one < other and (other, one) in both:
+                text = f"{one} and {other} have removed each other: there are two groups."
+                yield DeliveryFault("split", run, one, other, None, None, 1, text)
+
+    def _after_end(self, run: str, encoded: EncodedRun) -> Iterable[DeliveryFault]:
+        rows = encoded.rows
+        for rank, name in enumerate(encoded.names):
+            if name in self.left:
+                index = encoded.positions[rows.start[rank] : rows.start[rank + 1]]
+                later = index[index > self.left[name].at]
+                if len(later):
+                    text = f"{name} goes on after it has left, at index {later[0]}."
+                    end = f"{name}:{self.left[name].seq}"
+                    yield DeliveryFault("ended", run, name, end, name, int(later[0]), len(later), text)
+
+
+def count_faults(faults: Iterable[DeliveryFault]) -> Mapping[str, int]:
+    """The counts of a verdict that are of changes."""
+    by_kind = Counter(fault.kind for fault in faults)
+    return {
+        "wrong_views": by_kind["view"],
+        "different_cuts": by_kind["cut"],
+        "split_groups": by_kind["split"],
+        "after_end": by_kind["ended"],
+    }
+
+
+def most_common(seqs: Counter[int]) -> int:
+    """The one that most agree on; the highest of several."""
+    return max(seqs, key=lambda seq: (seqs[seq], seq))
+
+
+def _as_messages(rows: pa.Table) -> pa.Table:
+    """The rows with changes as what they are on the way: sends and deliveries. Closings are no messages."""
+    rows = rows.filter(pc.fill_null(pc.not_equal(rows.column("kind"), "close"), True))
+    kind = rows.column("kind")
+    changes = pc.fill_null(pc.is_in(kind, pa.array(CHANGE_KINDS)), False)
+    sent = pc.fill_null(pc.equal(rows.column("process"), rows.column("origin")), False)
+    as_message = pc.if_else(sent, "send", "deliver")
+    return rows.set_column(rows.column_names.index("kind"), "kind", pc.if_else(changes, as_message, kind))
+
+
+def _closed_past(clock: np.ndarray, first: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """How many messages of each stream happened before the last thing that a process did, or were it."""
+    last = (first[:-1] + clock - 1)[clock > 0]
+    past = clock.astype(np.int64)
+    return np.maximum(past, vectors[last].max(axis=0)) if len(last) else past
+
+
+def _as_bools(words: np.ndarray, count: int) -> np.ndarray:
+    bits: np.ndarray = np.unpackbits(words.view(np.uint8), bitorder="little")[:count].astype(np.bool_)
+    return bits
+
+
+def _as_words(bools: np.ndarray, words: int) -> np.ndarray:
+    packed = np.zeros(words * 8, np.uint8)
+    bits = np.packbits(bools, bitorder="little")
+    packed[: len(bits)] = bits
+    return packed.view(np.uint64)
