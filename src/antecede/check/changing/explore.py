@@ -145,7 +145,7 @@ class ExploredGroup:
             try:
                 self._steps[key] = self._compute(self.states[state], kind, about)
             except Exception as error:  # whatever a member raises here is its fault
-                self._steps[key] = ExploredStep(state, fault=f"it raises {type(error).__name__}: {error}")
+                self._steps[key] = ExploredStep(state, fault=f"raises {type(error).__name__}: {error}")
         return self._steps[key]
 
     def _compute(self, before: ExploredProcess, kind: str, about: int) -> ExploredStep | None:
@@ -193,7 +193,7 @@ class ExploredGroup:
         if delivery is not None:
             number = delivery.payload[0]
             if before.seen >> number & 1:
-                return ExploredStep(0, fault=f"it delivers {self.name(number)} twice")
+                return ExploredStep(0, fault=f"delivers {self.name(number)} twice")
             before = before._replace(seen=before.seen | 1 << number)
         return self._follow(member, before, effects, number)
 
@@ -305,7 +305,7 @@ class ExploredGroup:
             past = pasts[step.message]
             if missing := past & ~self.states[step.after].seen:
                 cause = (missing & -missing).bit_length() - 1
-                text = f"it delivers {self.name(step.message)} before {self.name(cause)}"
+                text = f"delivers {self.name(step.message)} before {self.name(cause)}"
                 return ChangingViolation(at, text)
         elif kind == "broadcast":
             seen = self.states[processes[at]].seen
@@ -432,10 +432,21 @@ class ExploredGroup:
         return world
 
     def _oracle(self, world: ChangingWorld, state: ChangingState) -> ChangingOracle:
-        oracle = ChangingOracle(world)
+        oracle = _NumberedOracle(world, self)
         oracle.numbers = {MessageId(0, number): number for number in range(len(state.pasts))}
         oracle.pasts = [max(0, past) for past in state.pasts]
         return oracle
+
+
+class _NumberedOracle(ChangingOracle):
+    """Names messages by their numbers."""
+
+    def __init__(self, world: ChangingWorld, group: ExploredGroup) -> None:
+        super().__init__(world)
+        self.group = group
+
+    def show(self, message: MessageId) -> str:
+        return self.group.name(message.seq)
 
 
 class _NumberedWorld(ChangingWorld):
