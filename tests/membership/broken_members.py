@@ -200,6 +200,9 @@ class AcceptsFromTheRemoved(ChangingMbcp):
         elif packet.message_ids():
             self._receive_packet(link, source, packet, now)
 
+    def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
+        return True
+
 
 class AcceptsFromAnybody(ChangingVcube):
     """A removed member's messages are accepted from those who take no part in the removal."""

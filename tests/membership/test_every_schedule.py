@@ -17,7 +17,7 @@ def explored(name: str, bounds: ChangeBounds, max_states: int, reduce: bool = Tr
 
 
 @pytest.mark.parametrize(
-    ("bounds", "states"), [(JOIN, 4_118), (LEAVE, 704), (REMOVAL, 6_416)], ids=["join", "leave", "removal"]
+    ("bounds", "states"), [(JOIN, 4_118), (LEAVE, 704), (REMOVAL, 6_812)], ids=["join", "leave", "removal"]
 )
 def test_mbcp_holds_in_every_schedule_with_a_change(bounds: ChangeBounds, states: int) -> None:
     progress = explored("mbcp", bounds, 100_000)

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_check_finds_the_smallest_schedule_that_fails(folder: Path) -> None:
     output = (folder / "output.txt").read_text()
-    assert "7  p3 delivers p0:1\np3: it delivers p0:1 twice" in output
+    assert "7  p3 delivers p0:1\np3: delivers p0:1 twice" in output
     assert (folder / "found" / "mine.LateCounts.svg").read_text().startswith("<svg")
 
 

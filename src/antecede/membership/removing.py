@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from antecede.causality import MessageId
-from antecede.membership.packets import Removal, Stream
+from antecede.membership.packets import FetchRequest, Removal, Stream
+from antecede.membership.removal import FetchRequests
 from antecede.membership.reporting import ReportingMember
 from antecede.membership.state import Phase, ViewChange
 from antecede.protocols.base import Packet
@@ -44,7 +45,7 @@ class RemovingMember(ReportingMember, kw_only=True):
         ends, requests = self.removals.find_ends(
             self.stream, self.addresses, stable, self.order, open_streams, self.progress.done
         )
-        for holder, request in requests:
+        for holder, request in requests + self._named_and_lacking(open_streams):
             key = holder, request.stream, request.last
             if key not in self.fetching:
                 self.fetching.add(key)
@@ -53,6 +54,18 @@ class RemovingMember(ReportingMember, kw_only=True):
             self._end(stream, end)
         if ends:
             self._refuse_void()
+
+    def _named_and_lacking(self, open_streams: set[Stream]) -> FetchRequests:
+        """What messages of others, their reports among them, depend on and this member lacks of removed
+        streams. Nobody sends it any more; whoever depends on it has delivered it."""
+        requests: FetchRequests = []
+        for held in self.order.waiting():
+            holder, cause = held.message.origin, held.cause
+            if cause is not None and cause.origin in open_streams and holder in self.addresses:
+                last = self.order.received_up_to(cause.origin)
+                if last < cause.seq:
+                    requests.append((holder, FetchRequest(cause.origin, last + 1, cause.seq)))
+        return requests
 
     # Members that were never admitted
 

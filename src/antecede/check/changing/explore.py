@@ -163,7 +163,7 @@ class ExploredGroup:
             try:
                 self._steps[key] = self._compute(self.states[state], kind, about)
             except Exception as error:  # whatever a member raises here is its fault
-                self._steps[key] = ExploredStep(state, fault=f"it raises {type(error).__name__}: {error}")
+                self._steps[key] = ExploredStep(state, fault=f"raises {type(error).__name__}: {error}")
         return self._steps[key]
 
     def _compute(self, before: ExploredProcess, kind: str, about: int) -> ExploredStep | None:
@@ -216,7 +216,7 @@ class ExploredGroup:
         if delivery is not None:
             number = delivery.payload[0]
             if before.seen >> number & 1:
-                return ExploredStep(0, fault=f"it delivers {self.name(number)} twice")
+                return ExploredStep(0, fault=f"delivers {self.name(number)} twice")
             before = before._replace(seen=before.seen | 1 << number)
         answers = self._answer_requests(member, before.seen.to_bytes(8, "little"))
         return self._follow(member, before, Effects((*effects.sends, *answers)), number)
@@ -329,7 +329,7 @@ class ExploredGroup:
             past = pasts[step.message]
             if missing := past & ~self.states[step.after].seen:
                 cause = (missing & -missing).bit_length() - 1
-                text = f"it delivers {self.name(step.message)} before {self.name(cause)}"
+                text = f"delivers {self.name(step.message)} before {self.name(cause)}"
                 return ChangingViolation(at, text)
         elif kind == "broadcast":
             seen = self.states[processes[at]].seen
@@ -459,6 +459,7 @@ class ExploredGroup:
     def _oracle(self, oracle: ChangingOracle, state: ChangingState) -> ChangingOracle:
         oracle.numbers = {MessageId(0, number): number for number in range(len(state.pasts))}
         oracle.pasts = [max(0, past) for past in state.pasts]
+        oracle.names = {message: self.name(number) for message, number in oracle.numbers.items()}
         return oracle
 
 

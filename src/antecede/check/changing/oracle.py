@@ -29,6 +29,8 @@ class ChangingOracle:
         self.numbers: dict[MessageId, int] = {}
         self.pasts: list[int] = []
         """For each message, those that happened before it."""
+        self.names: dict[MessageId, str] = {}
+        """What messages are called, of those that are not called by their ids."""
 
     def violations(self) -> list[str]:
         found = [*self.judge_order(), *self.world.faults, *self.judge_one_group()]
@@ -118,6 +120,8 @@ class ChangingOracle:
         return self.show(message)
 
     def show(self, message: MessageId) -> str:
+        if message in self.names:
+            return self.names[message]
         at = next((life.address for life in self.world.lives if life.stream == message.origin), "?")
         return f"p{at}:{message.seq}"
 

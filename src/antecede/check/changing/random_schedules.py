@@ -14,6 +14,8 @@ _MOST_JOINS = 3
 _ENCODED = 0.1
 """Of how many schedules packets travel as bytes."""
 _ROUNDS = 60
+_ROUNDS_WITHOUT_QUORUM = 10
+"""Of them, how many where the removed stay where they are for ever."""
 _ROUNDS_APART = 4
 """Of them, how long whoever stands still, or is cut off, stays so: long enough to be removed."""
 
@@ -48,6 +50,7 @@ class RandomSchedule:
             "trust": 0.5,
             "return": choose([0.0, 0.1, 0.5]),
             "cut": choose([0.0, 0.0, 0.1, 0.5]),
+            "partition": choose([0.0, 0.0, 0.05]),
             "heal": choose([0.02, 0.1]),
         }
         self.is_reckless = choose([False, False, False, True])
@@ -141,9 +144,17 @@ class RandomSchedule:
     draw_trust = draw_suspect
 
     def draw_cut(self, kind: str) -> ScheduleEvent | None:
-        """Part of the group cannot reach the rest, or two members cannot reach each other."""
+        """Two members cannot reach each other."""
         active = self.world.active()
         return self._event(kind, *self.random.sample(active, 2)) if len(active) > 1 else None
+
+    def draw_partition(self, kind: str) -> None:
+        """Part of the group cannot reach the rest."""
+        active = self.world.active()
+        side = {each for each in active if self.random.random() < 0.5}
+        for one in sorted(side):
+            for other in sorted(set(active) - side):
+                self.world.apply(("cut", one, other))
 
     def draw_heal(self, kind: str) -> ScheduleEvent | None:
         cut = self._pick(sorted(map(sorted, self.world.cuts)))
@@ -187,6 +198,8 @@ class RandomSchedule:
             self._let_all_arrive()
             if attempt and not world.frozen and not world.cuts and self._is_settled():
                 return
+            if attempt == _ROUNDS_WITHOUT_QUORUM and not self.oracle().has_quorum():
+                return
             self._let_all_in()
             if attempt % 2:
                 self._remove_the_dead(attempt // 2)
@@ -197,7 +210,7 @@ class RandomSchedule:
         world, active = self.world, True
         while active:
             active = False
-            while links := world.open_links():
+            while links := sorted(world.open_links()):  # whatever led here, what follows is the same
                 self.random.shuffle(links)
                 for link in links:
                     active |= world.apply(("transmit", *link))
