@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,15 +87,9 @@ def verify(
                 progress(f"checking {report.protocol}", report.runs, runs)
             reports.append(report)
         examples = [found for found in (_shrink(report, out) for report in reports) if found is not None]
-    passed = all(report.passed for report in reports)
-    if as_json:
-        show.json({"seed": seed, "passed": passed, "protocols": reports, "counter_examples": examples})
-    else:
+    if not as_json:
         _print_reports(reports, seed)
-        for found in examples:
-            print_counter_example(found.protocol, found.example, found.files)
-    if not passed:
-        raise typer.Exit(1)
+    _finish(reports, seed, examples, as_json)
 
 
 def _verify(
@@ -134,11 +128,22 @@ def _verify_membership(
             for report in reports
             if (found := changing.smallest_changing_failure(report, seed, out)) is not None
         ]
+    if not as_json:
+        _print_membership(reports, seed)
+    _finish(reports, seed, examples, as_json)
+
+
+def _finish(
+    reports: Sequence[VerifyReport | ChangingVerifyReport],
+    seed: int,
+    examples: list[FailingRun],
+    as_json: bool,
+) -> None:
+    """Show the runs that fail, and exit with 1 if there are any."""
     passed = all(report.passed for report in reports)
     if as_json:
         show.json({"seed": seed, "passed": passed, "protocols": reports, "counter_examples": examples})
     else:
-        _print_membership(reports, seed)
         for each in examples:
             print_counter_example(each.protocol, each.example, each.files)
     if not passed:

@@ -14,7 +14,7 @@ from antecede.errors import InputError
 from antecede.sources.carried import carried_type, carry
 from antecede.sources.debezium import (
     COORDINATES,
-    Change,
+    CdcEvent,
     change_of,
     parse_change,
     tables_of,
@@ -62,7 +62,7 @@ def parse_changes(
     return [pa.array(values, field.type) for values, field in zip(columns, CHANGE_COLUMNS, strict=True)]
 
 
-def _fields(change: Change | None) -> tuple[Any, ...]:
+def _fields(change: CdcEvent | None) -> tuple[Any, ...]:
     if change is None:
         return (None,) * len(CHANGE_COLUMNS)
     kind, name, transaction, order, events, position, snapshot = change

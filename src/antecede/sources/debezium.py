@@ -41,7 +41,7 @@ _STREAMING = ("false", "none", "")
 """Values of `source.snapshot` of rows that are from no snapshot."""
 
 
-class Change(NamedTuple):
+class CdcEvent(NamedTuple):
     """What a merge of topics needs to know of a record."""
 
     kind: str
@@ -60,21 +60,21 @@ class Change(NamedTuple):
     """`source.snapshot`, if the row is from one: first, true, last_in_data_collection, incremental …"""
 
 
-def parse_change(topic: str, key: Any, value: Any, without: Collection[str] = ()) -> Change | None:
+def parse_change(topic: str, key: Any, value: Any, without: Collection[str] = ()) -> CdcEvent | None:
     """What a record of a topic is, by its key and value as they are in Kafka; None if it is no change event.
 
     An END does not count the events of the tables `without`, by their names in `data_collections`.
 
     >>> parse_change("transaction", None, '{"status": "END", "id": "571:2003", "event_count": 3}')
-    Change(kind='END', id='571:END', transaction='571', order=None, events=3, position=2003, snapshot=None)
+    CdcEvent(kind='END', id='571:END', transaction='571', order=None, events=3, position=2003, snapshot=None)
     """
     if not value:
-        return Change(TOMBSTONE, None)
+        return CdcEvent(TOMBSTONE, None)
     event, _ = unwrap(decode_body(value) or {})
     return None if event is None else change_of(event, topic, key, without)
 
 
-def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[str] = ()) -> Change | None:
+def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[str] = ()) -> CdcEvent | None:
     """The same of an envelope or marker that `unwrap` has found."""
     if "op" not in event:
         return _change_of_marker(event, without)
@@ -85,13 +85,13 @@ def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[s
     commit = whole_number(source.get("commit_scn"))
     position = _position(source) if commit is None else commit
     if transaction is None:
-        return Change(kind, _digest(event, topic, key), position=position, snapshot=snapshot)
+        return CdcEvent(kind, _digest(event, topic, key), position=position, snapshot=snapshot)
     if not isinstance(transaction, dict) or transaction.get("id") is None:
         return None
     name, order = transaction_id(transaction["id"]), whole_number(transaction.get("total_order"))
     if order is None or order < 1:
         return None
-    return Change(kind, f"{name}:{order}", name, order, None, position, snapshot)
+    return CdcEvent(kind, f"{name}:{order}", name, order, None, position, snapshot)
 
 
 def tables_of(event: dict[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ def tables_of(event: dict[str, Any]) -> list[str]:
     ]
 
 
-def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> Change | None:
+def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> CdcEvent | None:
     name, status = transaction_id(event["id"]), event["status"]
     count = None
     if status == END:
@@ -118,7 +118,7 @@ def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> Change
                 count -= whole_number(table.get("event_count")) or 0
     found = _POSTGRES_ID.fullmatch(str(event["id"]))
     commit = int(found[2]) if found and status == END else None
-    return Change(status, f"{name}:{status}", name, None, count, commit)
+    return CdcEvent(status, f"{name}:{status}", name, None, count, commit)
 
 
 def _digest(event: dict[str, Any], topic: str, key: Any) -> str | None:

@@ -61,8 +61,8 @@ class DescribedWorld(ChangingWorld):
         self.steps: list[ShownStep] = []
         self.drawn = DrawnSchedule([f"p{each.me}" for each in self.members])
         self._flights: dict[tuple[int, int], deque[DrawnPacket]] = {}
-        self._told: dict[int, int] = {}
-        """How many events of each application were told."""
+        self._shown: dict[int, int] = {}
+        """How many events of each application are in the steps."""
         self._news: list[ViewChange] = []
         """What has changed since the last step."""
 
@@ -100,9 +100,9 @@ class DescribedWorld(ChangingWorld):
 
     def _last_of_application(self, address: int, kind: str) -> MessageId | None:
         events = self.lives[address].events
-        is_told = len(events) > self._told.get(address, 0)
-        self._told[address] = len(events)
-        return events[-1][1] if is_told else None
+        is_new = len(events) > self._shown.get(address, 0)
+        self._shown[address] = len(events)
+        return events[-1][1] if is_new else None
 
     def _tell_changes(self, address: int, time: int) -> None:
         news = [f"{self.address(each.member)} {_CHANGES[each.kind]}" for each in self._news]
