@@ -140,7 +140,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("shiviz", "", "it is empty"),
         ("shiviz", "once upon a time\n", "none of the known forms"),
         ("shiviz", 'a {"a": 1\nbroken\n', "none of the known forms"),
-        ("shiviz", 'a {"a": 1}\nx\n'.encode("utf-16"), "not text in UTF-8"),
+        ("shiviz", 'a {"a": 1}\nx\n'.encode("utf-16-le"), "not text in UTF-8"),
         ("shiviz", 'a {"a": 1, "b": 1}\nx\nb {"b": 1, "a": 1}\nx\n', "a cycle of 2 nodes"),
         ("git", "", "is not a folder"),
         ("yaml", "", "no format 'yaml'; there are shiviz, editing"),
