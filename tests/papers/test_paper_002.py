@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from antecede.causality import MessageId
@@ -15,6 +16,7 @@ from antecede.papers.paper_002 import runs as paper_runs
 from antecede.papers.scoreboard import ScoreRow
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.engines import simulate
+from antecede.sim.network import RoutedModel
 from antecede.sim.probes import HoldBackQueues
 from antecede.sim.scenario import Scenario
 
@@ -125,19 +127,37 @@ def crossover(size: int) -> float:
 def test_the_crossover_follows_the_header(tiny: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 nodes: 17 copies of 36 + d against 7 of 64 + d, so d = (448 - 612) / 10. Without a header, 17 of
     4 + d against 7 of 32 + d, so d = (224 - 68) / 10."""
-    what = "Overlay needs fewer bytes while data is less than n/(log n − 1) bytes, n = 8"
+    what = "Overlay needs fewer bytes while d is less than n/(log n − 1), n = 8"
     fewer = "Overlay sends fewer bytes at 0 bytes"
     with_header = scores.score(tiny, PLAIN)
     assert row(with_header, what).measured == pytest.approx(-16.4)
     assert row(with_header, what).published == 4
     assert row(with_header, fewer).verdict == "fails"
     assert crossover(8) == pytest.approx(-16.4)
+    # All that a copy carries but the timestamp, in its entries: a header of 32, a number of 4 and the data.
+    by_copy = scores.score(tiny, {**PLAIN, "d": "copy"})
+    assert row(by_copy, what).measured == pytest.approx((36 - 16.4) / 4)
     for part in (paper_runs, scores):
         monkeypatch.setattr(part, "HEADER", 0)
     without = scores.score(done(STUDY.plain_grid("quick")), PLAIN)
     assert row(without, what).measured == pytest.approx(15.6)
     assert row(without, fewer).verdict == "holds"
     assert crossover(8) == pytest.approx(15.6)
+
+
+def test_a_message_in_two_fragments_is_one_message() -> None:
+    """A timestamp of 368 entries takes two fragments of 1500 bytes."""
+    (setting,) = (
+        each
+        for each in STUDY.grid("full", PLAIN, [1])
+        if (each.protocol, each.peers, each.payload) == ("timestamp", 400, 0)
+        and isinstance(each.network, RoutedModel)
+        and each.network.multicast
+    )
+    runs = done([msgspec.structs.replace(setting, peers=368, most_messages=2)])
+    for counted, sent in (("fragments", 734), ("messages", 367)):
+        means = paper_runs.MeanFigures(runs, {**PLAIN, "counted": counted})
+        assert means.copies("Timestamp", 368) == [sent]
 
 
 def test_crossovers_at_the_papers_sizes() -> None:
