@@ -16,6 +16,8 @@ from antecede.papers.verdicts import AGREES
 RULES = (
     "*Matches*: the 95 % interval of ours lies within ±10 % of the published value, or contains it and is "
     "narrower than 20 % of it. *Close*: it lies within ±25 %. *Differs*: it lies wholly outside. "
+    "The slope of a line that changes by less than 10 % of its quantity over the sizes is compared on the "
+    "scale of such a change. "
     "*Undecided*: it reaches across that border, or there is one run only; more runs would tell. Claims "
     "*hold* or *fail*. *Pending*: not run at that size."
 )
