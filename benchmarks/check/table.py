@@ -99,13 +99,15 @@ def totals(results: dict[str, dict[str, Any]]) -> list[str]:
     wrong = sum(bool(each["violation"]) for each in results.values())
     both = [(each, reduced.get(name.removesuffix(", all schedules"))) for name, each in unreduced.items()]
     saved = [
-        all_of_them["states"] / some["states"] for all_of_them, some in both if some and some["complete"]
+        all_of_them["states"] / some["states"]
+        for all_of_them, some in both
+        if some and some["complete"] and all_of_them["complete"]
     ]
     return [
         f"{count(results)} in all, {wrong} violations. *so far*: the bound on states was reached. "
         f"{count(reduced)} are in the table.",
         f"{count(unreduced)} were explored without reductions, for {len(unreduced)} of the cells: "
-        f"{min(saved):.1f} to {max(saved):.0f} times as many there, or more.",
+        f"{min(saved):.1f} to {max(saved):.0f} times as many where both are complete.",
     ]
 
 

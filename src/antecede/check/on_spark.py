@@ -43,6 +43,7 @@ _RAW = pa.schema(
         ("is_packet", pa.bool_()),
         ("data", pa.binary()),
         ("process", pa.int64()),
+        ("message", pa.int64()),
         ("transitions", pa.int64()),
         ("ends", pa.int64()),
     ]
@@ -140,7 +141,9 @@ class _Levels:
 
     def violation(self, level: int) -> CheckViolation | None:
         found = self._read("raw", level).where(F.col("kind") == _VIOLATION).orderBy("process", "data").first()
-        return None if found is None else CheckViolation(found["process"], bytes(found["data"]).decode())
+        if found is None:
+            return None
+        return CheckViolation(found["process"], bytes(found["data"]).decode(), found["message"])
 
     def follow(self, level: int) -> int:
         """Write the next level: what follows from this one and was not reached before; how many there are."""
@@ -194,7 +197,8 @@ def expand(
                     following[key] = encoded
     found = [_row(_STATE, hash=key, data=data) for key, data in following.items()]
     found += [_row(_CONTENT, **content._asdict()) for content in portable.news()]
-    found += [_row(_VIOLATION, process=each.process, data=each.text.encode()) for each in violations]
+    for process, words, message in violations:
+        found.append(_row(_VIOLATION, process=process, data=words.encode(), message=message))
     found.append(_row(_COUNTS, transitions=transitions, ends=ends))
     for start in range(0, len(found), _BATCH):
         yield pa.RecordBatch.from_pylist(found[start : start + _BATCH], schema=_RAW)
