@@ -76,10 +76,13 @@ def write_page(results: dict[str, dict[str, Any]]) -> None:
 
 
 def table(results: dict[str, dict[str, Any]]) -> list[str]:
-    """States and verdicts, a row for each protocol."""
+    """States and verdicts, a row for each protocol; without reductions where there is nothing else yet."""
     rows = ["| protocol | " + " | ".join(GROUPS) + " |", "|---" + "|---:" * len(GROUPS) + "|"]
     for protocol in PROTOCOLS:
-        cells = [text(results.get(key((protocol, group, True)))) for group in GROUPS]
+        both = (
+            [results.get(key((protocol, group, reduced))) for reduced in (True, False)] for group in GROUPS
+        )
+        cells = [text(reduced or unreduced) for reduced, unreduced in both]
         rows.append(f"| `{protocol}` | " + " | ".join(cells) + " |")
     return rows
 
