@@ -274,3 +274,10 @@ def test_a_record_of_which_the_time_cannot_be_read_is_not_skipped(tmp_path: Path
     code, found = run_json("audit", file)
     assert (code, found["records"], found["bad_rows"]) == (0, 2, 1)
     assert (found["lineage"]["rows_read"], found["lineage"]["rows_skipped"]) == (2, 0)
+
+
+def test_a_table_that_ends_within_a_letter_of_utf_16(tmp_path: Path) -> None:
+    file = tmp_path / "graph.csv"
+    file.write_bytes("node,process,parents\n".encode("utf-16") + b"a")
+    refused = refusal("audit", file, "--preset", "dependencies")
+    assert "is not text in the encoding of its first bytes" in refused

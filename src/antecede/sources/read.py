@@ -146,7 +146,10 @@ def _refuse_missing_columns(table: Path, path: Path, names: Mapping[str, str]) -
     if container(head) == "parquet":
         refuse_impossible_rows(table, open_any_parquet(table).metadata.num_rows)
     bad = BadRows(str(path), strict=False)
-    first = next(read_records(table, bad, names.get("encoding", "")), None)
+    try:
+        first = next(read_records(table, bad, names.get("encoding", "")), None)
+    except UnicodeError as error:
+        raise _not_text(table, error) from error
     found = names_in_header(head) if first is None else first.value
     wanted = [names.get(name, name) for name in ("node", "process", "parents")]
     wanted += [names["seq"]] if "seq" in names else []
@@ -155,6 +158,10 @@ def _refuse_missing_columns(table: Path, path: Path, names: Mapping[str, str]) -
         raise InputError(
             f"{path} has no column {missing[0]}; its header needs {','.join(wanted)}{bad.first_example()}"
         )
+
+
+def _not_text(file: Path, error: UnicodeError) -> InputError:
+    return InputError(f"{file} is not text in the encoding of its first bytes: {error}")
 
 
 def _is_ours(path: Path) -> bool:
@@ -217,7 +224,7 @@ def read_source(
                 # What the consumer leaves out of the table has been counted with it.
                 before = bad.rows_not_taken
         except UnicodeError as error:
-            raise InputError(f"{file} is not text in the encoding of its first bytes: {error}") from error
+            raise _not_text(file, error) from error
         bad.count(file, bad.rows_not_taken - before)
         bad.finish(file)
 
