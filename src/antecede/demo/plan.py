@@ -50,7 +50,7 @@ def _systems(
             layout={"inside": [phones, phones]}, rate=8, seconds=seconds,
         ),
         _system("001", "immediate dependencies", "mbcp", peers=flat, rate=10, seconds=seconds),
-        _system("002", "flooding a hypercube", "flooding", peers=hypercube, rate=6, seconds=seconds),
+        _system("002", "flooding a hypercube", "flooding", peers=hypercube, rate=8, seconds=seconds),
         _system(
             "003", "sites with clocks of their own", "hcg", peers=3 * site, layout=sites, rate=4,
             seconds=seconds, delay="normal:1-50ms", local_delay="0-5ms",
