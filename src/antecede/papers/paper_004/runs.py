@@ -85,8 +85,8 @@ def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE, joint: Joi
     network = {"model": "nodes"}
     seconds, at = STARTS[joint["starts"] if joint else "even"]
     if joint is not None:
-        network |= {"queue": joint["queue"], "propagation": f"gauss:100ms,{joint['σ']}ms,1ms"}
-        network |= {"drawn": "copy" if protocol == SINGLE else joint["propagation"]}
+        drawn = "copy" if protocol == SINGLE else joint["propagation"]
+        network |= {"queue": joint["queue"], "drawn": drawn}
     return scenario(
         protocol=protocol, peers=peers, seed=seed, payload=payload, workload="starts" if at else "once",
         seconds=seconds, interval=at, network=network, count="paper", probes=("bundles",),
@@ -94,7 +94,7 @@ def run(protocol: str, peers: int, seed: int, payload: int = MESSAGE, joint: Joi
 
 
 def seeds(scale: Scale) -> Seeds:
-    return Seeds((), (1, 2, 3, 4, 5)) if scale == "quick" else Seeds((101,), tuple(range(1, 31)))
+    return Seeds((), (1, 2, 3, 4, 5)) if scale == "quick" else Seeds((101, 102, 103), tuple(range(1, 31)))
 
 
 _seeds_of = seeds
