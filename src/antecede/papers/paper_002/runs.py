@@ -26,6 +26,9 @@ LARGEST = 600
 """The largest size that takes reasonable time; rows of larger sizes would be pending."""
 CHOOSING_SIZES = (100, 200, 400)
 """Sizes that a reading is chosen on: flooding 500 and 600 nodes takes as long as all smaller sizes."""
+FEWEST = 3
+"""Topologies. Claims are not judged at sizes of which fewer were run, if there are others: two differ so much
+that nothing could be decided by them."""
 SENDERS, BURST, ROUNDS = 10, 10, 10
 RATE = 1000.0
 """Rounds per second, as printed."""
@@ -94,7 +97,8 @@ class MeanFigures:
         }
         self.sizes: list[int] = sorted(set.intersection(*(set(sizes) for sizes in self._by.values())))
         """The sizes run with every protocol and data."""
-        within = [size for size in self.sizes if size >= min(SIZES["full"])]
+        own = [size for size in self.sizes if size >= min(SIZES["full"])]
+        within = [size for size in own if len(self.runs("Overlay", 0, size)) >= FEWEST] or own
         self.judged = within or self.sizes[-1:]
         self.growth = within if len(within) > 1 else self.sizes
         self.count = sum(len(self.runs(name, data, size)) for name, data, size in self._all())
