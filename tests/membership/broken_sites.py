@@ -7,9 +7,11 @@ from collections.abc import Collection
 import msgspec
 
 from antecede.membership.freescale import ChangingFreescale
-from antecede.membership.hub import ComingPhone
+from antecede.membership.gateways import ChangingHcg
+from antecede.membership.hub import ComingPhone, LiveSlot
 from antecede.membership.packets import Counts, ProgressReport, Stream
 from antecede.protocols.base import Effects, Packet
+from antecede.protocols.freescale.packets import UplinkPacket
 
 
 class SnapshotTooEarly(ChangingFreescale):
@@ -91,15 +93,31 @@ class NobodyBringsBack(ChangingFreescale):
         return msgspec.structs.replace(backlog, entries=[]) if self.phone is not None else backlog
 
 
-BROKEN_SITES = (
-    SnapshotTooEarly,
-    OldSlotNotRetired,
-    ReleasesAtOnce,
-    TakesAtOnce,
-    SendsAllThatWasKept,
-    KeepsNothing,
-    ForgetsWhilePhonesMove,
-    FirstMessageNamesLittle,
-    NumbersStartAgain,
-    NobodyBringsBack,
-)
+class NamesNothing(ChangingHcg):
+    """A local process's messages name nothing of other gateways, after the first."""
+
+    def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
+        return {}
+
+
+class LateByOne(ChangingHcg):
+    """What a local process has delivered last does not count as preceding its message."""
+
+    def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
+        super()._on_progress_of(place, delivered_up_to - 1)
+
+
+BROKEN_SITES: dict[type[ChangingFreescale], int] = {
+    NamesNothing: 100,
+    SnapshotTooEarly: 0,
+    OldSlotNotRetired: 0,
+    ReleasesAtOnce: 0,
+    TakesAtOnce: 0,
+    SendsAllThatWasKept: 0,
+    KeepsNothing: 0,
+    ForgetsWhilePhonesMove: 1_200,
+    FirstMessageNamesLittle: 0,
+    NumbersStartAgain: 250,
+    NobodyBringsBack: 0,
+}
+"""Where to begin with seeds: one of the next hundred finds it."""

@@ -24,11 +24,17 @@ def protocols(as_json: Json = False) -> None:
     header = ["protocol", "links", "control information", "a message waits", "membership"]
     rows = [[p.name, _links(p), p.control, p.buffering, p.membership] for p in classes]
     show.table(None, header, rows, left=5)
+    show.line()
+    from antecede.membership.catalog import CHANGES
+
+    show.table(None, ["protocol", "a group may change"], [[p.name, CHANGES[p.name]] for p in classes], left=2)
     note = "Every protocol requires links that lose nothing while open. See docs/protocols for each."
     show.note(note)
 
 
 def _document(protocol: type[Protocol]) -> dict[str, object]:
+    from antecede.membership.catalog import CHANGES
+
     links = protocol.links
     return {
         "name": protocol.name,
@@ -37,6 +43,7 @@ def _document(protocol: type[Protocol]) -> dict[str, object]:
         "links": {"fifo": links.fifo, "reliable": links.reliable, "bounded": links.bounded_delays},
         "buffering": protocol.buffering,
         "membership": protocol.membership,
+        "changes": CHANGES[protocol.name],
         "layout": list(protocol.layout.__struct_fields__) if protocol.layout else [],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.gateways import ChangingBasic, ChangingHcg
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import MembershipPacket
 from antecede.membership.view_flooding import ViewFlooding
@@ -96,5 +97,20 @@ CHANGING: dict[str, type[ChangingMember]] = {
         ChangingVcubeAgg,
         ChangingPc,
         ChangingFreescale,
+        ChangingHcg,
+        ChangingBasic,
     )
 }
+
+MEMBERS = "members join, leave, are removed, return"
+SITES = f"{MEMBERS}; so do %s, which also move"
+
+CHANGES: dict[str, str] = {
+    **dict.fromkeys(CHANGING, MEMBERS),
+    "flooding": "becomes pc",
+    "freescale": SITES % "phones",
+    "hcg": f"{SITES % 'local processes'}; subgroups on linear time only",
+    "basic": f"{SITES % 'local processes'}; subgroups on linear time only",
+    "multigroup": "none",
+}
+"""What may change in a group of each protocol."""

@@ -14,9 +14,11 @@ from antecede.membership.backlog import Backlog
 from antecede.membership.hub import HubMember, SiteOrder
 from antecede.membership.packets import MembershipPacket
 from antecede.membership.phone import Phone
-from antecede.membership.site_packets import SitePacket
+from antecede.membership.site_packets import SiteDownlink, SitePacket
 from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Waiting
+from antecede.protocols.flat import DependencyPacket, MessageBatch
 from antecede.protocols.freescale import Freescale
+from antecede.protocols.freescale.internal import bytes_for
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
 
 
@@ -31,6 +33,9 @@ class ChangingFreescale(HubMember, kw_only=True):
         SiteOrder.packets | MembershipPacket | SitePacket | UplinkPacket | NumberAssignment | InternalAck
     )
 
+    is_linear: ClassVar[bool] = False
+    """Whether phones name all that they have delivered by its last number, not single numbers."""
+
     order: SiteOrder
     phone: Phone | None = None
 
@@ -38,7 +43,7 @@ class ChangingFreescale(HubMember, kw_only=True):
     def phone_outside(cls, me: int, size: int) -> Self:
         """A phone that is not in the group."""
         process = cls.outsider(me, size)
-        process.phone = Phone(me)
+        process.phone = Phone(me, cls.is_linear)
         return process
 
     def _phone(self) -> Phone:
@@ -119,5 +124,7 @@ class ChangingFreescale(HubMember, kw_only=True):
     def may_leave(self) -> bool:
         return super().may_leave() if self.phone is None else self.phone.may_leave()
 
-    def is_phone(self) -> bool:
-        return self.phone is not None
+    def paper_bytes(self, packet: Packet) -> int:
+        if isinstance(packet, UplinkPacket | SiteDownlink):
+            return 4 if self.is_linear else bytes_for(packet.causes.span)
+        return super().paper_bytes(packet) if isinstance(packet, DependencyPacket | MessageBatch) else 0

@@ -76,6 +76,10 @@ class LiveSlot(msgspec.Struct):
     has_sent: bool = False
     """Whether it has sent something; its first message follows everything that is delivered here."""
     report: InternalReport = msgspec.field(default_factory=InternalReport)
+    seen: int = 0
+    """In linear time: the last number that it has delivered."""
+    counts: Counts = msgspec.field(default_factory=dict)
+    """In linear time: what it has delivered of each stream."""
     release_at: Counts | None = None
     """If it moves: what must be delivered here before it is released."""
 
@@ -355,6 +359,7 @@ class HubMember(ChangingMember, kw_only=True):
         numbers = packet.causes.numbers()
         if not 0 <= packet.delivered_up_to <= site.number or any(not 1 <= n <= site.number for n in numbers):
             raise RemoteError("a phone names numbers that were not assigned")
+        self._on_progress_of(place, packet.delivered_up_to)
         if isinstance(packet, UplinkPacket):
             if packet.origin != author_id(self.stream, place.slot) or packet.seq != place.last + 1:
                 raise RemoteError(f"message {packet.seq} from slot {place.slot}, after {place.last}")
@@ -369,10 +374,7 @@ class HubMember(ChangingMember, kw_only=True):
         content = ApplicationData(packet.payload, sent_by=(place.slot, packet.seq))
         if not place.has_sent:
             numbers = set(site.causes)
-        else:
-            named = site.table.outwards(numbers)
-            known = self.order.delivered.keys() - self.progress.done - {self.stream}
-            self.order.named = {each: count for each, count in named.items() if each in known}
+        self.order.named = self._named_by(place, packet) if place.has_sent else None
         message = self._broadcast(content, now)
         self.authors.setdefault(self.stream, {})[place.slot] = packet.seq
         previous = place.number
@@ -382,6 +384,18 @@ class HubMember(ChangingMember, kw_only=True):
         self._send(link, NumberAssignment(packet.seq, site.number))
         identity, _ = self._identify(content, message)
         self.undelivered.append(Delivery(identity, packet.payload))
+
+    def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
+        """What a phone's message names in the group; None if it follows everything that is delivered here."""
+        return self._known_only(self.site.table.outwards(packet.causes.numbers()))
+
+    def _known_only(self, counts: Counts) -> Counts:
+        """Without streams that everybody has completely."""
+        known = self.order.delivered.keys() - self.progress.done - {self.stream}
+        return {each: count for each, count in counts.items() if each in known}
+
+    def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
+        """A phone has delivered so much."""
 
     # Phones that come and go
 

@@ -54,6 +54,20 @@ class FifoInternalPeer(InternalPeer, tag="phone"):
         default_factory=HoldBackQueue
     )
 
+    is_linear: bool = False
+    """Whether it names all that it has delivered, by the last number, instead of single numbers."""
+
+    def create_packet(self, payload: bytes) -> UplinkPacket:
+        if self.is_linear:
+            self.causes.clear()
+        return super().create_packet(payload)
+
+    def deliver(self) -> Delivery | None:
+        delivery = super().deliver()
+        if self.is_linear:
+            self.causes.clear()
+        return delivery
+
     def hold(self, packet: DownlinkPacket) -> None:
         if not isinstance(packet, SiteDownlink):
             raise RemoteError("a message without the place where it was broadcast")
@@ -70,8 +84,8 @@ class PhoneSlot(msgspec.Struct):
     peer: FifoInternalPeer
 
     @classmethod
-    def create(cls, hub: int, stream: Stream, slot: Slot, sent: int) -> PhoneSlot:
-        peer = FifoInternalPeer(author_id(stream, slot), hub, ACK_EVERY, sent)
+    def create(cls, hub: int, stream: Stream, slot: Slot, sent: int, is_linear: bool) -> PhoneSlot:
+        peer = FifoInternalPeer(author_id(stream, slot), hub, ACK_EVERY, sent, is_linear=is_linear)
         return cls(hub, stream, slot, peer)
 
     def begin(self, number: int, skipped: list[int]) -> None:
@@ -92,6 +106,7 @@ class Phone(msgspec.Struct):
     """The state of a phone, whose address is `me`."""
 
     me: int
+    is_linear: bool = False
     phase: Phase = Phase.OUTSIDE
     contact: int = -1
     """The super peer that was asked for a slot."""
@@ -230,7 +245,7 @@ class Phone(msgspec.Struct):
         coming = self.coming
         if self.phase == Phase.JOINING and link == self.contact and welcome.snapshot is not None:
             self.phase, self.snapshot = Phase.MEMBER, welcome.snapshot
-            self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent)
+            self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent, self.is_linear)
             self.here.begin(welcome.number, [])
             self.brought.admissions |= welcome.admissions
             self.retained = [RetainedByPhone(entry, number) for number, entry in welcome.unstable]
@@ -253,7 +268,7 @@ class Phone(msgspec.Struct):
             return
         if self.coming is not None or link != self.contact:
             return
-        self.coming = PhoneSlot.create(link, ready.stream, ready.slot, ready.sent)
+        self.coming = PhoneSlot.create(link, ready.stream, ready.slot, ready.sent, self.is_linear)
         self.brought.admissions |= ready.admissions
         self._send(here.hub, ReleaseRequest(ready.counts))
 

@@ -163,7 +163,7 @@ class SiteSchedule(RandomSchedule):
         founders = choose([1, 2, 3, 3, 4, 5])
         joins = choose([0, 0, 1, 2])
         self.world: SiteWorld = SiteWorld(kind, founders, founders + joins)
-        self.phones = choose([1, 2, 3, PHONES])
+        self.phones = choose([1, 2, 2, 3, PHONES])
         """How many of them ever do anything."""
         self.steps = steps or choose([40, 100, 200, 400])
         self.weights |= {
@@ -177,14 +177,32 @@ class SiteSchedule(RandomSchedule):
             "orphan": choose([0.0, 0.5, 2]),
             "expel": choose([0.0, 0.0, 0.3]),
             "phone_broadcast": choose([0.5, 1, 2, 4]),
-            "phone_deliver": choose([1, 2, 4, 8]),
+            "phone_deliver": choose([1, 4, 8, 16]),
+            "deliver": choose([2, 8, 16]),
+            "transmit": choose([4, 16, 32]),
             "phone_freeze": choose([0.0, 0.2]),
             "phone_crash": choose([0.0, 0.0, 0.2]),
             "thaw": 0.3,
         }
+        self.starts_attached = choose([False, True, True])
+        self._spread = choose([0, 1, 2, 3, 3])
         if choose([False, True]):
             # Members stay as they are, so that what phones do is seen alone.
             self.weights |= dict.fromkeys(("remove", "crash", "leave"), 0.0)
+
+        if self.starts_attached and choose([False, False, True]):
+            # Little changes, so that causes and effects of phones meet on slow links.
+            self.weights |= dict.fromkeys(("join", "ask", "freeze", "cut", "phone_freeze", "expel"), 0.0)
+            self.weights |= {"broadcast": 2.0, "phone_broadcast": 3.0, "move": 0.2, "detach": 0.0}
+            self._spread = 3
+
+    def run(self) -> ChangingWorld:
+        if self.starts_attached:
+            founders = range(self.world.founders)
+            for address in self.world.phones(Phase.OUTSIDE)[: self.phones]:
+                self.world.apply(("attach", address, self._pick(list(founders))))
+            self._let_all_arrive()
+        return super().run()
 
     def draw_attach(self, kind: str) -> ScheduleEvent | None:
         outside = self.world.phones(Phase.OUTSIDE)

@@ -1,0 +1,68 @@
+"""`hcg` and `basic` in a changing group: gateways are members, local processes come and go as phones do.
+
+A subgroup that changes is on linear time, and its gateway is the clock: local processes send to it alone, and
+it gives every message the next number. So a message names one time inside: the last number that its sender
+has delivered. Between gateways it names a count for each, as in a fixed group: of `hcg`, what its sender had
+delivered, which is what may precede it; of `basic`, everything that its gateway had. Subgroups on real time
+or on vectors cannot change: their members send to each other, and would have to agree on who that is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.hub import LiveSlot
+from antecede.membership.packets import Counts, MembershipPacket
+from antecede.membership.site_packets import SitePacket
+from antecede.protocols.flat import DependencyPacket
+from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
+from antecede.protocols.hcg import Basic, Hcg
+from antecede.protocols.timestamp import Timestamp
+
+
+class GatewayOrder(Timestamp):
+    """A count for each gateway, except that a member may broadcast for others, with their counts."""
+
+    named: dict[int, int] | None = None
+
+    def stamp(self, seq: int, payload: bytes) -> Any:
+        named, self.named = self.named, None
+        if named is None or seq == 1:  # the first one names the message that admitted this member
+            return super().stamp(seq, payload)
+        return DependencyPacket(payload, self.me, seq, dict(sorted(named.items())))
+
+
+class ChangingHcg(ChangingFreescale, kw_only=True):
+    """A gateway or a local process."""
+
+    name: ClassVar[str] = Hcg.name
+    summary: ClassVar[str] = "one time in a subgroup, k counts between k gateways"
+    control: ClassVar[str] = "1 number in a subgroup, k counts between k gateways"
+    ordering: ClassVar[type[Any]] = GatewayOrder
+    packets: ClassVar[Any] = (
+        GatewayOrder.packets | MembershipPacket | SitePacket | UplinkPacket | NumberAssignment | InternalAck
+    )
+    is_linear: ClassVar[bool] = True
+
+    order: GatewayOrder  # type: ignore[assignment]
+
+    def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
+        """What is numbered up to there may precede its next message."""
+        messages = self.site.table.messages
+        for number in range(place.seen + 1, delivered_up_to + 1):
+            if (message := messages.get(number)) is not None:
+                place.counts[message.origin] = max(message.seq, place.counts.get(message.origin, 0))
+        place.seen = max(place.seen, delivered_up_to)
+
+    def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
+        place.counts = self._known_only(place.counts)
+        return place.counts
+
+
+class ChangingBasic(ChangingHcg, kw_only=True):
+    name: ClassVar[str] = Basic.name
+    summary: ClassVar[str] = "as hcg, but a message follows all that its gateway had before it"
+
+    def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
+        return None
