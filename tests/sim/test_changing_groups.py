@@ -44,6 +44,17 @@ def test_every_protocol_joins_leaves_and_removes(protocol: str) -> None:
     assert not any(each.unstable for each in world.members if each.is_member and each.me != 5)
 
 
+def test_nothing_is_remembered_of_those_who_are_gone() -> None:
+    """Not even by what others report after a stream is forgotten: tables and packets shrink back."""
+    churn = [f"join:{1 + n / 5}s" for n in range(10)] + [f"leave:{1.5 + n / 5}s:{6 + n}" for n in range(10)]
+    _, world = run(churn=churn, seconds=5, rate=4)
+    for member in world.members[:6]:
+        assert member.view == set(range(6))
+        assert member.order.delivered.keys() == set(range(6))
+        for known in member.progress.known.values():
+            assert (set(known.delivered), known.closed | known.done) == (set(range(6)), set())
+
+
 @pytest.mark.parametrize("protocol", ["mbcp", "vcube-agg"])
 def test_random_churn_is_reproducible_and_settles(protocol: str) -> None:
     fields = {"seconds": 5, "churn": "poisson:6:25%", "seed": 7}

@@ -238,7 +238,7 @@ class ChangingMember(LeavingMember, kw_only=True):
     # What follows from whatever happened
 
     def _update(self, now: int) -> None:
-        if self.progress.pending and self.progress.apply(self.order.delivered):
+        if self.progress.pending and self.progress.apply(self.order.delivered, self.ends):
             self.is_stale = True
         self._close_removed()
         if self.is_stale:

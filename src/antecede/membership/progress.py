@@ -56,14 +56,22 @@ class StreamProgress(msgspec.Struct):
     def receive(self, report: ProgressReport) -> None:
         self.pending.setdefault(report.member, []).append(report)
 
-    def apply(self, delivered: Counts) -> bool:
-        """Let reports take effect that may; whether there were any."""
+    def apply(self, delivered: Counts, ends: Counts) -> bool:
+        """Let reports take effect that may; whether there were any.
+
+        What they say of streams that are not known here is left out: of one that is forgotten it would stay
+        for ever, and of one that is not known yet it is said again.
+        """
         found = False
         for member, reports in list(self.pending.items()):
             if member not in delivered:
                 continue  # its admission is not delivered yet
             while reports and delivered[member] >= reports[0].delivered.get(member, 0):
-                self.known.setdefault(member, KnownProgress()).add(reports.pop(0))
+                report, known = reports.pop(0), self.known.setdefault(member, KnownProgress())
+                known.add(report)
+                mentioned = {*report.delivered, *report.closed, *report.done}
+                for stream in mentioned - delivered.keys() - ends.keys():
+                    known.drop(stream)
                 found = True
             if not reports:
                 del self.pending[member]
