@@ -57,7 +57,7 @@ def test_nothing_is_remembered_of_those_who_are_gone() -> None:
 
 @pytest.mark.parametrize("protocol", ["mbcp", "vcube-agg"])
 def test_random_churn_is_reproducible_and_settles(protocol: str) -> None:
-    fields = {"seconds": 4, "churn": "poisson:6:25%", "seed": 7}
+    fields = {"seconds": 5, "churn": "poisson:6:25%", "seed": 7}
     result, world = run(protocol, **fields)
     again, _ = run(protocol, **fields)
     assert result == again
