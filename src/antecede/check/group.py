@@ -337,7 +337,7 @@ class CheckedGroup:
             named, needs = (
                 ", ".join(map(self.name, sorted(each))) or "nothing" for each in (step.named, needed)
             )
-            text = f"{self.name(step.message)} names {named}, and depends immediately on {needs}"
+            text = f"{self.name(step.message)} names {named}; its immediate causes are: {needs}"
             return CheckViolation(process, text, step.message)
         return None
 

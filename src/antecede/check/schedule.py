@@ -117,7 +117,7 @@ def carried(found: CounterExample) -> list[str]:
     packets = _packets_with(found, process, message)
     if not packets:
         return [f"{name} never arrived at p{process}.", told]
-    carries = describe_control(packets[0]) or "nothing of what it depends on"
+    carries = describe_control(packets[0]) or "no control information"
     times = {1: "", 2: " twice, first"}.get(len(packets), f" {len(packets)} times, first")
     return [f"{name} arrived at p{process}{times} with {carries}.", told]
 

@@ -43,7 +43,14 @@ path.missing { stroke-width: 2.5; opacity: 1; }
 .legend { --c: var(--quiet); font-size: 11px; text-anchor: start; }
 .queued { opacity: .4; stroke-width: 4; }
 """
-_LEGEND = "large dot: broadcast; small dot: delivery; crossed ring: what is wrong; broken line: not arrived"
+_LEGEND = (
+    "large dot: broadcast; small dot: delivery; crossed ring: what is wrong; "
+    "pale bar: arrived, not yet delivered",
+    "amber bar: held for a cause; thin broken line: not arrived; "
+    "heavy broken line: the missing cause, not arrived",
+)
+_BELOW = 16 * len(_LEGEND)
+"""The height of the legend."""
 _BENDS = (0, 22, -22, 40, -40)
 """How far a line may be bent aside, in the order of preference."""
 _CLEAR = 15
@@ -143,8 +150,9 @@ class _Picture:
         self.played = played
         self.lanes: dict[str, float] = {peer: _TOP + row * _ROW for row, peer in enumerate(played.peers)}
         self.width: float = _LEFT + _STEP * played.end + _RIGHT
-        self.height = _TOP + _ROW * (len(self.lanes) - 1) + (82 if played.faults else 64)
-        self.width = max(self.width, _LEFT + _half(_LEGEND) * 1.75) if played.faults else self.width
+        self.height = _TOP + _ROW * (len(self.lanes) - 1) + (66 + _BELOW if played.faults else 64)
+        if played.faults:
+            self.width = max(self.width, _LEFT + _half(_LEGEND[0]) * 1.75)
         self.occupied: list[tuple[float, float, float, float]] = []
         self.points: dict[int, list[tuple[float, float]]] = {}
         """Of lines that labels should not cross, by the identity of their arrows."""
@@ -196,11 +204,13 @@ class _Picture:
         for peer, y in self.lanes.items():
             yield tag("line", class_="lane", x1=_LEFT, x2=self.width - 16, y1=y, y2=y)
             yield tag("text", text(peer), class_="name", x=_LEFT - 12, y=y + 5)
-        below = 28 if self.played.faults else 10
+        below = 12 + _BELOW if self.played.faults else 10
         for time in range(self.played.end + 1):
             yield tag("text", text(time), class_="time", x=self.x(time), y=self.height - below)
         if self.played.faults:
-            yield tag("text", text(_LEGEND), class_="legend", x=_LEFT, y=self.height - 8)
+            for line, words in enumerate(_LEGEND):
+                y = self.height - 8 - 16 * (len(_LEGEND) - 1 - line)
+                yield tag("text", text(words), class_="legend", x=_LEFT, y=y)
         for link in self.played.links:
             x, ys = self.x(link.time), (self.lanes[link.one], self.lanes[link.other])
             yield tag("line", class_="link", x1=x, x2=x, y1=ys[0], y2=ys[1])
@@ -328,6 +338,8 @@ class _Picture:
             if is_send:
                 asides = (0, -24, 24, -44, 44, -64, 64, _half(label, True))
                 near = [(x + aside, y + up) for aside in asides for up in (-14, 26)]
+                # Below each other where messages that are sent one after the other carry much.
+                near += [(x + aside, y + up) for up in (-31, 43, 60) for aside in asides]
             same = [each for each in self.arrows if each.flight is arrow.flight]
             shares = (0.5, 0.4, 0.6, 0.3, 0.7, 0.25, 0.75)
             on = [_point(self.ends(each), share) for share in shares for each in same]
@@ -349,7 +361,8 @@ class _Picture:
 
     def _cost(self, box: tuple[float, float, float, float]) -> int:
         left, top, right, bottom = box
-        outside = left < 4 or right > self.width - 4 or top < 2 or bottom > self.height - 22
+        floor = self.height - (_BELOW + 22 if self.played.faults else 22)
+        outside = left < 4 or right > self.width - 4 or top < 2 or bottom > floor
         overlaps = sum(
             left < x2 and x1 < right and top < y2 and y1 < bottom for x1, y1, x2, y2 in self.occupied
         )
