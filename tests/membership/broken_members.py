@@ -9,7 +9,7 @@ import msgspec
 from antecede.causality import MessageId
 from antecede.check.changing.world import ChangingWorld
 from antecede.membership.backlog import Backlog
-from antecede.membership.catalog import ChangingMbcp, ChangingTimestamp, ChangingVcube
+from antecede.membership.catalog import ChangingMbcp, ChangingTimestamp, ChangingVcube, ChangingVcubeAgg
 from antecede.membership.packets import (
     Counts,
     Departure,
@@ -158,6 +158,15 @@ class LeavesDuringRemovals(ChangingMbcp):
             super()._receive_after_leaving(link, packet, now)
 
 
+class SuppliesWhatItOnlyHolds(ChangingMbcp):
+    """A member that has left supplies what it has received since, though it takes no part in removals."""
+
+    def _on_fetch(self, link: int, request: FetchRequest) -> None:
+        phase, self.phase = self.phase, Phase.MEMBER
+        super()._on_fetch(link, request)
+        self.phase = phase
+
+
 class ForgetsBeforeTheLastCopy(ChangingMbcp):
     """A stream is forgotten though a copy of its last message is still on its way."""
 
@@ -211,7 +220,7 @@ class AcceptsFromAnybody(ChangingVcube):
         return True
 
 
-class AcceptsWhatIsForwarded(ChangingVcube):
+class AcceptsWhatIsForwarded(ChangingVcubeAgg):
     """A removed member's messages are accepted from whoever takes part in the removal, though it may have
     forwarded what it holds beyond a gap, and then dropped it."""
 
@@ -286,6 +295,23 @@ class EndsTooEarly(ChangingMbcp):
 
     def _close_removed(self) -> None:
         self.removals = _EndsTooEarly(*_fields(self.removals))
+        super()._close_removed()
+
+
+class _ReportsOnly(Removals):
+    def _decide(
+        self, me: Stream, view: Any, streams: set[Stream], order: Any
+    ) -> tuple[Counts, FetchRequests]:
+        ends, requests = super()._decide(me, view, streams, order)
+        reported = {stream: max(self.flushes[each].held[stream] for each in view) for stream in ends}
+        return {stream: min(end, reported[stream]) for stream, end in ends.items()}, requests
+
+
+class IgnoresItsOwnDeliveries(ChangingMbcp):
+    """Where a removed stream ends follows from reports alone, not from what a member has delivered since."""
+
+    def _close_removed(self) -> None:
+        self.removals = _ReportsOnly(*_fields(self.removals))
         super()._close_removed()
 
 
@@ -383,6 +409,7 @@ class NoTombstones(ChangingMbcp):
     def _forget(self, stream: Stream) -> None:
         super()._forget(stream)
         self.tombstones.pop(stream, None)
+        self.stream_at = {address: each for address, each in self.stream_at.items() if each != stream}
 
 
 # Returning
@@ -453,6 +480,7 @@ BROKEN = (
     NeverDisowns,
     LeavesAtOnce,
     LeavesDuringRemovals,
+    SuppliesWhatItOnlyHolds,
     ForgetsBeforeTheLastCopy,
     FlushesOnce,
     AcceptsFromTheRemoved,
@@ -463,6 +491,7 @@ BROKEN = (
     KeepsBeyondGaps,
     CutFixedTooEarly,
     EndsTooEarly,
+    IgnoresItsOwnDeliveries,
     CutsNotClosed,
     NoQuorum,
     QuorumOfNewcomers,
@@ -483,7 +512,7 @@ BROKEN = (
 
 
 class ReportsOvertake(ChangingWorld):
-    """Links carry reports of progress ahead of messages."""
+    """Links carry reports of progress ahead of messages (`vcube`)."""
 
     def _carry_out(self, address: int, effects: Effects) -> None:
         super()._carry_out(address, effects)

@@ -53,6 +53,20 @@ EVERYONE_LEAVES: list[ScheduleEvent] = [
 REMOVED_WITHOUT_KNOWING: list[ScheduleEvent] = [("remove", 2, 1), ("broadcast", 2, -1), ("crash", 0, 2)]
 """p1 is removed, and does not hear of it since p0 crashes that was to forward it."""
 
+REPORTS_AFTER_IT_IS_FORGOTTEN: list[ScheduleEvent] = [
+    ("join", 3, 1),
+    ("transmit", 3, 1),
+    ("join", 2, 1),
+    ("transmit", 1, 0),
+    ("deliver", 0, -1),
+    ("ask", 2, 0),
+    ("transmit", 5, 0),
+    ("transmit", 0, 5),
+    ("cut", 0, 5),
+    ("leave", 5, -1),
+]
+"""p5 has left before its admission was stable, and still reports when p0, its sponsor, has forgotten it."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -60,6 +74,7 @@ REMOVED_WITHOUT_KNOWING: list[ScheduleEvent] = [("remove", 2, 1), ("broadcast", 
         ("vcube-agg", 6, 9, DROPPED_BEYOND_A_GAP),
         ("pc", 3, 6, EVERYONE_LEAVES),
         ("vcube", 5, 8, REMOVED_WITHOUT_KNOWING),
+        ("vcube", 2, 5, REPORTS_AFTER_IT_IS_FORGOTTEN),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

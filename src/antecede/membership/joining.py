@@ -16,7 +16,7 @@ from antecede.membership.progress import KnownProgress
 from antecede.membership.removal import Removals
 from antecede.membership.returning import ReturningMember
 from antecede.membership.state import Phase, ViewChange
-from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError
 
 
 class JoiningMember(ReturningMember, kw_only=True):
@@ -49,6 +49,8 @@ class JoiningMember(ReturningMember, kw_only=True):
             if self.phase in (Phase.ENDED, Phase.REMOVED):
                 self._answer_nobody(link)
             return
+        if not welcome.removed <= welcome.delivered.keys() or welcome.stream in welcome.delivered:
+            raise RemoteError("a welcome whose counts do not fit its members")
         self.phase, self.stream, self.snapshot = Phase.MEMBER, welcome.stream, welcome.snapshot
         self.addresses = dict(welcome.addresses)
         self.stream_at = {address: stream for stream, address in self.addresses.items()}

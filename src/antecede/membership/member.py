@@ -224,8 +224,7 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def _on_progress(self, link: int, report: ProgressReport) -> None:
         member = report.member
-        is_forgotten = member not in self.order.delivered and report.admission is None
-        if report.has_left and (member in self.ends or is_forgotten):
+        if report.has_left and (member in self.ends or self._is_forgotten(report)):
             self._send(link, self._confirmation(member))  # perhaps once more: others may have ended since
             return
         self.progress.receive(report)
@@ -234,6 +233,16 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._refuse_void()
         if member in self.addresses:
             self.removals.hear(member, report.closed)
+
+    def _is_forgotten(self, report: ProgressReport) -> bool:
+        """Whether the sender of a report was a member here and is forgotten; or else it is not known yet."""
+        delivered, admission = self.order.delivered, report.admission
+        if report.member in delivered:
+            return False
+        if admission is None:
+            return True
+        sponsor, seq = admission
+        return delivered.get(sponsor, 0) >= seq or sponsor in self.forgotten
 
     # What follows from whatever happened
 

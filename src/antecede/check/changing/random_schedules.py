@@ -34,6 +34,8 @@ class RandomSchedule:
         founders = self.random.choice([2, 3, 4, 5, 5, 6])
         self.world = world(kind, founders, founders + _MOST_JOINS)
         self.steps = steps or self.random.choice([30, 60, 120, 250])
+        self.drawn = 0
+        """How many events were drawn; those after them let everything arrive."""
         choose = self.random.choice
         self.weights = {
             "broadcast": choose([0.5, 1, 2, 4]),
@@ -73,6 +75,7 @@ class RandomSchedule:
             event = getattr(self, f"draw_{kind}", self.draw_own)(kind)
             if event is not None:
                 self.world.apply(event)
+        self.drawn = len(self.world.schedule)
         self.settle()
         return self.world
 

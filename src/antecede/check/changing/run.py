@@ -197,7 +197,7 @@ def smallest_changing_failure(
     founders, size = schedule.world.founders, schedule.world.size
     with contextlib.suppress(Exception):  # the schedule up to there is what is shrunk
         schedule.run()
-    small = shrink(kind, founders, size, schedule.world.schedule)
+    small = shrink(kind, founders, size, schedule.world.schedule, drawn=schedule.drawn)
     try:
         world = replay(kind, founders, size, small)
         violations = schedule_type(kind).of_world(world).oracle().violations()

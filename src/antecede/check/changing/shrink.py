@@ -47,8 +47,10 @@ def shrink(
     size: int,
     schedule: Sequence[ScheduleEvent],
     world: type[ChangingWorld] | None = None,
+    drawn: int = 0,
 ) -> list[ScheduleEvent]:
-    """A smallest schedule that fails as this one does: no event of it can be left out."""
+    """A smallest schedule that fails as this one does: no event of it can be left out. If so many events of
+    it were drawn, those after them may be left out altogether: everything arrives anyway."""
 
     def outcome(events: Sequence[ScheduleEvent]) -> str:
         try:
@@ -59,7 +61,10 @@ def shrink(
     wanted, replays = outcome(schedule), 0
     if not wanted:
         return list(schedule)
-    left, part = list(schedule), max(1, len(schedule) // 2)
+    left = list(schedule)
+    if drawn and outcome(left[:drawn]) == wanted:
+        left = left[:drawn]
+    part = max(1, len(left) // 2)
     while part and replays < _MOST_REPLAYS:
         at, progressed = 0, False
         while at < len(left) and replays < _MOST_REPLAYS:
