@@ -19,7 +19,8 @@ from antecede.audit.passes import DUPLICATE, IMPOSSIBLE
 from antecede.audit.roots import MissingMessage
 from antecede.trace.schema import shown_message
 
-KINDS = ("missing", "duplicate", "orphan", "impossible", "view", "cut", "split", "ended")
+KINDS = ("missing", "duplicate", "orphan", "impossible")
+_ALL_KINDS = (*KINDS, "view", "cut", "split", "ended")
 """The last four are of groups that change (`audit.changes`)."""
 
 
@@ -27,7 +28,7 @@ class DeliveryFault(msgspec.Struct, frozen=True):
     """A message that was not delivered at a process as it should have been."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `KINDS`, or of those of groups that change."""
     run: str
     process: str
     message: str
@@ -176,12 +177,12 @@ def _severity(fault: DeliveryFault) -> tuple[int, str]:
 
 def worst_first(faults: Iterable[DeliveryFault]) -> list[DeliveryFault]:
     """Faults of several kinds and runs in the order of their consequences; the sort is stable."""
-    return sorted(faults, key=lambda fault: (-fault.consequences, KINDS.index(fault.kind), fault.run))
+    return sorted(faults, key=lambda fault: (-fault.consequences, _ALL_KINDS.index(fault.kind), fault.run))
 
 
 def limit_kinds(faults: Iterable[DeliveryFault], limit: int) -> list[DeliveryFault]:
     """The first `limit` faults of each kind."""
-    seen = dict.fromkeys(KINDS, 0)
+    seen = dict.fromkeys(_ALL_KINDS, 0)
     chosen = []
     for fault in faults:
         seen[fault.kind] += 1
