@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from antecede import __version__
 from antecede.demo.planted import FoundFault
 from antecede.demo.run import DemoResult, LiveRun, SystemRuns
-from antecede.demo.stream import OrderedStream, StreamedRow
+from antecede.demo.stream import OrderedStream
 from antecede.report.charts import Series, line_chart
 from antecede.report.page import Markup, Section, code, contents, figure, page, table
 from antecede.report.svg import text as escape
@@ -17,6 +17,7 @@ from antecede.units import SECOND
 
 _STEP = SECOND // 2
 _POINTS = 24
+_CAUSES = 5
 
 
 class NextStep(NamedTuple):
@@ -122,18 +123,18 @@ def _stream(found: OrderedStream) -> Section:
         f"stream held {found.held:,} of them for a later batch, and emitted every row once, after its causes."
     )
 
-    def rows(some: Sequence[StreamedRow]) -> str:
-        return table(
-            ["message", "causes"], [[row.message, ", ".join(row.causes) or "–"] for row in some], (0, 1)
-        )
-
-    shown = (
-        '<div class="panels">'
-        f"<div><h3>As they arrived</h3>{rows(found.arrived_first)}</div>"
-        f"<div><h3>As they came out</h3>{rows(found.emitted_first)}</div></div>"
-    )
+    rows = [
+        [f"{number}", each.row.message, _some(each.row.causes), f"{each.place:,}" if each.place else "never"]
+        for number, each in enumerate(found.first, start=1)
+    ]
+    shown = table(["arrived as row", "message", "causes", "came out as row"], rows, (1, 2), stacked=True)
     word = verdict(found.wrong, "in order")
     return Section("2. A shuffled stream, ordered", text, f"<p>{word}</p>{shown}", "stream")
+
+
+def _some(causes: Sequence[str]) -> str:
+    more = len(causes) - _CAUSES
+    return (", ".join(causes[:_CAUSES]) or "–") + (f" and {more} more" if more > 0 else "")
 
 
 def _planted(found: FoundFault) -> Section:

@@ -77,7 +77,8 @@ def plant(trace: Path, rows: Sequence[StreamedRow], folder: Path) -> PlantedFaul
 def _neighbours(table: pa.Table, causes: dict[str, set[str]]) -> tuple[int, PlantedFault]:
     """The place of a delivery that is directly followed, at its process, by that of an effect of it.
 
-    Of several the one with the longest time between them, which can be seen best.
+    The effect was sent by then, so the process may have had it. Of several the one with the longest time
+    between them, which can be seen best.
     """
     processes, kinds = table.column("process"), table.column("kind")
     seqs = table.column("seq").cast(pa.string())
@@ -87,11 +88,13 @@ def _neighbours(table: pa.Table, causes: dict[str, set[str]]) -> tuple[int, Plan
     deliveries = pc.equal(kinds, "deliver").to_numpy()
     same = pc.equal(processes[:-1], processes[1:]).to_numpy()
     times = table.column("time").to_numpy()
+    sends = np.flatnonzero(pc.equal(kinds, "send"))
+    sent = {names[place]: times[place] for place in sends}
     chosen = -1
     for place in np.flatnonzero(deliveries[:-1] & deliveries[1:] & same & different):
-        if names[place] in causes[names[place + 1]] and (
-            chosen < 0 or times[place + 1] - times[place] > times[chosen + 1] - times[chosen]
-        ):
+        effect = names[place + 1]
+        possible = names[place] in causes[effect] and sent[effect] < times[place]
+        if possible and (chosen < 0 or times[place + 1] - times[place] > times[chosen + 1] - times[chosen]):
             chosen = int(place)
     if chosen < 0:
         raise InputError("no delivery of the run is directly followed by that of its effect")

@@ -28,6 +28,14 @@ class StreamedRow(msgspec.Struct, frozen=True):
     causes: list[str]
 
 
+class PlacedRow(msgspec.Struct, frozen=True):
+    """A row, and its place in the order that came out."""
+
+    row: StreamedRow
+    place: int | None
+    """None if it did not come out."""
+
+
 class OrderedStream(msgspec.Struct, frozen=True):
     """What went into a stream and what came out."""
 
@@ -40,8 +48,8 @@ class OrderedStream(msgspec.Struct, frozen=True):
     ordered: int
     disorder: list[str]
     """What is not in order, or missing, in words."""
-    arrived_first: list[StreamedRow]
-    emitted_first: list[StreamedRow]
+    first: list[PlacedRow]
+    """The first rows that arrived."""
     seconds: float = 0.0
 
     @property
@@ -99,6 +107,7 @@ def check_order(arrived: Sequence[StreamedRow], emitted: pa.Table, files: int) -
     columns = zip(emitted.column("id").to_pylist(), emitted.column("causes").to_pylist(), strict=True)
     out = [StreamedRow(name, causes) for name, causes in columns]
     counts = Counter(row.message for row in out)
+    places = {row.message: place for place, row in enumerate(out, start=1)}
     disorder = [f"{name} came out {count} times" for name, count in counts.items() if count > 1]
     disorder += [f"{row.message} did not come out" for row in arrived if row.message not in counts]
     disorder += [f"{effect} came out before its cause {cause}" for effect, cause in _early(out)]
@@ -109,8 +118,7 @@ def check_order(arrived: Sequence[StreamedRow], emitted: pa.Table, files: int) -
         held=sum(1 for waited in emitted.column("held_ms").to_pylist() if waited),
         ordered=len(counts),
         disorder=disorder,
-        arrived_first=list(arrived[:_EXAMPLES]),
-        emitted_first=out[:_EXAMPLES],
+        first=[PlacedRow(row, places.get(row.message)) for row in arrived[:_EXAMPLES]],
     )
 
 
