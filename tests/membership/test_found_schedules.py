@@ -67,6 +67,23 @@ REPORTS_AFTER_IT_IS_FORGOTTEN: list[ScheduleEvent] = [
 ]
 """p5 has left before its admission was stable, and still reports when p0, its sponsor, has forgotten it."""
 
+LEAVES_WITHOUT_BEING_ADMITTED: list[ScheduleEvent] = [
+    ("remove", 2, 1),
+    ("join", 4, 1),
+    ("transmit", 4, 1),
+    ("ask", 4, 2),
+    ("remove", 0, 1),
+    ("join", 5, 0),
+    ("transmit", 1, 4),
+    ("transmit", 1, 4),
+    ("ask", 5, 4),
+    ("transmit", 7, 4),
+    ("transmit", 4, 7),
+    ("transmit", 4, 7),
+    ("leave", 7, -1),
+]
+"""p7, whose admission is lost with that of its sponsor, says farewell to p0, which then refuses it."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -75,6 +92,7 @@ REPORTS_AFTER_IT_IS_FORGOTTEN: list[ScheduleEvent] = [
         ("pc", 3, 6, EVERYONE_LEAVES),
         ("vcube", 5, 8, REMOVED_WITHOUT_KNOWING),
         ("vcube", 2, 5, REPORTS_AFTER_IT_IS_FORGOTTEN),
+        ("vcube", 3, 6, LEAVES_WITHOUT_BEING_ADMITTED),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

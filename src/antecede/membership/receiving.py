@@ -101,6 +101,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
                 self._on_farewell(origin)
 
     def _on_farewell(self, stream: Stream) -> None:
-        self.gone.add(stream)
+        if stream not in self.tombstones:  # one that was never admitted may leave, too
+            self.gone.add(stream)
         self.progress.coming.discard(stream)
         self.is_stale = True

@@ -89,5 +89,6 @@ class RemovingMember(ReportingMember, kw_only=True):
                     found = True
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
+                    self.gone.discard(stream)
                     for table in (self.early, self.early_requests, self.progress.pending, self.heard):
                         table.pop(stream, None)
