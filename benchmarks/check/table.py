@@ -1,6 +1,6 @@
 """The table of docs/check.md: every protocol in every schedule of several small groups.
 
-    ./dev python benchmarks/check/table.py --max-states 3000000   # an hour; continues where it was stopped
+    ./dev python benchmarks/check/table.py              # two hours; continues where it was stopped
     ./dev python benchmarks/check/table.py --write      # only the table, from what there is
 
 Each cell is explored in a process of its own, with a bound on its states, and kept in results.json. Some are

@@ -97,7 +97,7 @@ def _systems(found: SystemRuns) -> Section:
         for run in found.runs
     ]
     text = (
-        "One system of each paper was simulated, at sizes where compiled engines help, as Spark tasks. "
+        "One system of each paper was simulated as Spark tasks, mbcp and flooding by compiled engines. "
         "Then every trace was audited on Spark by an oracle that knows nothing of protocols: was each "
         "message delivered everywhere, once, and after everything that happened before it?"
     )
