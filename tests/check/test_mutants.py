@@ -34,8 +34,7 @@ EQUIVALENT: dict[str, list[str]] = {
     ],
     "does not touch what the next statement reads": ["after the next: "],
     "is for batches of messages, which only live members send": [
-        "accepted = [", "deleted: return any(accepted)", "*rest = packet.split()", "add_span",
-        "holdback.ready[:0] = rest",
+        "accepted = [", "deleted: return any(accepted)", "add_span",
         "without `isinstance(packet, DependencyPacket)`", "always: if isinstance(packet, DependencyPacket)",
     ],
     "is for repair and reports, which only live members and users read": [
@@ -45,8 +44,9 @@ EQUIVALENT: dict[str, list[str]] = {
     ],
     "is for groups that change, whose mutants are in tests/membership": ["self.forgotten"],
     "only saves work, or memory": [
-        "always: if self.holdback.held", "always: if holdback.held", "deleted: self.unreported",
-        "deleted: self.undelivered.discard", "deleted: self._clean_up", "edge: packet.seq <= last",
+        "always: if self.awaits_own(first, last)", "always: if message in holdback.held",
+        "deleted: self.unreported", "deleted: self.undelivered.discard", "deleted: self._clean_up",
+        "edge: packet.seq <= last",
         "freescale.super_peer deleted: return", "deleted: self._record_progress", "always: if to:",
         "always: if others:", "delivered.add_between",
         "freescale.external always: if sender < self.super_peers",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from antecede.audit.core import COUNTS
 from antecede.causality import Verdict
 from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs
@@ -38,14 +39,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = []
     for setting in expand({"seconds": 0.5}, {"protocol": ["timestamp", "mbcp"], "peers": [2, 4, 8]}):
         metrics = simulate_to(folder / setting.key(), setting).metrics
-        verdict = dict.fromkeys(
-            ["causal_violations", "causal_late_deliveries", "causal_pairs_late", "causal_pairs_never",
-             "fifo_violations", "missing", "duplicates", "orphans", "impossible", *Verdict.DEPRECATED], 0
-        )  # fmt: skip
-        verdict["audited"] = metrics.deliveries
-        rows.append(
-            {"run": setting.key(), **msgspec.to_builtins(setting), **msgspec.to_builtins(metrics), **verdict}
-        )
+        clean = dict.fromkeys((*COUNTS, *Verdict.DEPRECATED), 0)
+        measured = msgspec.to_builtins(metrics) | {"audited": metrics.deliveries}
+        rows.append({"run": setting.key(), **msgspec.to_builtins(setting), **clean, **measured})
     story = scenario(
         protocol="mbcp", peers=4, seconds=0.6, workload="poisson", rate=2.0, delay="30-500ms", seed=225,
         most_messages=5,

@@ -105,10 +105,13 @@ def _encoded_rows(
 
 def _encode(column: pa.Array, codes: dict[str, int]) -> np.ndarray | None:
     """A column of names as numbers; None if it has a name without a code."""
-    encoded = [codes.get(name, -1) for name in column.dictionary.to_pylist()]
-    if -1 in encoded:
-        return None
-    return np.array(encoded, np.int32)[column.indices.to_numpy()] if encoded else np.empty(0, np.int32)
+    names = column.dictionary.to_pylist()
+    if not names:
+        return np.empty(0, np.int32)
+    encoded = np.array([codes.get(name, -1) for name in names], np.int32)
+    numbers = encoded[column.indices.to_numpy()]
+    # Our writer's dictionary has every kind of event, those that do not occur too.
+    return None if encoded.min() < 0 and numbers.min(initial=0) < 0 else numbers
 
 
 def _create_state(size: int, room: int = 64, ring: int = 16) -> _ReplayState:

@@ -81,5 +81,6 @@ def summarise(results: pa.Table) -> pa.Table:
 
 def _varying(results: pa.Table) -> list[str]:
     """The fields, other than protocol, peers and seed, in which runs differ."""
-    others = [name for name in (*_FIELDS, "changes") if name not in ("protocol", "peers", "seed")]
+    same = ("protocol", "peers", "seed")
+    others = [name for name in (*_FIELDS, "changes") if name in results.column_names and name not in same]
     return [name for name in others if len({str(v) for v in results.column(name).to_pylist()}) > 1]
