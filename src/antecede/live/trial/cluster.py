@@ -77,6 +77,8 @@ class ClusterResult(msgspec.Struct):
 
 def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Settings]:
     """The settings of every member, at free ports of this machine."""
+    # Members read relative paths as relative to their configuration.
+    folder, trace = folder.resolve(), trace.resolve() if trace else None
     supers = [f"super{number}" for number in range(plan.super_peers)]
     inside = {relay: [f"{relay}-phone{number}" for number in range(plan.internal)] for relay in supers}
     phones = [phone for behind_one in inside.values() for phone in behind_one]
