@@ -11,6 +11,7 @@ from antecede.cli import show
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
 from antecede.cli.source_input import InputOptions, readable_log
 from antecede.errors import require
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.graph.core import GraphFigures
@@ -90,7 +91,7 @@ def _print_several(runs: list[GraphFigures]) -> None:
 
 
 def _rows_of_one(run: GraphFigures) -> list[list[str]]:
-    rows = [["messages", f"{run.messages:,} of {run.processes:,} processes"]]
+    rows = [["messages", f"{run.messages:,} of {count_of(run.processes, 'process')}"]]
     if run.stated is not None:
         rows.append(["stated dependencies", f"{run.stated:,}, at most {run.stated_most:,} per message"])
     rows += [
@@ -99,13 +100,15 @@ def _rows_of_one(run: GraphFigures) -> list[list[str]]:
     ]
     histogram = list(run.dependencies_histogram.items())
     for degree, messages in histogram[:_SHOWN_COUNTS]:
-        rows.append([f"  {degree:,}", f"{messages:,} messages ({messages / run.messages:.1%})"])
+        rows.append([f"  {degree:,}", f"{count_of(messages, 'message')} ({messages / run.messages:.1%})"])
     if rest := sum(messages for _, messages in histogram[_SHOWN_COUNTS:]):
-        rows.append(["  more", f"{rest:,} messages ({rest / run.messages:.1%})"])
-    antichain = "not computed: too many messages" if run.antichain is None else f"{run.antichain:,} messages"
+        rows.append(["  more", f"{count_of(rest, 'message')} ({rest / run.messages:.1%})"])
+    antichain = (
+        "not computed: too many messages" if run.antichain is None else count_of(run.antichain, "message")
+    )
     rows += [
-        ["longest chain", f"{run.depth:,} messages"],
-        ["largest frontier", f"{run.frontier:,} messages"],
+        ["longest chain", count_of(run.depth, "message")],
+        ["largest frontier", count_of(run.frontier, "message")],
         ["largest antichain", antichain],
     ]
     if run.busiest:
