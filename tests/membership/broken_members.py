@@ -256,7 +256,8 @@ class KeepsBeyondGaps(ChangingVcube):
         super()._flush(now)
         for stream in self.removals.removed:
             self.order.received[stream] = order.received[stream]
-            self.unstable.setdefault(stream, {}).update(unstable.get(stream, {}))
+            if kept := unstable.get(stream):
+                self.unstable[stream] = kept
         self.order.holdback = order.holdback
 
 

@@ -204,11 +204,11 @@ class HubMember(ChangingMember, kw_only=True):
         site = self.site
         sends = super().report(now).sends
         if self.is_member:
-            stable = self.progress.stable(self._required(), self.order.delivered)
+            others, delivered = self.progress.of(self._required()), self.order.delivered
             last = 0
             while site.unstable:
                 number, (stream, seq) = site.unstable[0]
-                if stable.get(stream, seq) < seq:
+                if stream in delivered and not self._is_stable(stream, seq, others):
                     break
                 last = number
                 del site.unstable[0]

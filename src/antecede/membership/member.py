@@ -22,6 +22,7 @@ from antecede.membership.packets import (
     AdmitMember,
     ApplicationData,
     Content,
+    ControlPacket,
     Departure,
     Disowning,
     Farewell,
@@ -29,7 +30,6 @@ from antecede.membership.packets import (
     FetchRequest,
     FlushReport,
     JoinRequest,
-    MembershipPacket,
     NobodyHere,
     ProgressReport,
     Removal,
@@ -41,6 +41,9 @@ from antecede.membership.packets import (
 from antecede.membership.state import Phase
 from antecede.membership.view_flooding import LinkRequest
 from antecede.protocols.base import NO_EFFECTS, Delivery, Effects, LocalError, Packet, Send, Waiting
+
+_SIGNED = (ProgressReport, LinkRequest)
+"""Packets that say who has sent them, which the receiver may not know by its address yet."""
 
 
 class ChangingMember(LeavingMember, kw_only=True):
@@ -164,13 +167,12 @@ class ChangingMember(LeavingMember, kw_only=True):
             before, self.before_welcome = self.before_welcome, []
             for source, data in before:
                 self._receive_as_member(source, self.decode(data), now)
-        elif self.phase in (Phase.OUTSIDE, Phase.ENDED, Phase.REMOVED):
-            if not isinstance(packet, NobodyHere | RemovedNotice | JoinRequest):
-                self._answer_nobody(link)
+        elif self.is_member or self.phase == Phase.LEAVING:
+            self._receive_as_member(link, packet, now)
         elif self.phase == Phase.JOINING:
             self.before_welcome.append((link, self.encode(packet)))
-        else:
-            self._receive_as_member(link, packet, now)
+        elif not isinstance(packet, NobodyHere | RemovedNotice | JoinRequest):
+            self._answer_nobody(link)
         if self.is_member:
             self._update(now)
         return self._effects()
@@ -184,9 +186,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             if packet.stream == self.stream:
                 self.phase = Phase.REMOVED
             return
-        source = self.stream_at.get(link)
-        if isinstance(packet, ProgressReport | LinkRequest):
-            source = packet.member
+        source = packet.member if isinstance(packet, _SIGNED) else self.stream_at.get(link)
         if source is not None and (source in self.removals.removed or source in self.tombstones):
             end = self.ends.get(source, self.tombstones.get(source))
             if end is not None:
@@ -201,12 +201,12 @@ class ChangingMember(LeavingMember, kw_only=True):
                     self.early_requests[packet.member] = self.encode(packet)
         elif self.phase == Phase.LEAVING:
             self._receive_after_leaving(link, packet, now)
-        elif not isinstance(packet, MembershipPacket):
-            self._receive_packet(link, source, packet, now)
-        else:
+        elif isinstance(packet, ControlPacket):
             self._receive_control(link, source, packet, now)
+        else:
+            self._receive_packet(link, source, packet, now)
 
-    def _receive_control(self, link: int, source: Stream | None, packet: MembershipPacket, now: int) -> None:
+    def _receive_control(self, link: int, source: Stream | None, packet: ControlPacket, now: int) -> None:
         match packet:
             case ProgressReport():
                 self._on_progress(link, packet)
@@ -249,7 +249,8 @@ class ChangingMember(LeavingMember, kw_only=True):
     def _update(self, now: int) -> None:
         if self.progress.pending and self.progress.apply(self.order.delivered, self.ends):
             self.is_stale = True
-        self._close_removed()
+        if self.removals.removed:
+            self._close_removed()
         if self.is_stale:
             self._find_stable()
         if self.backlog.entries:
@@ -272,4 +273,4 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self._effects()
 
     def paper_bytes(self, packet: Packet) -> int:
-        return 0 if isinstance(packet, MembershipPacket) else int(self.order.paper_bytes(packet))
+        return 0 if isinstance(packet, ControlPacket) else int(self.order.paper_bytes(packet))

@@ -110,7 +110,11 @@ def decode_content(payload: bytes) -> Content:
 # Packets that are not broadcast. Links carry them in FIFO order with messages.
 
 
-class ProgressReport(Packet, frozen=True, array_like=True, tag=40):
+class ControlPacket(Packet, frozen=True, array_like=True):
+    """A packet of members that carries no message of a stream."""
+
+
+class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
     """What its sender has delivered."""
 
     metric_name: ClassVar[str] = "progress"
@@ -127,7 +131,7 @@ class ProgressReport(Packet, frozen=True, array_like=True, tag=40):
     """The message that admitted its sender, until that is stable: some may never deliver it."""
 
 
-class DepartureConfirmed(Packet, frozen=True, array_like=True, tag=41):
+class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     """Its sender has delivered the receiver's last message."""
 
     metric_name: ClassVar[str] = "departed"
@@ -139,7 +143,7 @@ class DepartureConfirmed(Packet, frozen=True, array_like=True, tag=41):
     """Those who need it no more."""
 
 
-class JoinRequest(Packet, frozen=True, array_like=True, tag=42):
+class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
     """The process at this address wants to be a member."""
 
     metric_name: ClassVar[str] = "join"
@@ -147,7 +151,7 @@ class JoinRequest(Packet, frozen=True, array_like=True, tag=42):
     address: int
 
 
-class Welcome(Packet, frozen=True, array_like=True, tag=43):
+class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     """What a sponsor tells the member that it has admitted."""
 
     metric_name: ClassVar[str] = "welcome"
@@ -178,7 +182,7 @@ class Welcome(Packet, frozen=True, array_like=True, tag=43):
         return len(self.snapshot)
 
 
-class FetchRequest(Packet, frozen=True, array_like=True, tag=44):
+class FetchRequest(ControlPacket, frozen=True, array_like=True, tag=44):
     """Its sender lacks these messages."""
 
     metric_name: ClassVar[str] = "fetch"
@@ -188,7 +192,7 @@ class FetchRequest(Packet, frozen=True, array_like=True, tag=44):
     last: int
 
 
-class FetchReply(Packet, frozen=True, array_like=True, tag=45):
+class FetchReply(ControlPacket, frozen=True, array_like=True, tag=45):
     """Packets of the sender's protocol, with messages that were asked for."""
 
     metric_name: ClassVar[str] = "fetched"
@@ -196,7 +200,7 @@ class FetchReply(Packet, frozen=True, array_like=True, tag=45):
     messages: list[bytes]
 
 
-class NobodyHere(Packet, frozen=True, array_like=True, tag=46):
+class NobodyHere(ControlPacket, frozen=True, array_like=True, tag=46):
     """No member is at its sender's address: it was removed, or never started."""
 
     metric_name: ClassVar[str] = "nobody"
@@ -204,7 +208,7 @@ class NobodyHere(Packet, frozen=True, array_like=True, tag=46):
     has_started: bool
 
 
-class Farewell(Packet, frozen=True, array_like=True, tag=48):
+class Farewell(ControlPacket, frozen=True, array_like=True, tag=48):
     """Its sender has left, and forwards nothing more."""
 
     metric_name: ClassVar[str] = "farewell"
@@ -212,7 +216,7 @@ class Farewell(Packet, frozen=True, array_like=True, tag=48):
     member: Stream
 
 
-class RemovedNotice(Packet, frozen=True, array_like=True, tag=47):
+class RemovedNotice(ControlPacket, frozen=True, array_like=True, tag=47):
     """A stream of the receiver was removed; it ends here."""
 
     metric_name: ClassVar[str] = "refused"

@@ -6,7 +6,7 @@ hears that a member has delivered m knows every member whom that one had admitte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -38,6 +38,15 @@ class KnownProgress(msgspec.Struct):
 _NOTHING = KnownProgress()
 
 
+def have_all_delivered(stream: Stream, seq: int, members: list[KnownProgress]) -> bool:
+    """Whether these members are known to have delivered a message. The first that is not ends the search, so
+    that this is cheap where it is asked again and again."""
+    for each in members:  # noqa: SIM110  twice as fast as `all`
+        if each.delivered.get(stream, 0) < seq:
+            return False
+    return True
+
+
 class StreamProgress(msgspec.Struct):
     """The reports of other members."""
 
@@ -64,14 +73,18 @@ class StreamProgress(msgspec.Struct):
         """
         found = False
         for member, reports in list(self.pending.items()):
-            if member not in delivered:
+            count = delivered.get(member)
+            if count is None:
                 continue  # its admission is not delivered yet
-            while reports and delivered[member] >= reports[0].delivered.get(member, 0):
-                report, known = reports.pop(0), self.known.setdefault(member, KnownProgress())
+            while reports and count >= reports[0].delivered.get(member, 0):
+                report, known = reports.pop(0), self.known.get(member)
+                if known is None:
+                    known = self.known[member] = KnownProgress()
                 known.add(report)
-                mentioned = {*report.delivered, *report.closed, *report.done}
-                for stream in mentioned - delivered.keys() - ends.keys():
-                    known.drop(stream)
+                for mentioned in (report.delivered.keys(), report.closed.keys(), report.done):
+                    if not mentioned <= delivered.keys():
+                        for stream in mentioned - delivered.keys() - ends.keys():
+                            known.drop(stream)
                 found = True
             if not reports:
                 del self.pending[member]
@@ -94,20 +107,15 @@ class StreamProgress(msgspec.Struct):
         """Whether a member is known to have delivered a message."""
         return self.known.get(member, _NOTHING).delivered.get(stream, 0) >= seq
 
-    def stable(self, members: Collection[Stream], delivered: Counts) -> Counts:
-        """How many messages of each stream all these members are known to have delivered, and this one."""
-        others = [self.known.get(member, _NOTHING).delivered for member in members]
-        return {
-            stream: min([count, *[each.get(stream, 0) for each in others]])
-            for stream, count in delivered.items()
-        }
+    def of(self, members: Iterable[Stream]) -> list[KnownProgress]:
+        """What is known of these members."""
+        return [self.known.get(member, _NOTHING) for member in members]
 
     def finish(
-        self, members: Collection[Stream], closed: Mapping[Stream, int]
+        self, known: list[KnownProgress], closed: Mapping[Stream, int]
     ) -> tuple[list[Stream], list[Stream]]:
         """Advance ended streams: those that are now done, since all members have closed them, and those that
         may be forgotten, since all have said that they are done, this member too."""
-        known = [self.known.get(member, _NOTHING) for member in members]
         done = [
             stream
             for stream in closed

@@ -34,6 +34,8 @@ class ReceivingMember(RemovingMember, kw_only=True):
         for packet in self.order.joined(taken):
             origin = packet.message_ids()[0].origin
             self._carry_out(self.order.receive(origin if link is None else link, packet, now))
+        if not self.ends:
+            return
         for origin in {part.message_ids()[0].origin for part in taken} & self.ends.keys():
             self.order.discard_beyond(origin, self.ends[origin])
             self._drop_beyond(origin, self.ends[origin])
@@ -48,14 +50,16 @@ class ReceivingMember(RemovingMember, kw_only=True):
             return False
         if origin in self.removals.removed and not self._takes_removed(source, is_fetched):
             return False
-        data = self.encode(packet)
         if origin not in self.order.delivered and not self.order.takes_unknown:
-            self.early.setdefault(origin, []).append((origin if source is None else source, data))
+            sender = origin if source is None else source
+            self.early.setdefault(origin, []).append((sender, self.encode(packet)))
             if self._is_void(packet):
                 self._refuse_void()
             return False
-        for message in messages:
-            if not self.order.has_received(message):
+        has_received = self.order.has_received
+        if lacking := [message for message in messages if not has_received(message)]:
+            data = self.encode(packet)
+            for message in lacking:
                 self._retain(message, data)
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from antecede.membership.packets import FetchReply, FetchRequest, ProgressReport, Stream
+from antecede.membership.progress import KnownProgress, have_all_delivered
 from antecede.membership.state import MemberState, Phase
 from antecede.protocols.base import RemoteError
 
@@ -43,24 +44,32 @@ class ReportingMember(MemberState, kw_only=True):
         self.is_stale = False
         if not (self.unstable or self.unstable_admissions or self.ends or self.forgotten):
             return
-        others, delivered = self._required(), self.order.delivered
-        stable = self.progress.stable(others, delivered)
-        for stream in list(self.unstable):
-            self._forget_stable(stream, stable.get(stream, 0))
+        others, delivered = self.progress.of(self._required()), self.order.delivered
+        for stream, entries in list(self.unstable.items()):
+            first = min(entries)
+            if first <= delivered.get(stream, 0) and have_all_delivered(stream, first, others):
+                known = (each.delivered[stream] for each in others)
+                self._forget_stable(stream, min(known, default=delivered[stream]))
         for member, (sponsor, seq) in list(self.unstable_admissions.items()):
-            if sponsor not in delivered or stable[sponsor] >= seq:
+            if sponsor not in delivered or self._is_stable(sponsor, seq, others):
                 del self.unstable_admissions[member]
-        done, forgotten = self.progress.finish(others, self._closed())
-        for stream in done:
-            self.order.stop_naming(stream)
-        for stream in forgotten:
-            self._forget(stream)
+        if self.ends:
+            done, forgotten = self.progress.finish(others, self._closed())
+            for stream in done:
+                self.order.stop_naming(stream)
+            for stream in forgotten:
+                self._forget(stream)
         for stream, counts in list(self.forgotten.items()):
-            if all(count <= stable[each] for each, count in counts.items() if each in delivered):
+            if all(self._is_stable(each, seq, others) for each, seq in counts.items() if each in delivered):
                 del self.forgotten[stream]
                 self.order.forgotten.discard(stream)
 
-    def _forget_stable(self, stream: Stream, stable: int) -> None:
+    def _is_stable(self, stream: Stream, seq: int, others: list[KnownProgress]) -> bool:
+        return self.order.delivered[stream] >= seq and have_all_delivered(stream, seq, others)
+
+    def _forget_stable(self, stream: Stream, known: int) -> None:
+        """All others are known to have delivered so much of a stream."""
+        stable = min(known, self.order.delivered[stream])
         entries = self.unstable[stream]
         for seq in [seq for seq in entries if seq <= stable]:
             del entries[seq]

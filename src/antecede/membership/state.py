@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -12,8 +13,8 @@ from antecede.membership.backlog import Backlog
 from antecede.membership.packets import (
     ApplicationData,
     Content,
+    ControlPacket,
     Counts,
-    MembershipPacket,
     Stream,
     encode_content,
 )
@@ -45,6 +46,9 @@ class Phase(IntEnum):
     """It was removed, and may return as another incarnation with what others may have lost."""
 
 
+_MEMBER = Phase.MEMBER
+
+
 class ViewChange(NamedTuple):
     """A member was admitted, has left or was removed, or its stream was closed, as seen here."""
 
@@ -62,6 +66,12 @@ class RetainedMessage(msgspec.Struct):
     """In the order of arrivals here."""
     place: int = 0
     """In the order of deliveries here; 0 if it is not delivered yet."""
+
+
+@functools.cache
+def _decoder(kind: type[MemberState]) -> msgspec.msgpack.Decoder[Any]:
+    """Of a protocol's packets. To make one takes longer than to decode a packet."""
+    return msgspec.msgpack.Decoder(kind.packets)
 
 
 class MemberState(Protocol, kw_only=True):
@@ -139,7 +149,7 @@ class MemberState(Protocol, kw_only=True):
 
     @property
     def is_member(self) -> bool:
-        return self.phase == Phase.MEMBER
+        return self.phase is _MEMBER
 
     @property
     def view(self) -> set[Stream]:
@@ -152,6 +162,8 @@ class MemberState(Protocol, kw_only=True):
 
     def _unclosed(self) -> set[Stream]:
         """The removed members whose streams are not delivered completely, as far as is known here."""
+        if not self.removals.removed:
+            return set()
         delivered = self.order.delivered
         return {
             stream
@@ -193,9 +205,17 @@ class MemberState(Protocol, kw_only=True):
         if not entries:
             self.unstable.pop(stream, None)
 
+    @classmethod
+    def decode(cls, data: bytes) -> Packet:
+        try:
+            packet: Packet = _decoder(cls).decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteError(f"not a packet of {cls.name}: {error}") from error
+        return packet
+
     def _decode_message(self, data: bytes) -> Packet:
         packet = self.decode(data)
-        if isinstance(packet, MembershipPacket):
+        if isinstance(packet, ControlPacket):
             raise RemoteError("a packet where a message should be")
         return packet
 

@@ -156,6 +156,8 @@ class ChangingWorld:
         return [link for link in links if self._is_open(link)] if self.frozen or self.cuts else links
 
     def _is_open(self, link: tuple[int, int]) -> bool:
+        if not self.frozen and not self.cuts:
+            return True
         return not self.frozen.intersection(link) and frozenset(link) not in self.cuts
 
     # Events
@@ -335,15 +337,20 @@ class ChangingWorld:
             self._carry_out(member.me, member.sponsor(address, write_messages(seen), 0))
 
     def _carry_out(self, address: int, effects: Effects) -> None:
+        links = self.links
         for send in effects.sends:
             packet = self.kind.decode(self.kind.encode(send.packet)) if self.is_encoded else send.packet
+            self.packets += len(send.to)
             for to in send.to:
-                self.packets += 1
-                self.links.setdefault((address, to), deque()).append(packet)
-        member, life = self.members[address], self.lives[address]
-        member.take_changes()
-        if member.phase == Phase.REMOVED and life.end != "crashed":
-            life.end = "removed"
+                queue = links.get((address, to))
+                if queue is None:
+                    queue = links[address, to] = deque()
+                queue.append(packet)
+        member = self.members[address]
+        if member.changes:
+            member.take_changes()
+        if member.phase is Phase.REMOVED and self.lives[address].end != "crashed":
+            self.lives[address].end = "removed"
 
 
 def write_messages(messages: tuple[MessageId, ...]) -> bytes:
