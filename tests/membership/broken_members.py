@@ -458,7 +458,16 @@ class SilentNewcomers(ChangingMbcp):
     """Reports do not name the admission of a newcomer, which may be lost."""
 
     def _report(self, forgotten: Any = ()) -> ProgressReport:
-        return msgspec.structs.replace(super()._report(forgotten), admission=None)
+        return msgspec.structs.replace(super()._report(forgotten), admissions={})
+
+
+class NamesOneAdmission(ChangingMbcp):
+    """A newcomer names the message that admitted it in reports, but not the one that admitted its sponsor."""
+
+    def _report(self, forgotten: Any = ()) -> ProgressReport:
+        report = super()._report(forgotten)
+        own = {each: message for each, message in report.admissions.items() if each == self.stream}
+        return msgspec.structs.replace(report, admissions=own)
 
 
 class NoLastCopy(ChangingMbcp):
@@ -508,6 +517,7 @@ BROKEN = (
     KeepsCopies,
     ForgetsRemovalsOfOne,
     SilentNewcomers,
+    NamesOneAdmission,
     NoLastCopy,
 )
 

@@ -84,6 +84,36 @@ LEAVES_WITHOUT_BEING_ADMITTED: list[ScheduleEvent] = [
 ]
 """p7, whose admission is lost with that of its sponsor, says farewell to p0, which then refuses it."""
 
+ASKS_FOR_A_LINK_AND_IS_NEVER_ADMITTED: list[ScheduleEvent] = [
+    ("join", 7, 3),
+    ("remove", 2, 3),
+    ("transmit", 7, 3),
+    ("transmit", 3, 7),
+    ("transmit", 3, 7),
+    ("join", 5, 7),
+    ("transmit", 5, 7),
+    ("remove", 7, 5),
+    ("remove", 1, 3),
+]
+"""p5 asks p2 for a link, and hears from p7 that it is removed before it reports. p2 never knows p5, whose
+sponsor p7 is lost with p3, and kept its request for ever."""
+
+ITS_SPONSOR_WAS_NEVER_ADMITTED: list[ScheduleEvent] = [
+    *[("cut", 3, each) for each in (0, 1, 2, 4)],
+    ("join", 7, 3),
+    ("transmit", 7, 3),
+    ("transmit", 3, 7),
+    ("transmit", 3, 7),
+    ("join", 5, 7),
+    ("transmit", 5, 7),
+    ("transmit", 7, 5),
+    ("broadcast", 5, -1),
+    ("crash", 7, 0),
+    ("remove", 0, 3),
+]
+"""p3's admission of p7 is lost, and p7 crashes after it has admitted p5. Nobody else has ever heard of p7, so
+nobody could tell p5 that it is not a member."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -93,6 +123,9 @@ LEAVES_WITHOUT_BEING_ADMITTED: list[ScheduleEvent] = [
         ("vcube", 5, 8, REMOVED_WITHOUT_KNOWING),
         ("vcube", 2, 5, REPORTS_AFTER_IT_IS_FORGOTTEN),
         ("vcube", 3, 6, LEAVES_WITHOUT_BEING_ADMITTED),
+        ("pc", 5, 8, ASKS_FOR_A_LINK_AND_IS_NEVER_ADMITTED),
+        ("mbcp", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
+        ("pc", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

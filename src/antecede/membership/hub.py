@@ -277,13 +277,6 @@ class HubMember(ChangingMember, kw_only=True):
         site.causes.discard(previous)
         site.causes.add(site.number)
 
-    def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
-        """Which message admitted a member, and so on, as long as some may never have that message."""
-        chain: dict[Stream, MessageId] = {}
-        while (message := self.unstable_admissions.get(stream)) is not None:
-            chain[stream], stream = message, message.origin
-        return chain
-
     def _fate(self, entry: BacklogEntry) -> Fate:
         if entry.is_lost or entry.author is None or entry.author[1] == 0:
             return super()._fate(entry)

@@ -199,6 +199,7 @@ class ChangingMember(LeavingMember, kw_only=True):
                     self._supply_link(link, packet)  # to a member of which this one will never know
                 else:
                     self.early_requests[packet.member] = self.encode(packet)
+                    self._refuse_void()
         elif self.phase == Phase.LEAVING:
             self._receive_after_leaving(link, packet, now)
         elif isinstance(packet, ControlPacket):
@@ -236,7 +237,7 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def _is_forgotten(self, report: ProgressReport) -> bool:
         """Whether the sender of a report was a member here and is forgotten; or else it is not known yet."""
-        delivered, admission = self.order.delivered, report.admission
+        delivered, admission = self.order.delivered, report.admissions.get(report.member)
         if report.member in delivered:
             return False
         if admission is None:

@@ -127,8 +127,9 @@ class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
     """Those that all members are known to have closed: its sender will not name them again."""
     has_left: bool = False
     """Whether its sender has left, and says so only to tell that it has its own messages."""
-    admission: MessageId | None = None
-    """The message that admitted its sender, until that is stable: some may never deliver it."""
+    admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+    """Which message admitted its sender, which one its sponsor, and so on: those that some may never
+    deliver."""
 
 
 class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):

@@ -7,6 +7,7 @@ from antecede.membership.packets import FetchRequest, Removal, Stream
 from antecede.membership.removal import FetchRequests
 from antecede.membership.reporting import ReportingMember
 from antecede.membership.state import Phase, ViewChange
+from antecede.membership.view_flooding import LinkRequest
 from antecede.protocols.base import Packet
 
 
@@ -76,19 +77,25 @@ class RemovingMember(ReportingMember, kw_only=True):
     def _refuse_void(self) -> None:
         """Refuse members whose admission lies beyond the end of their sponsor's stream, and members whom
         those have admitted."""
-        unknown = (self.early.keys() | self.progress.pending.keys()) - self.order.delivered.keys()
+        heard_of = self.early.keys() | self.progress.pending.keys() | self.early_requests.keys()
+        unknown = heard_of - self.order.delivered.keys()
         found = True
         while found:
             found = False
             for stream in sorted(unknown):
                 packets = (self._decode_message(data) for _, data in self.early.get(stream, ()))
-                admissions = (each.admission for each in self.progress.pending.get(stream, ()))
-                if any(map(self._is_void, packets)) or any(
-                    each is not None and self._is_beyond(each) for each in admissions
-                ):
+                if any(map(self._is_void, packets)) or any(map(self._is_beyond, self._admissions(stream))):
                     found = True
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
                     self.gone.discard(stream)
                     for table in (self.early, self.early_requests, self.progress.pending, self.heard):
                         table.pop(stream, None)
+
+    def _admissions(self, stream: Stream) -> set[MessageId]:
+        """What a member that is not known here says of its admission, and of its sponsors'."""
+        said = [each.admissions for each in self.progress.pending.get(stream, ())]
+        if (data := self.early_requests.get(stream)) is not None:
+            request = self.decode(data)
+            said += [request.admissions] if isinstance(request, LinkRequest) else []
+        return {message for each in said for message in each.values()}

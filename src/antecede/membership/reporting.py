@@ -20,9 +20,9 @@ class ReportingMember(MemberState, kw_only=True):
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         closed = self._closed() | dict.fromkeys(forgotten, 0)
         done = frozenset({*self.progress.done, *forgotten})
-        admission = self.unstable_admissions.get(self.stream)
         has_left = self.phase == Phase.LEAVING
-        return ProgressReport(self.stream, dict(self.order.delivered), closed, done, has_left, admission)
+        chain = self._admission_chain(self.stream)
+        return ProgressReport(self.stream, dict(self.order.delivered), closed, done, has_left, chain)
 
     def _known(self) -> dict[Stream, ProgressReport]:
         """What is known of others, and this member itself."""

@@ -20,6 +20,7 @@ from antecede.membership.packets import (
 )
 from antecede.membership.progress import StreamProgress
 from antecede.membership.removal import Removals
+from antecede.membership.view_flooding import LinkRequest
 from antecede.protocols.base import (
     Delivery,
     Effects,
@@ -240,6 +241,17 @@ class MemberState(Protocol, kw_only=True):
 
     # The view
 
+    def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
+        """Which message admitted a member, which one its sponsor, and so on, as long as some may never have
+        that message. A sponsor may be gone: whoever does not know it learns here why it never will."""
+        chain: dict[Stream, MessageId] = {}
+        while (message := self.admissions.get(stream)) is not None and self._may_be_unknown(stream):
+            chain[stream], stream = message, message.origin
+        return chain
+
+    def _may_be_unknown(self, stream: Stream) -> bool:
+        return stream in self.unstable_admissions or stream not in self.addresses
+
     def _exclude(self, stream: Stream) -> None:
         self.unstable_admissions.pop(stream, None)
         if self.addresses.pop(stream, None) is not None:
@@ -254,6 +266,9 @@ class MemberState(Protocol, kw_only=True):
         """Send packets of the protocol, and messages to members that may lack them because others were to
         forward them."""
         for member, item in items:
+            if isinstance(item, LinkRequest):
+                chain = self._admission_chain(self.stream)
+                item = msgspec.structs.replace(item, admissions=chain)  # noqa: PLW2901
             if isinstance(item, Packet):
                 self._send(self.addresses[member], item)
                 continue

@@ -42,6 +42,8 @@ class LinkRequest(Packet, frozen=True, array_like=True, tag=50):
 
     member: Stream
     counts: Counts
+    admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+    """As in reports of progress."""
 
 
 class LinkReady(Packet, frozen=True, array_like=True, tag=51):
