@@ -238,13 +238,21 @@ class ForwardsAfterLeaving(ChangingVcube):
             super()._receive_after_leaving(link, packet, now)
 
 
-class FlushesForSome(ChangingVcube):
+class _ForSome(Removals):
+    def find_ends(
+        self, me: Stream, view: Any, stable_members: int, order: Any, open_streams: set[Stream], closed: Any
+    ) -> tuple[Counts, FetchRequests]:
+        reports = [self.flushes[each].held if each in self.flushes else {} for each in view]
+        covered = {stream for stream in open_streams if all(stream in held for held in reports)}
+        return super().find_ends(me, view, stable_members, order, covered, self.removed - covered)
+
+
+class FlushesForSome(ChangingMbcp):
     """A report on some of the removed streams is enough for those."""
 
     def _close_removed(self) -> None:
-        done, self.progress.done = self.progress.done, self.removals.removed & self.ends.keys()
+        self.removals = _ForSome(*_fields(self.removals))
         super()._close_removed()
-        self.progress.done = done
 
 
 class KeepsBeyondGaps(ChangingVcube):
@@ -490,7 +498,6 @@ BROKEN = (
     NeverDisowns,
     LeavesAtOnce,
     LeavesDuringRemovals,
-    SuppliesWhatItOnlyHolds,
     ForgetsBeforeTheLastCopy,
     FlushesOnce,
     AcceptsFromTheRemoved,
@@ -509,7 +516,6 @@ BROKEN = (
     BelievesTheRemoved,
     ForgetsInOnePhase,
     NamesDoneStreams,
-    ForgetsForgottenStreams,
     NoTombstones,
     ReturnsWithNothing,
     ReturnsWithItsOwn,
@@ -522,6 +528,9 @@ BROKEN = (
 )
 
 
+# Rules that others cover
+
+
 class ReportsOvertake(ChangingWorld):
     """Links carry reports of progress ahead of messages (`vcube`)."""
 
@@ -530,3 +539,7 @@ class ReportsOvertake(ChangingWorld):
         for (source, _), queue in self.links.items():
             if source == address and queue and isinstance(queue[-1], ProgressReport):
                 queue.appendleft(queue.pop())
+
+
+COVERED = (SuppliesWhatItOnlyHolds, ForgetsForgottenStreams, ReportsOvertake)
+"""Members that leave out a rule and hold all the same; docs/membership.md says why."""

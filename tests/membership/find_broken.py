@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from broken_members import BROKEN, ReportsOvertake
+from broken_members import BROKEN, COVERED
 
 from antecede.check.changing.describe import show_schedule
 from antecede.check.changing.explore import ChangeBounds, ExploredGroup, explore
@@ -45,7 +45,8 @@ MORE_CHANGES = {
 }
 
 Variant = type[ChangingMember] | type[ChangingWorld]
-VARIANTS: dict[str, Variant] = {each.__name__: each for each in (*BROKEN, ReportsOvertake)}
+VARIANTS: dict[str, Variant] = {each.__name__: each for each in BROKEN}
+COVERED_VARIANTS: dict[str, Variant] = {each.__name__: each for each in COVERED}
 
 _ONE = {"total": 1}
 BOUNDS: dict[str, list[ChangeBounds]] = {

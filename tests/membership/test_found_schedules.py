@@ -114,6 +114,18 @@ ITS_SPONSOR_WAS_NEVER_ADMITTED: list[ScheduleEvent] = [
 """p3's admission of p7 is lost, and p7 crashes after it has admitted p5. Nobody else has ever heard of p7, so
 nobody could tell p5 that it is not a member."""
 
+REPORTS_AFTER_ITS_SPONSOR_IS_FORGOTTEN: list[ScheduleEvent] = [
+    ("join", 3, 1),
+    ("transmit", 3, 1),
+    ("transmit", 1, 3),
+    ("leave", 3, -1),
+    ("transmit", 3, 0),
+    ("cut", 0, 3),
+    ("leave", 1, -1),
+]
+"""p3 has left, and its report reaches p0 when p3 and p1, its sponsor, are forgotten there: p0 took p3 for a
+member whose admission is on its way."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -126,6 +138,7 @@ nobody could tell p5 that it is not a member."""
         ("pc", 5, 8, ASKS_FOR_A_LINK_AND_IS_NEVER_ADMITTED),
         ("mbcp", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
         ("pc", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
+        ("mbcp", 3, 6, REPORTS_AFTER_ITS_SPONSOR_IS_FORGOTTEN),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

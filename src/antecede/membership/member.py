@@ -237,13 +237,15 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def _is_forgotten(self, report: ProgressReport) -> bool:
         """Whether the sender of a report was a member here and is forgotten; or else it is not known yet."""
-        delivered, admission = self.order.delivered, report.admissions.get(report.member)
-        if report.member in delivered:
-            return False
-        if admission is None:
-            return True
-        sponsor, seq = admission
-        return delivered.get(sponsor, 0) >= seq or sponsor in self.forgotten
+        delivered, member, seq = self.order.delivered, report.member, 0
+        while member not in delivered:
+            if member not in report.admissions:
+                return True  # everybody has known it
+            member, seq = report.admissions[member]
+            if member in self.tombstones:
+                return seq <= self.tombstones[member]
+            # If its sponsor is forgotten too, so is the message that admitted it.
+        return 0 < seq <= delivered[member]
 
     # What follows from whatever happened
 

@@ -70,11 +70,15 @@ class Removals(msgspec.Struct):
                 ends[stream] = end
             elif holder in view:
                 requests.append((holder, FetchRequest(stream, last + 1, end)))
-        if not decided and self.has_quorum(stable_members):
-            needed = self.removed.difference(closed)
-            if all(each in self.flushes and needed <= self.flushes[each].held.keys() for each in view):
-                return self._decide(me, view, open_streams, order)
+        if not decided and self.has_quorum(stable_members) and self._has_reports(view, closed):
+            return self._decide(me, view, open_streams, order)
         return ends, requests
+
+    def _has_reports(self, view: Collection[Stream], closed: Collection[Stream]) -> bool:
+        if len(self.flushes) < len(view):
+            return False  # this is asked after each report, of which there are as many as members
+        needed = self.removed.difference(closed)
+        return all(each in self.flushes and needed <= self.flushes[each].held.keys() for each in view)
 
     def has_quorum(self, stable_members: int) -> bool:
         """Whether the members whose admission is stable outnumber the removed."""

@@ -42,7 +42,7 @@ class RemovingMember(ReportingMember, kw_only=True):
         open_streams = self.removals.removed - self.ends.keys()
         if not open_streams:
             return
-        stable = sum(member not in self.unstable_admissions for member in self.addresses)
+        stable = len(self.addresses) - len(self.unstable_admissions.keys() & self.addresses.keys())
         ends, requests = self.removals.find_ends(
             self.stream, self.addresses, stable, self.order, open_streams, self.progress.done
         )
