@@ -245,7 +245,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             if member in self.tombstones:
                 return seq <= self.tombstones[member]
             # If its sponsor is forgotten too, so is the message that admitted it.
-        return 0 < seq <= delivered[member]
+        return bool(0 < seq <= delivered[member])
 
     # What follows from whatever happened
 

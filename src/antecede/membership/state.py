@@ -268,7 +268,7 @@ class MemberState(Protocol, kw_only=True):
         for member, item in items:
             if isinstance(item, LinkRequest):
                 chain = self._admission_chain(self.stream)
-                item = msgspec.structs.replace(item, admissions=chain)  # noqa: PLW2901
+                item = msgspec.structs.replace(item, admissions=chain)
             if isinstance(item, Packet):
                 self._send(self.addresses[member], item)
                 continue
