@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 from antecede.causality import Verdict
 from antecede.errors import InputError
 from antecede.protocols.base import Effects
+from antecede.protocols.flat import StampedPacket
 from antecede.protocols.mbcp import Mbcp
+from antecede.protocols.timestamp import TimestampDiff
 from antecede.sim.scenario import Scenario
 from antecede.sweep.grid import expand
 from antecede.sweep.on_spark import Sweep, _run
@@ -35,6 +37,15 @@ class FailsInLargeGroups(Mbcp):
         if self.size > 3:
             raise RuntimeError("more than I can bear")
         return super().broadcast(payload, now, group)
+
+
+class NamesNoCauses(TimestampDiff):
+    """Deliveries are in the order of each sender, and out of causal order."""
+
+    name: ClassVar[str] = "names-no-causes"
+
+    def on_delivered(self, packet: StampedPacket) -> None:
+        pass
 
 
 def grid(**more: list[object]) -> list[Scenario]:
@@ -101,6 +112,45 @@ def test_metrics_only_writes_no_trace_and_a_later_sweep_does(spark: SparkSession
     assert traced.simulate(spark) == {}
     assert len(list(tmp_path.rglob("*.parquet"))) == 4
     assert traced.unfinished() == []
+
+
+def test_untraced_runs_are_audited_while_they_run_and_a_faulty_one_leaves_its_trace(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    faulty = expand(
+        {"seconds": 0.4, "protocol": f"{__name__}:NamesNoCauses", "delay": "1-90ms"}, {"peers": [5]}
+    )
+    sweep = Sweep(tmp_path, [*grid(), *faulty], traced=lambda _: False, audit_untraced=True)
+    assert sweep.simulate(spark) == {}
+    assert sweep.unfinished() == []
+    (key,) = sweep.unjudged()
+    assert key == faulty[0].key()
+    assert {file.parent.name for file in tmp_path.rglob("*.parquet")} == {key}
+    assert sweep.judge(spark) == {}
+    traced = Sweep(tmp_path / "traced", [*grid(), *faulty])
+    assert traced.simulate(spark) == traced.judge(spark) == {}
+    verdicts = {key: verdict for key, _, verdict in sweep.runs()}
+    assert verdicts == {key: verdict for key, _, verdict in traced.runs()}
+    assert {each for each, verdict in verdicts.items() if verdict and not verdict.clean} == {key}
+    assert sweep.discard_damaged() == {}
+
+
+def test_a_lost_verdict_of_an_untraced_run_is_reached_again(tmp_path: Path) -> None:
+    (setting,) = expand({"seconds": 0.4}, {"protocol": ["mbcp"], "peers": [4]})
+    sweep = Sweep(tmp_path, [setting], traced=lambda _: False, audit_untraced=True)
+    text = msgspec.json.encode(setting).decode()
+    assert _run(tmp_path / "runs", text, "verdict", False)["error"] is None
+    assert sweep.unfinished() == []
+    (tmp_path / "runs" / setting.key() / "_verdict.json").write_text('{"deliveries": 1}')
+    assert list(sweep.discard_damaged()) == [setting.key()]
+    assert sweep.unfinished() == [setting.key()]
+
+
+def test_runs_that_one_pass_cannot_judge_leave_a_trace(tmp_path: Path) -> None:
+    groups = {"a": [0, 1, 2], "b": [2, 3]}
+    settings = expand({"seconds": 0.4, "protocol": "multigroup", "groups": groups}, {"peers": [4]})
+    sweep = Sweep(tmp_path, [*settings, *grid()], traced=lambda _: False, audit_untraced=True)
+    assert list(sweep.kept.values()) == ["trace", *["verdict"] * 4]
 
 
 def test_the_summary_has_the_spread_over_seeds(spark: SparkSession, tmp_path: Path) -> None:
@@ -200,7 +250,7 @@ def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
     (setting,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
     text = msgspec.json.encode(setting).decode()
     with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda _: _run(tmp_path, text, True, False), range(8)))
+        outcomes = list(pool.map(lambda _: _run(tmp_path, text, "trace", False), range(8)))
     assert [outcome["error"] for outcome in outcomes] == [None] * 8
     assert [folder.name for folder in tmp_path.iterdir()] == [setting.key()]
     assert sorted(file.name for file in (tmp_path / setting.key()).iterdir()) == [

@@ -28,7 +28,7 @@ from antecede.trace.schema import DELIVER, RECEIVE, SEND, Members
 _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq")
 
-_MAX_PROCESSES = 10_000
+MAX_PROCESSES = 10_000
 """Above that, a count for every pair of processes takes too much memory."""
 _MAX_BYTES = 1 << 30
 """For the vectors of messages in flight."""
@@ -53,29 +53,48 @@ class _ReplayState(NamedTuple):
     """For each origin a ring: the vector of the message with that sequence number; -1 if none."""
 
 
+class OnePassAudit:
+    """The audit of a run of one group with `size` processes, a batch of rows at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._clean = 0 < size <= MAX_PROCESSES
+        self._state = _create_state(size if self._clean else 0)
+
+    def take(self, rows: tuple[Any, ...]) -> bool:
+        """Judge the next rows: processes (int32), their indices, kinds and origins (int32), and numbers.
+
+        False if the run is not clean as far as one pass can tell; later rows are not looked at.
+        """
+        done, count = 0, len(rows[0])
+        while self._clean and done < count:
+            done, outcome = _replay(self._state, rows, done)
+            if outcome == _FULL and 2 * self._state.vectors.nbytes <= _MAX_BYTES:
+                self._state = _grow(self._state)
+            elif outcome != _CONTINUE:
+                self._clean = False
+        return self._clean
+
+    def verdict(self) -> Verdict | None:
+        """The verdict on a clean run after its last row; None if it is not clean."""
+        counters = self._state.counters
+        if not self._clean or counters[_IN_FLIGHT]:
+            return None
+        return Verdict.no_faults(self._size, int(counters[_MESSAGES]), int(counters[_DELIVERIES]))
+
+
 def verdict_if_clean(files: list[Path], run: str, members: Members) -> Verdict | None:
     """The verdict on a run whose rows are in these files, if they show that it is clean."""
     if len(members) != 1:
         return None
     (group, names), *_ = members.items()
-    if not 0 < len(names) <= _MAX_PROCESSES or len(set(names)) < len(names):
+    if len(set(names)) < len(names):
         return None
-    state = _create_state(len(names))
+    audit = OnePassAudit(len(names))
     for rows in _encoded_rows(files, run, group, names):
-        if rows is None:
+        if rows is None or not audit.take(rows):
             return None
-        done, count = 0, len(rows[0])
-        while done < count:
-            done, outcome = _replay(state, rows, done)
-            if outcome == _NOT_CLEAN:
-                return None
-            if outcome == _FULL:
-                if 2 * state.vectors.nbytes > _MAX_BYTES:
-                    return None
-                state = _grow(state)
-    if state.counters[_IN_FLIGHT]:
-        return None
-    return Verdict.no_faults(len(names), int(state.counters[_MESSAGES]), int(state.counters[_DELIVERIES]))
+    return audit.verdict()
 
 
 def _encoded_rows(

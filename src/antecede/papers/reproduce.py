@@ -25,8 +25,9 @@ PAPERS: dict[str, Paper] = {
     each.STUDY.name: each.STUDY for each in (paper_000, paper_001, paper_002, paper_003, paper_004)
 }
 BOARD = "scoreboard.json"
-_SMALL = 500_000
-"""Deliveries in a run. Of larger runs only those with the first seed leave a trace and are audited."""
+_SMALL = 20_000
+"""Deliveries in a run that leaves a trace, to be drawn. All others are audited while they run: writing their
+traces would cost more than simulating them."""
 
 
 def reproduce(
@@ -46,7 +47,7 @@ def reproduce(
         raise InputError(f"no paper '{unknown[0]}'; there are {', '.join(PAPERS)}")
     papers = [PAPERS[name] for name in names or PAPERS]
     study = _Study(folder, master, finished_only, progress)
-    choices = {paper.name: _choose(study, paper, scale) for paper in papers}
+    choices = _choose(study, papers, scale)
     grids = {
         paper.name: (
             paper.grid(scale, choices[paper.name].joint, paper.seeds(scale).judging),
@@ -64,7 +65,8 @@ def reproduce(
     ]
     compared = contest.table(study.runs(contest_grid)) if contest_grid else []
     rows = [row for result in results for row in result.rows]
-    reproduction = Reproduction(rows, compared, choices, lead(outcome.summary, len(outcome.failed)))
+    audited = f"{lead(outcome.summary, len(outcome.failed))} {study.took}"
+    reproduction = Reproduction(rows, compared, choices, audited)
     write_whole(folder / BOARD, msgspec.json.encode(reproduction))
     write_pages(folder, results, reproduction, scale)
     return reproduction, outcome
@@ -89,6 +91,8 @@ class _Study:
         self._progress = progress
         self._asked: dict[str, Scenario] = {}
         self._finished: dict[str, FinishedRun] = {}
+        self.took = ""
+        """How long the runs took, in words."""
 
     def run(self, grid: Sequence[Scenario]) -> SweepResult:
         """Make the runs that are not finished; the result is of all runs asked for so far."""
@@ -99,9 +103,13 @@ class _Study:
             outcome = SweepResult(write_results(sweep), {}, 0)
         else:
             outcome = run_study(
-                self._folder, unique, master=self._master, traced=_is_traced, progress=self._progress
-            )
-        self._finished = {key: FinishedRun(run.scenario, run.metrics) for key, run, _ in sweep.runs()}
+                self._folder, unique, master=self._master, traced=_is_traced, audit_untraced=True,
+                progress=self._progress,
+            )  # fmt: skip
+        finished = [(key, run) for key, run, _ in sweep.runs()]
+        self._finished = {key: FinishedRun(run.scenario, run.metrics) for key, run in finished}
+        minutes = sum(run.cpu_seconds for _, run in finished) / 60
+        self.took = f"The runs took {minutes:,.1f} minutes of CPU time, with the audits of large ones."
         return outcome
 
     def runs(self, grid: Sequence[Scenario]) -> Runs:
@@ -109,19 +117,29 @@ class _Study:
         return Runs([self._finished[key] for key in keys if key in self._finished])
 
 
-def _choose(study: _Study, paper: Paper, scale: Scale) -> ChosenReading:
-    """The joint reading with which most rows of a paper agree, on the seeds for choosing."""
-    joints, seeds = paper.joints(scale), paper.seeds(scale)
-    if len(joints) == 1:
-        return ChosenReading(joints[0], [], seeds)
-    grids = [paper.grid(scale, joint, seeds.choosing) for joint in joints]
-    study.run([setting for grid in grids for setting in grid])
-    scored = [
-        (joint, Agreement.of(paper.score(study.runs(grid), joint)))
-        for joint, grid in zip(joints, grids, strict=True)
-    ]
-    return choose(scored, seeds)
+def _choose(study: _Study, papers: Sequence[Paper], scale: Scale) -> dict[str, ChosenReading]:
+    """For each paper the joint reading with which most of its rows agree, on the seeds for choosing."""
+    grids = {
+        paper.name: [
+            (joint, paper.grid(scale, joint, paper.seeds(scale).choosing)) for joint in paper.joints(scale)
+        ]
+        for paper in papers
+        if len(paper.joints(scale)) > 1
+    }
+    if grids:
+        study.run([setting for pairs in grids.values() for _, grid in pairs for setting in grid])
+    choices = {}
+    for paper in papers:
+        seeds = paper.seeds(scale)
+        if paper.name not in grids:
+            choices[paper.name] = ChosenReading(paper.plainest, [], seeds)
+            continue
+        scored = [
+            (joint, Agreement.of(paper.score(study.runs(grid), joint))) for joint, grid in grids[paper.name]
+        ]
+        choices[paper.name] = choose(scored, seeds)
+    return choices
 
 
 def _is_traced(setting: Scenario) -> bool:
-    return setting.seed == 1 or setting.expected_messages() * setting.peers <= _SMALL
+    return setting.expected_messages() * setting.peers <= _SMALL

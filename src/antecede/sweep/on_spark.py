@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -34,6 +34,7 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario
 from antecede.spark.read import read_events, read_members
 from antecede.spark.session import cancel_jobs, refuse_unshared, spark_path, uninterrupted
+from antecede.sweep.auditing_observer import AuditingObserver, can_audit
 from antecede.sweep.digests import (
     ERROR,
     RUN,
@@ -62,6 +63,18 @@ _MAX_DELIVERIES_WITH_RECEIVES = 500_000
 _ABANDONED_SECONDS = 3600
 
 
+Kept = Literal["trace", "verdict", "metrics"]
+"""What a run leaves beside its metrics."""
+
+
+def _kept(scenario: Scenario, traced: bool, audit_untraced: bool) -> Kept:
+    if traced:
+        return "trace"
+    if not audit_untraced:
+        return "metrics"
+    return "verdict" if can_audit(scenario) else "trace"
+
+
 class SweepRun(msgspec.Struct, frozen=True):
     """A finished run: its scenario, its metrics, and the CPU time it took."""
 
@@ -79,11 +92,13 @@ class Sweep:
         scenarios: Sequence[Scenario],
         *,
         traced: Callable[[Scenario], bool] = lambda _: True,
+        audit_untraced: bool = False,
     ) -> None:
-        """Runs that are not `traced` leave metrics only, and are not audited."""
+        """Runs that are not `traced` leave metrics only. With `audit_untraced` they are audited while they
+        run, and those that are not clean leave a trace after all."""
         self.folder = Path(folder)
         self.scenarios = {scenario.key(): scenario for scenario in scenarios}
-        self.traced = {key: traced(scenario) for key, scenario in self.scenarios.items()}
+        self.kept = {key: _kept(each, traced(each), audit_untraced) for key, each in self.scenarios.items()}
 
     def run_folder(self, key: str) -> Path:
         return self.folder / "runs" / key
@@ -111,10 +126,14 @@ class Sweep:
         return damaged
 
     def unfinished(self) -> list[str]:
-        """Runs that still lack a result, or a trace that they should have."""
-        return [
-            key for key, traced in self.traced.items() if not self._has(key, RUN, *([META] if traced else []))
-        ]
+        """Runs that still lack a result, or a trace or verdict that they should have."""
+        return [key for key, kept in self.kept.items() if not self._is_finished(key, kept)]
+
+    def _is_finished(self, key: str, kept: Kept) -> bool:
+        if kept == "trace":
+            return self._has(key, RUN, META)
+        judged = kept == "metrics" or self._has(key, VERDICT) or self._has(key, META)
+        return judged and self._has(key, RUN)
 
     def unjudged(self) -> list[str]:
         """Finished runs whose trace has not been audited."""
@@ -129,12 +148,12 @@ class Sweep:
         refuse_unshared(spark, self.folder)
         _clear_abandoned(self.folder / "runs")
         long: dict[str, bool] = {}
-        for traced in (False, True):
-            keys = [key for key in todo if self.traced[key] is traced]
-            compiled = precompile([self.scenarios[key] for key in keys], traced)
+        for observed in (False, True):
+            keys = [key for key in todo if (self.kept[key] != "metrics") is observed]
+            compiled = precompile([self.scenarios[key] for key in keys], observed)
             long |= dict(zip(keys, compiled, strict=True))
         specs = [
-            (msgspec.json.encode(self.scenarios[key]).decode(), self.traced[key], long[key]) for key in todo
+            (msgspec.json.encode(self.scenarios[key]).decode(), self.kept[key], long[key]) for key in todo
         ]
         task = _simulate_task(str((self.folder / "runs").resolve()), specs, str(Path.cwd()))
         # One partition, and so one task, for each run; the specifications travel with the task's code.
@@ -228,7 +247,7 @@ def _read_verdict(file: Path) -> Verdict:
 
 
 def _simulate_task(
-    runs: str, specs: list[tuple[str, bool, bool]], modules: str
+    runs: str, specs: list[tuple[str, Kept, bool]], modules: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """`modules` is the folder with the user's own modules and files."""
 
@@ -269,7 +288,7 @@ def _write_verdict(folder: Path, verdict: Verdict) -> None:
     seal_verdict(folder)
 
 
-def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | None]:
+def _run(runs: Path, text: str, kept: Kept, long: bool) -> dict[str, str | None]:
     """Execute one run in a folder of its own, and move that into place once it is complete."""
     scenario = msgspec.json.decode(text, type=Scenario)
     key = scenario.key()
@@ -277,13 +296,20 @@ def _run(runs: Path, text: str, traced: bool, long: bool) -> dict[str, str | Non
     aside.mkdir(parents=True)
     try:
         start = time.process_time()
-        if traced:
-            metrics = simulate_to(aside, scenario, long=long, receives=_is_small(scenario)).metrics
-        else:
+        verdict: Verdict | None = None
+        if kept == "verdict":
+            auditor = AuditingObserver(scenario)
+            metrics = simulate(scenario, [auditor], long=long).metrics
+            verdict = auditor.verdict()
+        elif kept == "metrics":
             metrics = simulate(scenario, long=long).metrics
+        if kept == "trace" or (kept == "verdict" and verdict is None):
+            metrics = simulate_to(aside, scenario, long=long, receives=_is_small(scenario)).metrics
         run = SweepRun(scenario, metrics, time.process_time() - start)
         write_whole(aside / RUN, msgspec.json.encode(run))
         seal_run(aside, key)
+        if verdict is not None:
+            _write_verdict(aside, verdict)
     except (Exception, SystemExit) as error:  # whatever happened, the other runs continue
         known = isinstance(error, AntecedeError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"

@@ -49,13 +49,17 @@ def run_study(
     *,
     master: str | None = None,
     traced: Callable[[Scenario], bool] = lambda _: True,
+    audit_untraced: bool = False,
     progress: Progress = lambda *_: None,
 ) -> SweepResult:
-    """Run, audit and tabulate what is not finished yet. Spark starts only if there is something to do."""
+    """Run, audit and tabulate what is not finished yet; `Sweep` explains `traced` and `audit_untraced`.
+
+    Spark starts only if there is something to do.
+    """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a sweep needs a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    sweep = Sweep(folder, scenarios, traced=traced)
+    sweep = Sweep(folder, scenarios, traced=traced, audit_untraced=audit_untraced)
     total = len(sweep.scenarios)
     progress("checking", 0, 0)
     repeated = sweep.discard_damaged()
