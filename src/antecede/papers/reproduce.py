@@ -95,8 +95,11 @@ class _Study:
         """How long the runs took, in words."""
 
     def run(self, grid: Sequence[Scenario]) -> SweepResult:
-        """Make the runs that are not finished; the result is of all runs asked for so far."""
-        self._asked |= {setting.key(): setting for setting in grid}
+        """Make the runs that are not finished; the result is of all runs asked for so far.
+
+        All runs with one seed come before those with the next, so that what is stopped can be scored.
+        """
+        self._asked |= {setting.key(): setting for setting in sorted(grid, key=lambda each: each.seed)}
         unique = list(self._asked.values())
         sweep = Sweep(self._folder, unique)
         if self._finished_only:

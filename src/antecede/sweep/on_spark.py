@@ -58,6 +58,8 @@ Progress = Callable[[int], None]
 """Called now and then with the number of finished runs."""
 
 _POLL_SECONDS = 0.2
+_POLL_SHARE = 0.02
+"""Of one core, for looking at how many runs are finished: there may be thousands."""
 _MAX_DELIVERIES_WITH_RECEIVES = 500_000
 """Traces of larger runs have no rows for when packets were received."""
 _ABANDONED_SECONDS = 3600
@@ -218,10 +220,13 @@ def _run_watched(spark: SparkSession, work: Callable[[], T], look: Callable[[], 
     """Run `work` and call `look` at intervals until it is done; an interruption cancels Spark's jobs."""
     pool = ThreadPoolExecutor(1)
     job = pool.submit(work)
+    pause = _POLL_SECONDS
     with uninterrupted() as interrupted:
         while not job.done() and not interrupted:
-            wait([job], _POLL_SECONDS)
+            wait([job], pause)
+            start = time.process_time()
             look()
+            pause = min(10 * _POLL_SECONDS, max(_POLL_SECONDS, (time.process_time() - start) / _POLL_SHARE))
     pool.shutdown(wait=False)
     if interrupted:
         cancel_jobs(spark)

@@ -89,7 +89,8 @@ def passive(seed: int, scale: Scale) -> Scenario:
 
 
 def seeds(scale: Scale) -> Seeds:
-    return Seeds((), (1, 2, 3)) if scale == "quick" else Seeds((101, 102), (1, 2, 3, 4, 5))
+    """One seed for choosing: a run has thousands of messages, and readings differ only in what is counted."""
+    return Seeds((), (1, 2, 3)) if scale == "quick" else Seeds((101,), (1, 2, 3, 4, 5))
 
 
 def grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
