@@ -121,7 +121,7 @@ def paper_scenario(source: random.Random, protocol: str) -> Scenario:
     pick = source.choice
     nodes = {
         "model": "nodes", "propagation": pick((*DELAYS, "gauss:100ms,25ms,1ms")), "mtu": pick((60, 1500)),
-        "queue": pick(("sends", "node")), "drawn": pick(("copy", "message", "link")),
+        "queue": pick(("sends", "node", "messages")), "drawn": pick(("copy", "message", "link")),
         "transmission": pick(("0s", "1us", "1ms", "70ms")), "processing": pick(("0s", "1ms")),
     }  # fmt: skip
     others: dict[str, object] = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from antecede.causality import MessageId
 from antecede.sim.network import Arrival, Fixed, QueuedNodes, parse_delay
+from antecede.sim.network.queued_nodes import Queue
 
 MS = 1_000_000
 
@@ -46,13 +49,27 @@ def test_one_server_processes_what_has_arrived_and_sends_in_turn() -> None:
     assert network.figures(0)["queued_mean_ns"] == MS / 3
 
 
+@pytest.mark.parametrize(("queue", "until"), [("node", 103), ("messages", 105)])
+def test_one_server_processes_packets_or_each_of_their_messages(queue: Queue, until: int) -> None:
+    network = QueuedNodes(
+        3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=120, queue=queue
+    )
+    (there,) = network.carry([MessageId(0, number) for number in (1, 2, 3)], 0, [2], 50, 0)
+    (processed,) = network.forward(there.transit, there.time)
+    assert processed.time == until * MS
+    (one,) = network.transmit(2, [0], 50, there.time)
+    assert one.time == (until + 2 + 100) * MS
+
+
 def test_a_message_takes_the_same_time_on_all_of_its_ways() -> None:
     network = QueuedNodes(
         9, 1, parse_delay("gauss:100ms,25ms,1ms"), processing=0, transmission=0, header=20, mtu=120,
         drawn="message",
     )  # fmt: skip
     times = {
-        message: {each.time for sender in (0, 4) for each in network.carry(message, sender, [1, 2, 3], 50, 0)}
+        message: {
+            each.time for sender in (0, 4) for each in network.carry([message], sender, [1, 2, 3], 50, 0)
+        }
         for message in (MessageId(0, 1), MessageId(0, 2), MessageId(7, 1))
     }
     assert [len(each) for each in times.values()] == [1, 1, 1]
@@ -66,8 +83,8 @@ def test_a_link_takes_the_same_time_always_and_in_both_directions() -> None:
     )  # fmt: skip
     times = {
         (one, other): {
-            network.carry(message, here, [there], 50, 0)[0].time
-            for message in (MessageId(0, 1), MessageId(7, 1), None)
+            network.carry(messages, here, [there], 50, 0)[0].time
+            for messages in ([MessageId(0, 1)], [MessageId(7, 1)], [])
             for here, there in ((one, other), (other, one))
         }
         for one, other in ((0, 1), (0, 2), (1, 2))

@@ -143,8 +143,8 @@ class World:
             probe.transmit(member, to, packet, self.now)
         overhead = member.paper_bytes(packet) if self._paper_sizes else control
         size = packet.payload_bytes() + overhead
-        first = next(iter(packet.message_ids()), None)
-        self._schedule_arrivals(source, packet, self.network.carry(first, source, to, size, self.now))
+        arrivals = self.network.carry(packet.message_ids(), source, to, size, self.now)
+        self._schedule_arrivals(source, packet, arrivals)
         self.packets += len(to)
         self.control_bytes += control * len(to)
 

@@ -73,6 +73,11 @@ READINGS = [
                 "node", "one server per node: what is received is processed in the same queue",
                 "t_q is “a function of the rate of incoming/outgoing messages”", "network.queue",
             ),
+            Alternative(
+                "messages", "the same, and each message of a packet is processed for a unit",
+                "t_pc is “the processing time of a message”, t_t that of “all bits of the packet”",
+                "network.queue",
+            ),
         ),
     ),
     fixed(

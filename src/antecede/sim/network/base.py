@@ -35,9 +35,9 @@ class Network(abc.ABC):
         """Send one packet of `size` bytes from `source` to each peer in `to`."""
 
     def carry(
-        self, message: MessageId | None, source: int, to: Sequence[int], size: int, now: int
+        self, messages: Sequence[MessageId], source: int, to: Sequence[int], size: int, now: int
     ) -> list[Arrival]:
-        """The same for a packet whose first message is `message`: where that decides how long it takes."""
+        """The same for a packet with these messages: where they decide how long it takes."""
         return self.transmit(source, to, size, now)
 
     def forward(self, transit: object, now: int) -> list[Arrival]:
@@ -62,9 +62,9 @@ class UserNetwork(Network):
         return self._checked(self._own.transmit(source, to, size, now), now)
 
     def carry(
-        self, message: MessageId | None, source: int, to: Sequence[int], size: int, now: int
+        self, messages: Sequence[MessageId], source: int, to: Sequence[int], size: int, now: int
     ) -> list[Arrival]:
-        return self._checked(self._own.carry(message, source, to, size, now), now)
+        return self._checked(self._own.carry(messages, source, to, size, now), now)
 
     def forward(self, transit: object, now: int) -> list[Arrival]:
         return self._checked(self._own.forward(transit, now), now)

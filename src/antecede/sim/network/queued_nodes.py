@@ -2,8 +2,8 @@
 
 A node has one FIFO queue for all it sends. A packet to several peers is copied for each, and each copy takes
 one transmission time; a packet larger than the MTU takes one for each fragment. The paper does not say
-whether what a node receives is processed by the same server, nor what has a propagation time of its own; both
-can be chosen.
+whether what a node receives is processed by the same server, packet by packet or message by message, nor what
+has a propagation time of its own; both can be chosen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antecede.sim.network.base import Arrival, Network
 from antecede.sim.network.delays import Delay, parse_delay
 from antecede.units import parse_duration
 
-Queue = Literal["sends", "node"]
+Queue = Literal["sends", "node", "messages"]
 Drawn = Literal["copy", "message", "link"]
 
 
@@ -42,7 +42,8 @@ class QueuedNodes(Network):
         self._processing = processing
         self._transmission = transmission
         self._max_payload = mtu - header
-        self._one_server = queue == "node"
+        self._one_server = queue != "sends"
+        self._by_message = queue == "messages"
         self._drawn = drawn
         self._key = counter_rng.key(seed, counter_rng.PROPAGATION)
         self._idle_at = [0] * size
@@ -53,11 +54,13 @@ class QueuedNodes(Network):
         """Time spent waiting in queues before being sent, summed over packets."""
 
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
-        return self.carry(None, source, to, size, now)
+        return self.carry((), source, to, size, now)
 
     def carry(
-        self, message: MessageId | None, source: int, to: Sequence[int], size: int, now: int
+        self, messages: Sequence[MessageId], source: int, to: Sequence[int], size: int, now: int
     ) -> list[Arrival]:
+        processing = self._processing * (max(1, len(messages)) if self._by_message else 1)
+        first = messages[0] if messages else None
         fragments = max(1, -(-size // self._max_payload))
         arrivals = []
         for peer in to:
@@ -66,9 +69,9 @@ class QueuedNodes(Network):
             self._copies += 1
             self.packets += fragments
             self.queued += start - now
-            time = self._idle_at[source] + self._propagation(self._bits(message, source, peer))
+            time = self._idle_at[source] + self._propagation(self._bits(first, source, peer))
             if self._one_server:
-                arrivals.append(Arrival(time, peer, self._copies, (peer, self._copies)))
+                arrivals.append(Arrival(time, peer, self._copies, (peer, self._copies, processing)))
             else:
                 arrivals.append(Arrival(time + self._processing, peer, self._copies))
         return arrivals
@@ -84,8 +87,8 @@ class QueuedNodes(Network):
 
     def forward(self, transit: object, now: int) -> list[Arrival]:
         """A packet has reached its node, whose one server processes it in its turn."""
-        peer, number = cast(tuple[int, int], transit)
-        self._idle_at[peer] = max(now, self._idle_at[peer]) + self._processing
+        peer, number, processing = cast(tuple[int, int, int], transit)
+        self._idle_at[peer] = max(now, self._idle_at[peer]) + processing
         return [Arrival(self._idle_at[peer], peer, number)]
 
     def figures(self, duration: int) -> dict[str, float]:
@@ -101,7 +104,8 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
     header: int = 20
     mtu: int = 1500
     queue: Queue = "sends"
-    """What waits in a node's queue: what it sends, or also what it has received and is to process."""
+    """What waits in a node's queue: what it sends; or also what it has received and is to process, each
+    packet, or each message of a packet, for the same time."""
     drawn: Drawn = "copy"
     """What has a propagation time of its own: each copy of a packet, each message on all of its ways (a
     packet then takes that of its first message), or each link, in both directions and for the whole run."""

@@ -51,7 +51,7 @@ class FlatNetwork(NamedTuple):
 
 def supports(scenario: Scenario) -> Unsupported | None:
     """Why the scenario's network is not supported; None if it is."""
-    if isinstance(scenario.network, NodesModel) and scenario.network.queue == "node":
+    if isinstance(scenario.network, NodesModel) and scenario.network.queue != "sends":
         return Unsupported("nodes process what they receive in their turn")
     return routed.supports(scenario)
 

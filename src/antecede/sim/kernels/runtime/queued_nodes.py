@@ -34,6 +34,8 @@ class QueuedNodesState(NamedTuple):
     max_payload: int
     one_server: bool
     """Whether a node's queue is also for what it has received and is to process."""
+    by_message: bool
+    """Whether it processes each message of a packet."""
     drawn: int
     """What has a propagation time of its own."""
 
@@ -43,14 +45,15 @@ def create_state(scenario: Scenario) -> QueuedNodesState:
     sums, network = np.zeros(3, np.int64), scenario.network
     if not isinstance(network, NodesModel):
         return QueuedNodesState(
-            np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1, False, _COPY
+            np.zeros(0, np.int64), sums, np.uint64(0), (FIXED, 0, 0, 0), 0, 0, 1, False, False, _COPY
         )
     return QueuedNodesState(
         np.zeros(scenario.peers, np.int64), sums,
         np.uint64(counter_rng.key(scenario.seed, counter_rng.PROPAGATION)),
         model(parse_delay(network.propagation)), parse_duration(network.processing),
         parse_duration(network.transmission), network.mtu - network.header,
-        network.queue == "node", {"copy": _COPY, "message": _MESSAGE, "link": _LINK}[network.drawn],
+        network.queue != "sends", network.queue == "messages",
+        {"copy": _COPY, "message": _MESSAGE, "link": _LINK}[network.drawn],
     )  # fmt: skip
 
 
@@ -108,8 +111,9 @@ def send(
 
 
 @njit_inline
-def process(world: Any, rules: Any, nodes: Any, order: Any, packet: Any) -> Any:
+def process(world: Any, rules: Any, nodes: Any, order: Any, packet: Any, messages: Any) -> Any:
     """A packet has reached its node, whose one server processes it in its turn: the twin of `forward`."""
     to = (order - _AS_HOP) >> NUMBER_BITS >> PEER_BITS
-    nodes.free[to] = max(world.scalars[NOW], nodes.free[to]) + nodes.processing
+    processing = nodes.processing * messages if nodes.by_message else nodes.processing
+    nodes.free[to] = max(world.scalars[NOW], nodes.free[to]) + processing
     plan_arrival(world, rules, nodes.free[to], order - _AS_HOP, packet)

@@ -42,6 +42,12 @@ second if the message is in `awake` already."""
 
 
 @njit_inline
+def count_messages(state: Any, packet: Any) -> Any:
+    """How many messages a packet has."""
+    return np.int64(1) if packet >= 0 else state.blocks.words[np.int64(~packet) + _MESSAGES]
+
+
+@njit_inline
 def receive_bundle(
     world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: Any, me: Any, link: Any, packet: Any
 ) -> Any:

@@ -23,7 +23,7 @@ from antecede.sim.kernels.runtime.probe_bundles import probe_receive
 from antecede.sim.kernels.runtime.queued_nodes import process
 from antecede.sim.kernels.runtime.send_schedule import who_sends
 from antecede.sim.kernels.runtime.world_state import ARRIVAL, HOP, NOTHING, SEND, STOPPED
-from antecede.sim.kernels.vcube.aggregation import receive_bundle
+from antecede.sim.kernels.vcube.aggregation import count_messages, receive_bundle
 from antecede.sim.kernels.vcube.protocol import accept, broadcast, deliver, forward
 from antecede.sim.kernels.vcube.state import DUPLICATE, HELD, VcubeParams, create_state
 from antecede.sim.metrics import Metrics
@@ -96,7 +96,8 @@ def advance(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params: 
                 receive(world, rules, nodes, probe, state, params, peer, source, packet)
             deliver(world, rules, nodes, probe, state, params, peer)
         elif kind == HOP:
-            process(world, rules, nodes, source, packet)
+            messages = count_messages(state, packet) if params.aggregates else 1
+            process(world, rules, nodes, source, packet, messages)
     return True
 
 
