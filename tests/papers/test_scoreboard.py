@@ -11,6 +11,7 @@ from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs, wire_figure
 from antecede.papers.paper_000 import runs as paper_runs
 from antecede.papers.paper_000.home_numbers import home_intervals
+from antecede.papers.paper_000.scores import within
 from antecede.papers.readings import Agreement, ChosenReading, Seeds
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope, smallest
 from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
@@ -142,6 +143,16 @@ def test_an_order_by_chance_is_no_order() -> None:
     assert all_hold([True, "likely", "unlikely"]) == "unlikely"
     assert all_hold([True, "likely", "unlikely", False]) is False
     assert all_hold([None]) is None
+
+
+def test_slopes_differ_by_less_than_a_share_if_all_pairs_do() -> None:
+    assert within([[100.0, 100.0], [104.9, 104.9]], 0.05) is True
+    assert within([[104.9, 104.9], [100.0, 100.0]], 0.05) is True
+    assert within([[100.0, 100.0], [105.0, 105.0]], 0.05) is False
+    assert within([[100.0, 100.0], [102.0, 102.0], [106.0, 106.0]], 0.05) is False
+    assert within([[90.0, 110.0], [110.0, 91.0]], 0.05) == "likely"  # means are near, runs are not
+    assert within([[100.0], [101.0]], 0.05) == "likely"  # one run decides nothing
+    assert within([[90.0, 110.0], [130.0, 90.0]], 0.05) == "unlikely"
 
 
 def test_intervals_are_students_t() -> None:

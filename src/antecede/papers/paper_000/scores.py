@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from statistics import fmean
 
 from antecede.papers.paper import FinishedRun, Points, Runs, mean
@@ -11,7 +12,7 @@ from antecede.papers.paper_000.home_numbers import home_intervals
 from antecede.papers.paper_000.runs import DELAYS, PAPER, PASSIVE, RATES, USUAL, select, size
 from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope
-from antecede.papers.verdicts import all_hold, flat_scale, interval, is_less
+from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less
 
 MEASURES = {
     # printed quantity: (protocol, figure of a run)
@@ -199,11 +200,24 @@ def _narrow(measure: str, limited: dict[int, list[float]]) -> ScoreRow:
     statement = f"{measure}: slopes at fixed rates differ by less than 5 %, 0–50 ms"
     if not all(limited.values()):
         return claim(PAPER, statement, None, "", 0)
-    means = {rate: fmean(slopes) for rate, slopes in limited.items()}
-    gap = max(means.values()) / min(means.values()) - 1 if min(means.values()) > 0 else float("inf")
-    shown = ", ".join(f"{mean:.4f} at {rate}/s" for rate, mean in means.items())
+    count = len(limited[RATES[0]])
+    shown = ", ".join(f"{fmean(slopes):.4f} at {rate}/s" for rate, slopes in limited.items())
     printed = "the printed ones differ by 5.0 % (internal) and 7.3 % (external)"
-    return claim(PAPER, statement, gap < WIDEST_GAP, shown, len(limited[RATES[0]]), printed)
+    return claim(PAPER, statement, within(list(limited.values()), WIDEST_GAP), shown, count, printed)
+
+
+def within(samples: Sequence[Sequence[float]], share: float) -> Holds:
+    """Whether samples with the same seeds differ by less than a share, each from each.
+
+    >>> within([[100, 101], [100, 101]], 0.05), within([[100, 101], [112, 113]], 0.05)
+    (True, False)
+    """
+    parts = []
+    for one, other in combinations(samples, 2):
+        pairs = list(zip(one, other, strict=False))
+        parts.append(is_less([a for a, _ in pairs], [b * (1 + share) for _, b in pairs]))
+        parts.append(is_less([b for _, b in pairs], [a * (1 + share) for a, _ in pairs]))
+    return all_hold(parts)
 
 
 def _over(runs: Runs, joint: Joint, measure: str, delay: str) -> list[float]:
