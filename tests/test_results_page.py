@@ -47,7 +47,7 @@ def test_metrics_and_what_simulate_prints(tmp_path: Path) -> None:
 def test_both_tables_of_a_sweep(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, expand({"seconds": 0.1}, {"protocol": ["mbcp"], "peers": [2], "seed": [1, 2]}))
     for each in sweep.scenarios.values():
-        assert _run(tmp_path / "runs", msgspec.json.encode(each).decode(), False, False)["error"] is None
+        assert _run(tmp_path / "runs", msgspec.json.encode(each).decode(), "metrics", False)["error"] is None
     write_results(sweep)
     results = set(pq.read_schema(tmp_path / RESULTS).names)
     assert sorted(documented("results.parquet")) == sorted(results - set(Metrics.__struct_fields__))
