@@ -147,6 +147,15 @@ class LeavesAtOnce(ChangingMbcp):
         return effects
 
 
+class AwaitsTheForgotten(ChangingMbcp):
+    """A member that has left waits for another that has left too, and of which nobody knows any more."""
+
+    def leave(self, now: int) -> Effects:
+        effects = super().leave(now)
+        self.sent_to = set()
+        return effects
+
+
 class LeavesDuringRemovals(ChangingMbcp):
     """A member leaves though others may wait for what it holds of removed streams."""
 
@@ -470,12 +479,17 @@ class SilentNewcomers(ChangingMbcp):
 
 
 class NamesOneAdmission(ChangingMbcp):
-    """A newcomer names the message that admitted it in reports, but not the one that admitted its sponsor."""
+    """A newcomer names the message that admitted it, but not the one that admitted its sponsor."""
 
-    def _report(self, forgotten: Any = ()) -> ProgressReport:
-        report = super()._report(forgotten)
-        own = {each: message for each, message in report.admissions.items() if each == self.stream}
-        return msgspec.structs.replace(report, admissions=own)
+    def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
+        return dict(list(super()._admission_chain(stream).items())[:1])
+
+
+class NeverGreets(ChangingMbcp):
+    """A newcomer whose sponsor may not be known does not say so before its first message."""
+
+    def _greet(self) -> None:
+        pass
 
 
 class NoLastCopy(ChangingMbcp):
@@ -497,6 +511,7 @@ BROKEN = (
     OwesNothing,
     NeverDisowns,
     LeavesAtOnce,
+    AwaitsTheForgotten,
     LeavesDuringRemovals,
     ForgetsBeforeTheLastCopy,
     FlushesOnce,
@@ -524,6 +539,7 @@ BROKEN = (
     ForgetsRemovalsOfOne,
     SilentNewcomers,
     NamesOneAdmission,
+    NeverGreets,
     NoLastCopy,
 )
 

@@ -8,6 +8,7 @@ from antecede.membership.packets import (
     Disowning,
     JoinRequest,
     NobodyHere,
+    ProgressReport,
     Stream,
     Welcome,
     admitted_stream,
@@ -16,7 +17,7 @@ from antecede.membership.progress import KnownProgress
 from antecede.membership.removal import Removals
 from antecede.membership.returning import ReturningMember
 from antecede.membership.state import Phase, ViewChange
-from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError, Send
 
 
 class JoiningMember(ReturningMember, kw_only=True):
@@ -72,10 +73,19 @@ class JoiningMember(ReturningMember, kw_only=True):
         self.removals = Removals(set(welcome.removed), dict(welcome.flushes))
         self.changes.append(ViewChange("admit", self.stream, welcome.admission))
         self._announce_view()
+        self._greet()
         self._adopt(welcome)
         if self.removals.removed:
             self._flush(now)  # others wait for it, even if the sponsor knows where these streams end
         self._rebroadcast_lost(now)
+
+    def _greet(self) -> None:
+        """Tell others how this member was admitted, before they have a message of it, if they may not know
+        its sponsor: should both be gone, nobody else can say that they never were members."""
+        chain = self._admission_chain(self.stream)
+        if len(chain) > 1:
+            greeting = ProgressReport(self.stream, {self.stream: 0}, {}, frozenset(), admissions=chain)
+            self.outbox.append(Send(self._other_addresses(), greeting))
 
     def _adopt(self, welcome: Welcome) -> None:
         """Take over the messages that the sponsor held, or had delivered and did not know to be stable."""

@@ -31,7 +31,7 @@ class LeavingMember(JoiningMember, kw_only=True):
         message = self._broadcast(Departure(frozenset(others)), now)
         self.changes.append(ViewChange("leave", self.stream, message))
         self.phase = Phase.LEAVING
-        self.awaiting, self.ended = others, set(self.ends)
+        self.awaiting, self.sent_to, self.ended = others, set(others), set(self.ends)
         if self.order.relays and others:
             to = tuple(sorted(self.addresses[each] for each in others))
             self.outbox.append(Send(to, Farewell(self.stream)))
@@ -51,7 +51,8 @@ class LeavingMember(JoiningMember, kw_only=True):
             case DepartureConfirmed():
                 self.awaiting.update(packet.view)
                 self.addresses |= packet.view
-                self.ended |= {packet.member, *packet.ended}
+                # Others that were members have left or were removed, perhaps long ago.
+                self.ended |= {packet.member, *packet.ended, *(self.sent_to - packet.view.keys())}
                 self._go_if_possible()
             case ProgressReport() if not packet.has_left:
                 # Perhaps from a member of which this one does not know.

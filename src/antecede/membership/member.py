@@ -263,7 +263,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         """Tell others what is delivered here, and ask for what is still lacking since the last time."""
         if self.is_member:
             report = self._report()
-            if to := tuple(self.addresses[each] for each in sorted(self.view - {self.stream})):
+            if to := self._other_addresses():
                 self.outbox.append(Send(to, report))
             self.progress.announced |= report.done
             self.is_stale = True

@@ -77,14 +77,15 @@ class RemovingMember(ReportingMember, kw_only=True):
     def _refuse_void(self) -> None:
         """Refuse members whose admission lies beyond the end of their sponsor's stream, and members whom
         those have admitted."""
-        heard_of = self.early.keys() | self.progress.pending.keys() | self.early_requests.keys()
-        unknown = heard_of - self.order.delivered.keys()
+        said = self._admissions_of_unknown()
+        heard_of = self.early.keys() | self.progress.pending.keys() | self.early_requests.keys() | said.keys()
+        unknown = heard_of - self.order.delivered.keys() - self.tombstones.keys()
         found = True
         while found:
             found = False
             for stream in sorted(unknown):
                 packets = (self._decode_message(data) for _, data in self.early.get(stream, ()))
-                if any(map(self._is_void, packets)) or any(map(self._is_beyond, self._admissions(stream))):
+                if any(map(self._is_void, packets)) or any(map(self._is_beyond, said.get(stream, ()))):
                     found = True
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
@@ -92,10 +93,20 @@ class RemovingMember(ReportingMember, kw_only=True):
                     for table in (self.early, self.early_requests, self.progress.pending, self.heard):
                         table.pop(stream, None)
 
-    def _admissions(self, stream: Stream) -> set[MessageId]:
-        """What a member that is not known here says of its admission, and of its sponsors'."""
-        said = [each.admissions for each in self.progress.pending.get(stream, ())]
-        if (data := self.early_requests.get(stream)) is not None:
+    def _admissions_of_unknown(self) -> dict[Stream, set[MessageId]]:
+        """What members that are not known here say of their admissions, and of their sponsors'."""
+        known = self.order.delivered
+        chains = [
+            each.admissions
+            for member, reports in self.progress.pending.items()
+            if member not in known
+            for each in reports
+        ]
+        for data in self.early_requests.values():
             request = self.decode(data)
-            said += [request.admissions] if isinstance(request, LinkRequest) else []
-        return {message for each in said for message in each.values()}
+            chains += [request.admissions] if isinstance(request, LinkRequest) else []
+        said: dict[Stream, set[MessageId]] = {}
+        for chain in chains:
+            for stream, message in chain.items():
+                said.setdefault(stream, set()).add(message)
+        return said

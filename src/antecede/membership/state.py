@@ -133,6 +133,8 @@ class MemberState(Protocol, kw_only=True):
     """The state that this member's application is to start with."""
     awaiting: set[Stream] = msgspec.field(default_factory=set)
     """After it has left: the members that may lack its last message."""
+    sent_to: set[Stream] = msgspec.field(default_factory=set)
+    """After it has left: whom its last message was sent to. Whoever has delivered that knows them all."""
     ended: set[Stream] = msgspec.field(default_factory=set)
     """After it has left: those who do not, or need it no more."""
     heard: dict[Stream, Counts] = msgspec.field(default_factory=dict)
@@ -312,6 +314,9 @@ class MemberState(Protocol, kw_only=True):
                 self._send_message(addresses, each)
         elif addresses:
             self.outbox.append(Send(addresses, packet))
+
+    def _other_addresses(self) -> tuple[int, ...]:
+        return tuple(self.addresses[each] for each in sorted(self.addresses.keys() - {self.stream}))
 
     def _send(self, address: int, packet: Packet) -> None:
         self.outbox.append(Send((address,), packet))

@@ -6,6 +6,7 @@
   has, in its snapshot or by delivery. So survivors have the same messages of a removed member: one cut.
 - *Agreement*: in the end views are equal, and have just the survivors. There is one group.
 - *Forgetting*: in the end members remember nothing of members that are gone, and hold and retain nothing.
+  Whoever has left goes.
 
 It knows nothing of how that is done. Messages are bits, in the order of their sending.
 """
@@ -206,7 +207,13 @@ class ChangingOracle:
                 found.append(f"p{member.me} holds messages for ever")
             if member.unstable:
                 found.append(f"p{member.me} retains messages for ever")
+        if survivors:
+            found += [f"p{each.me} has left and never goes" for each in self._leaving()]
         return found
+
+    def _leaving(self) -> list[ChangingMember]:
+        members = self.world.members
+        return [each for each in members if each.phase is Phase.LEAVING and each.me not in self.world.crashed]
 
 
 def _tables(member: ChangingMember) -> list[tuple[str, Iterable[Stream]]]:
