@@ -156,6 +156,13 @@ class AwaitsTheForgotten(ChangingMbcp):
         return effects
 
 
+class WaitsForTheDead(ChangingMbcp):
+    """Members wait for the last copies of one that has left and was switched off."""
+
+    def _stop_waiting_for(self, stream: Stream) -> None:
+        pass
+
+
 class LeavesDuringRemovals(ChangingMbcp):
     """A member leaves though others may wait for what it holds of removed streams."""
 
@@ -512,6 +519,7 @@ BROKEN = (
     NeverDisowns,
     LeavesAtOnce,
     AwaitsTheForgotten,
+    WaitsForTheDead,
     LeavesDuringRemovals,
     ForgetsBeforeTheLastCopy,
     FlushesOnce,

@@ -126,6 +126,9 @@ REPORTS_AFTER_ITS_SPONSOR_IS_FORGOTTEN: list[ScheduleEvent] = [
 """p3 has left, and its report reaches p0 when p3 and p1, its sponsor, are forgotten there: p0 took p3 for a
 member whose admission is on its way."""
 
+REMOVED_WHILE_LEAVING: list[ScheduleEvent] = [("leave", 3, -1), ("leave", 2, -1), ("remove", 0, 3)]
+"""p3 has left when it is removed. p2 has gone, so only p0 and p1 can tell p3 that p2 needs nothing more."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -139,6 +142,7 @@ member whose admission is on its way."""
         ("mbcp", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
         ("pc", 5, 8, ITS_SPONSOR_WAS_NEVER_ADMITTED),
         ("mbcp", 3, 6, REPORTS_AFTER_ITS_SPONSOR_IS_FORGOTTEN),
+        ("vcube", 4, 7, REMOVED_WHILE_LEAVING),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

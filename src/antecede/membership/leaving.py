@@ -11,6 +11,7 @@ from antecede.membership.packets import (
     FetchRequest,
     NobodyHere,
     ProgressReport,
+    RemovedNotice,
     Stream,
 )
 from antecede.membership.state import Phase, ViewChange
@@ -59,14 +60,33 @@ class LeavingMember(JoiningMember, kw_only=True):
                 self.awaiting.add(packet.member)
                 self._send(link, self._report())
             case NobodyHere():
-                self.ended |= {each for each, address in self.addresses.items() if address == link}
-                self._go_if_possible()
+                self._stop_serving(link)
             case _:
                 # It forwards nothing any more, since it takes no part in removals either. Whoever relied on
                 # it sends again what it has sent here, once it knows.
                 pass
 
+    def _stop_serving(self, link: int) -> None:
+        """The member at an address needs nothing more of this one, which has left."""
+        self.ended |= {each for each, address in self.addresses.items() if address == link}
+        self._go_if_possible()
+
+    def _on_removed_notice(self, link: int, notice: RemovedNotice) -> None:
+        if notice.stream != self.stream:
+            return
+        if self.phase == Phase.LEAVING and notice.cut >= self.order.delivered[self.stream]:
+            self._stop_serving(link)  # it has all, and did not wait for what was still on its way
+        else:
+            self.phase = Phase.REMOVED
+
     # Others
+
+    def _stop_waiting_for(self, stream: Stream) -> None:
+        """A member that has left is down. Whatever comes of it after all is refused, since what it has
+        forwarded may be forgotten by then."""
+        self.progress.coming.discard(stream)
+        self.tombstones[stream] = self.ends[stream]
+        self.is_stale = True
 
     def _on_departure(self, departure: Departure, message: MessageId) -> None:
         stream = message.origin

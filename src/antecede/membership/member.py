@@ -90,9 +90,13 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self._effects(message)
 
     def remove(self, stream: Stream, now: int) -> Effects:
-        """Remove a member from the group."""
-        if self.is_member and stream in self.addresses:
-            self._remove(stream, now)
+        """Remove a member from the group. Of one that has left: it is down, so do not wait for the last that
+        it has sent."""
+        if self.is_member and (stream in self.addresses or stream in self.progress.coming):
+            if stream in self.addresses:
+                self._remove(stream, now)
+            else:
+                self._stop_waiting_for(stream)
             self._update(now)
         return self._effects()
 
@@ -183,14 +187,13 @@ class ChangingMember(LeavingMember, kw_only=True):
                 self.requests.append(link)
             return
         if isinstance(packet, RemovedNotice):
-            if packet.stream == self.stream:
-                self.phase = Phase.REMOVED
+            self._on_removed_notice(link, packet)
             return
         source = packet.member if isinstance(packet, _SIGNED) else self.stream_at.get(link)
         if source is not None and (source in self.removals.removed or source in self.tombstones):
             end = self.ends.get(source, self.tombstones.get(source))
             if end is not None:
-                self._send(link, RemovedNotice(source, end))
+                self._send(link, self._answer_removed(source, end, packet))
         elif isinstance(packet, self.order.control_packets):
             if source in self.addresses:
                 self._on_link_packet(source, packet)
@@ -206,6 +209,12 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._receive_control(link, source, packet, now)
         else:
             self._receive_packet(link, source, packet, now)
+
+    def _answer_removed(self, stream: Stream, end: int, packet: Packet) -> Packet:
+        """One that had left before, and of which nothing is lost, has not to return."""
+        if isinstance(packet, ProgressReport) and packet.has_left and packet.delivered.get(stream, 0) <= end:
+            return self._confirmation(stream)
+        return RemovedNotice(stream, end)
 
     def _receive_control(self, link: int, source: Stream | None, packet: ControlPacket, now: int) -> None:
         match packet:

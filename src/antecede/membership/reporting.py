@@ -81,7 +81,7 @@ class ReportingMember(MemberState, kw_only=True):
         """All members have closed a stream, and said so: it is in no table any more."""
         if stream in self.removals.removed:
             self.tombstones[stream] = self.ends[stream]
-        else:
+        elif stream not in self.tombstones:
             self.stream_at = {address: each for address, each in self.stream_at.items() if each != stream}
         self.removals.removed.discard(stream)
         self.gone.discard(stream)

@@ -31,6 +31,7 @@ class RandomSchedule:
         world: type[ChangingWorld] = ChangingWorld,
     ) -> None:
         self.random = random.Random(seed)
+        self._later = random.Random(f"{seed}:later")
         founders = self.random.choice([2, 3, 4, 5, 5, 6])
         self.world = world(kind, founders, founders + _MOST_JOINS)
         self.steps = steps or self.random.choice([30, 60, 120, 250])
@@ -75,6 +76,7 @@ class RandomSchedule:
             event = getattr(self, f"draw_{kind}", self.draw_own)(kind)
             if event is not None:
                 self.world.apply(event)
+        self._switch_off()
         self.drawn = len(self.world.schedule)
         self.settle()
         return self.world
@@ -173,6 +175,21 @@ class RandomSchedule:
         contact: int | None = self._pick(self.world.active())
         return contact
 
+    def _switch_off(self) -> None:
+        """Sometimes whoever has gone is switched off after a while, so that what was still on its way from it
+        is lost. Drawn from numbers of its own."""
+        world = self.world
+        left = [life.address for life in world.lives if life.end == "left" and world.can_act(life.address)]
+        if not left or not (world.cuts or world.frozen) or self._later.random() < 0.5:
+            return
+        for _ in range(self._later.choice([2, 4])):
+            for address in world.reporting():
+                world.apply(("report", address, -1))
+            self._let_all_arrive()
+        for address in left:
+            if world.members[address].phase is Phase.ENDED:
+                world.apply(("crash", address, 0))
+
     # A removal needs a quorum: the members that stay, and whose admission is stable, outnumber the removed.
 
     def _may_remove(self, address: int) -> bool:
@@ -252,6 +269,11 @@ class RandomSchedule:
         for address in sorted(world.crashed):
             if address in world.members[remover].addresses.values():
                 world.apply(("remove", remover, address))
+        for each in active:
+            member = world.members[each]
+            for address in sorted(world.crashed) if member.progress.coming else ():
+                if member.stream_at.get(address) in member.progress.coming:
+                    world.apply(("remove", each, address))
 
 
 def judge_schedule(kind: type[ChangingMember], seed: int, steps: int | None = None) -> list[str]:
