@@ -13,6 +13,7 @@ from antecede.membership.catalog import ChangingMbcp, ChangingTimestamp, Changin
 from antecede.membership.packets import (
     Counts,
     Departure,
+    DepartureConfirmed,
     FetchRequest,
     NobodyHere,
     ProgressReport,
@@ -150,10 +151,11 @@ class LeavesAtOnce(ChangingMbcp):
 class AwaitsTheForgotten(ChangingMbcp):
     """A member that has left waits for another that has left too, and of which nobody knows any more."""
 
-    def leave(self, now: int) -> Effects:
-        effects = super().leave(now)
-        self.sent_to = set()
-        return effects
+    def _receive_after_leaving(self, link: int, packet: Packet, now: int) -> None:
+        if isinstance(packet, DepartureConfirmed):
+            once = {each: self.addresses[each] for each in self.sent_to}
+            packet = msgspec.structs.replace(packet, view=once | packet.view)
+        super()._receive_after_leaving(link, packet, now)
 
 
 class WaitsForTheDead(ChangingMbcp):

@@ -52,19 +52,32 @@ class LeavingMember(JoiningMember, kw_only=True):
             case DepartureConfirmed():
                 self.awaiting.update(packet.view)
                 self.addresses |= packet.view
-                # Others that were members have left or were removed, perhaps long ago.
-                self.ended |= {packet.member, *packet.ended, *(self.sent_to - packet.view.keys())}
+                self.ended |= {packet.member, *packet.ended}
+                if packet.member in packet.view:
+                    # A member: others that were have left or were removed, perhaps long ago.
+                    self.ended |= self.sent_to - packet.view.keys()
                 self._go_if_possible()
             case ProgressReport() if not packet.has_left:
                 # Perhaps from a member of which this one does not know.
                 self.awaiting.add(packet.member)
                 self._send(link, self._report())
+            case ProgressReport():
+                self._answer_leaver(link)
             case NobodyHere():
                 self._stop_serving(link)
             case _:
                 # It forwards nothing any more, since it takes no part in removals either. Whoever relied on
                 # it sends again what it has sent here, once it knows.
                 pass
+
+    def _has_gone(self) -> bool:
+        return self.phase == Phase.ENDED and self.stream >= 0
+
+    def _answer_leaver(self, link: int) -> None:
+        """This member has left too, and needs nothing more of one that has. But members whom this one knew
+        may."""
+        others = {each: address for each, address in self.addresses.items() if each != self.stream}
+        self._send(link, DepartureConfirmed(self.stream, others, frozenset(self.ends)))
 
     def _stop_serving(self, link: int) -> None:
         """The member at an address needs nothing more of this one, which has left."""

@@ -91,8 +91,11 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def remove(self, stream: Stream, now: int) -> Effects:
         """Remove a member from the group. Of one that has left: it is down, so do not wait for the last that
-        it has sent."""
-        if self.is_member and (stream in self.addresses or stream in self.progress.coming):
+        it has sent. If this member has left itself: the other is down, so do not wait until it has all."""
+        if self.phase == Phase.LEAVING:
+            self.ended.add(stream)
+            self._go_if_possible()
+        elif self.is_member and (stream in self.addresses or stream in self.progress.coming):
             if stream in self.addresses:
                 self._remove(stream, now)
             else:
@@ -175,6 +178,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._receive_as_member(link, packet, now)
         elif self.phase == Phase.JOINING:
             self.before_welcome.append((link, self.encode(packet)))
+        elif self._has_gone() and isinstance(packet, ProgressReport) and packet.has_left:
+            self._answer_leaver(link)
         elif not isinstance(packet, NobodyHere | RemovedNotice | JoinRequest):
             self._answer_nobody(link)
         if self.is_member:

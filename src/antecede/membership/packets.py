@@ -133,13 +133,14 @@ class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
 
 
 class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
-    """Its sender has delivered the receiver's last message."""
+    """Its sender has delivered the receiver's last message, or has left too and does not need it."""
 
     metric_name: ClassVar[str] = "departed"
 
     member: Stream
     view: Counts
-    """Those who may not have, as far as the sender knows, and their addresses."""
+    """Those who may not have, as far as the sender knows, and their addresses; the sender is among them if
+    it is a member."""
     ended: frozenset[Stream]
     """Those who need it no more."""
 

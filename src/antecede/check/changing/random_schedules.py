@@ -269,10 +269,13 @@ class RandomSchedule:
         for address in sorted(world.crashed):
             if address in world.members[remover].addresses.values():
                 world.apply(("remove", remover, address))
-        for each in active:
+        for each in world.reporting():
             member = world.members[each]
-            for address in sorted(world.crashed) if member.progress.coming else ():
-                if member.stream_at.get(address) in member.progress.coming:
+            # Whoever has left hears from members who of them has gone.
+            waits_for = member.progress.coming if member.is_member else member.awaiting - member.sent_to
+            waits_for = waits_for - member.ended
+            for address in sorted(world.crashed) if waits_for else ():
+                if world.members[address].stream in waits_for:
                     world.apply(("remove", each, address))
 
 

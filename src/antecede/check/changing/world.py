@@ -26,7 +26,7 @@ ScheduleEvent = tuple[str, int, int]
 - transmit: the next packet from the first address to the second arrives
 - join: the process asks the one at the second address to be admitted
 - ask: it has no answer yet, and asks another, at the next free address; the first welcome counts
-- remove: the member removes the one at the second address, or waits no longer for it if it has left
+- remove: the member removes the one at the second address, or waits no longer for it if one of them has left
 - suspect, trust: the same, for suspicions
 - crash: for good; of the packets on each of its links so many still arrive, the first ones
 - freeze, thaw: the process stands still, and nothing reaches it
@@ -243,11 +243,13 @@ class ChangingWorld:
     def _remove(self, address: int, other: int) -> bool:
         member = self.members[address]
         stream = member.stream_at.get(other)
-        if stream is None or not member.is_member or address == other:
+        if member.phase is Phase.LEAVING:  # it may know of others that it was not linked to
+            stream = next((each for each, at in member.addresses.items() if at == other), None)
+        if stream is None or address == other:
             return False
-        if stream in member.addresses:
+        if member.is_member and stream in member.addresses:
             self.removed.add(stream)
-        elif stream not in member.progress.coming:
+        elif stream not in (member.progress.coming if member.is_member else member.awaiting - member.ended):
             return False
         self._carry_out(address, member.remove(stream, 0))
         return True
