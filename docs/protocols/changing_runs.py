@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from antecede.check.changing.describe import DescribedWorld
+from antecede.check.changing.describe import DescribedOverlapWorld, DescribedWorld, described_world
 from antecede.check.changing.world import ScheduleEvent
 from antecede.check.schedule import listed
 from antecede.membership.catalog import CHANGING
@@ -21,9 +21,14 @@ FOUNDERS, SIZE = 3, 4
 PAGES = {
     "mbcp": "mbcp",
     "timestamp": "timestamp",
+    "timestamp-diff": "timestamp",
     "depseq": "depseq",
     "vcube": "vcube",
+    "vcube-agg": "vcube",
     "pc": "pc",
+    "freescale": "freescale",
+    "hcg": "hcg",
+    "multigroup": "multigroup",
 }
 """The page of each protocol that is drawn."""
 
@@ -48,12 +53,74 @@ FORWARDED: list[ScheduleEvent] = [
     ("remove", 1, 2),
 ]
 """As above, where p0 forwards the message of p2 to p1."""
+LOCAL_JOIN: list[ScheduleEvent] = [
+    ("broadcast", 1, -1),
+    ("transmit", 1, 0),
+    ("deliver", 0, -1),
+    ("attach", 4, 0),
+    ("transmit", 4, 0),
+    ("transmit", 0, 4),
+    ("broadcast", 4, -1),
+]
+"""A phone, or a local process, p4 joins at p0."""
+LOCAL_REMOVAL: list[ScheduleEvent] = [
+    ("attach", 4, 2),
+    ("transmit", 4, 2),
+    ("transmit", 2, 4),
+    ("broadcast", 4, -1),
+    ("transmit", 4, 2),
+    ("transmit", 2, 1),
+    ("crash", 2, 0),
+    ("remove", 0, 2),
+    ("orphan", 4, -1),
+    ("return", 4, 0),
+]
+"""The one that p4 has joined at crashes, with the last of its messages on their way, and p4 returns."""
+OVERLAP_JOIN: list[ScheduleEvent] = [
+    ("broadcast", 1, -1),
+    ("broadcast", 0, -1),
+    ("transmit", 0, 2),
+    ("deliver", 2, -1),
+    ("join", 4, 2),
+    ("transmit", 4, 2),
+    ("transmit", 2, 4),
+]
+OVERLAP_REMOVAL: list[ScheduleEvent] = [
+    ("broadcast", 1, -1),
+    ("broadcast", 0, -1),
+    ("transmit", 0, 2),
+    ("crash", 0, 0),
+    ("remove", 2, 0),
+    ("remove", 3, 1),
+]
+OVERLAPS = {
+    "join": [(0, "a"), (0, "b"), (1, "a"), (2, "b"), (2, "a")],
+    "removal": [(0, "a"), (0, "b"), (1, "a"), (1, "b"), (2, "a"), (2, "b")],
+}
+"""The process and the group of each member."""
+_SITES = ("freescale", "hcg")
 
 
 def begin(protocol: str, run: str) -> list[ScheduleEvent]:
+    if protocol == "multigroup":
+        return OVERLAP_JOIN if run == "join" else OVERLAP_REMOVAL
+    if protocol in _SITES:
+        return LOCAL_JOIN if run == "join" else LOCAL_REMOVAL
     if run == "join":
         return JOIN
-    return FORWARDED if protocol == "vcube" else REMOVAL
+    return FORWARDED if protocol.startswith("vcube") else REMOVAL
+
+
+def create_world(protocol: str, run: str) -> DescribedWorld:
+    if protocol != "multigroup":
+        return described_world(CHANGING[protocol], FOUNDERS, SIZE)
+
+    class Overlap(DescribedOverlapWorld):
+        def layout(self) -> list[tuple[int, str]]:
+            return OVERLAPS[run]
+
+    joins = run == "join"
+    return Overlap(CHANGING[protocol], len(OVERLAPS[run]) - joins, len(OVERLAPS[run]))
 
 
 RUNS = ("join", "removal")
@@ -61,7 +128,7 @@ RUNS = ("join", "removal")
 
 def play(protocol: str, run: str) -> DescribedWorld:
     """The beginning is given; then all packets arrive, the first link's first."""
-    world = DescribedWorld(CHANGING[protocol], FOUNDERS, SIZE)
+    world = create_world(protocol, run)
     for event in begin(protocol, run):
         if not world.apply(event) and event[0] != "transmit":
             raise ValueError(f"{event} cannot happen")
@@ -73,7 +140,7 @@ def play(protocol: str, run: str) -> DescribedWorld:
 
 def _go_on(world: DescribedWorld) -> bool:
     """Deliver whatever can be delivered, or let a packet arrive."""
-    for address in world.active():
+    for address in [each.me for each in world.members if world.is_active(each.me)]:
         if world.apply(("deliver", address, -1)):
             return True
     living = [link for link in sorted(world.open_links()) if link[1] not in world.crashed]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.gateways import ChangingBasic, ChangingHcg
 from antecede.membership.member import ChangingMember
+from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.packets import MembershipPacket
 from antecede.membership.view_flooding import ViewFlooding
 from antecede.protocols.depseq import DepSeq
@@ -99,6 +100,7 @@ CHANGING: dict[str, type[ChangingMember]] = {
         ChangingFreescale,
         ChangingHcg,
         ChangingBasic,
+        ChangingMultigroup,
     )
 }
 
@@ -111,6 +113,6 @@ CHANGES: dict[str, str] = {
     "freescale": SITES % "phones",
     "hcg": f"{SITES % 'local processes'}; subgroups on linear time only",
     "basic": f"{SITES % 'local processes'}; subgroups on linear time only",
-    "multigroup": "none",
+    "multigroup": f"{MEMBERS}, in each group; one joined at a time",
 }
 """What may change in a group of each protocol."""

@@ -124,22 +124,30 @@ class ChangingMember(LeavingMember, kw_only=True):
     def deliver(self, now: int) -> Delivery | None:
         """The next message for the application. What concerns members takes effect on the way."""
         while self.is_member and not self.undelivered:
-            delivery = self.order.deliver(now)
-            if delivery is None:
+            if not self._deliver_in_order(now):
                 return None
-            self.deliveries += 1
-            origin, seq = delivery.message
-            self.unstable[origin][seq].place = self.deliveries
-            content = decode_content(delivery.payload)
-            if isinstance(content, ApplicationData):
-                if self._is_new(content.original):
-                    message, _ = self._identify(content, delivery.message)
-                    self.undelivered.append(Delivery(message, content.payload))
-                    self._on_application(content, delivery.message, delivery.causes or {})
-            else:
-                self._apply(content, delivery.message, now)
-            self._update(now)
         return self.undelivered.pop(0) if self.is_member and self.undelivered else None
+
+    def _deliver_in_order(self, now: int) -> bool:
+        """Take the next message from the protocol; whether there was one."""
+        delivery = self.order.deliver(now)
+        if delivery is None:
+            return False
+        self.deliveries += 1
+        origin, seq = delivery.message
+        self.unstable[origin][seq].place = self.deliveries
+        self._take(decode_content(delivery.payload), delivery, now)
+        self._update(now)
+        return True
+
+    def _take(self, content: Content, delivery: Delivery, now: int) -> None:
+        """A message is delivered by the protocol."""
+        if not isinstance(content, ApplicationData):
+            self._apply(content, delivery.message, now)
+        elif self._is_new(content.original):
+            message, _ = self._identify(content, delivery.message)
+            self.undelivered.append(Delivery(message, content.payload))
+            self._on_application(content, delivery.message, delivery.causes or {})
 
     def pending_effects(self, now: int) -> Effects:
         """What deliveries have caused to be sent."""

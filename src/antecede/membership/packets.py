@@ -131,6 +131,22 @@ class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
     """Which message admitted its sender, which one its sponsor, and so on: those that some may never
     deliver."""
 
+    def waiting_from(self) -> Counts:
+        """From which message of each stream on the application has not been given what is delivered."""
+        return {}
+
+
+class GroupReport(ProgressReport, frozen=True, array_like=True, tag=81):
+    """As `ProgressReport`, of a member that may be in other groups."""
+
+    waiting: Counts = {}  # noqa: RUF012
+    """From which message of each stream on the application has not been given what is delivered."""
+    gone: dict[str, frozenset[Stream]] = {}  # noqa: RUF012
+    """Streams of other groups that nobody has to name any more."""
+
+    def waiting_from(self) -> Counts:
+        return self.waiting
+
 
 class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     """Its sender has delivered the receiver's last message, or has left too and does not need it."""

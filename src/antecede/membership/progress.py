@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from antecede.membership.packets import Counts, ProgressReport, Stream
+from antecede.membership.packets import Counts, GroupReport, ProgressReport, Stream
 
 
 class KnownProgress(msgspec.Struct):
@@ -23,11 +23,14 @@ class KnownProgress(msgspec.Struct):
     delivered: Counts = msgspec.field(default_factory=dict)
     closed: set[Stream] = msgspec.field(default_factory=set)
     done: set[Stream] = msgspec.field(default_factory=set)
+    waiting: Counts = msgspec.field(default_factory=dict)
+    """From which message of each stream on its application has not been given what it has delivered."""
 
     def add(self, report: ProgressReport) -> None:
         self.delivered.update(report.delivered)
         self.closed.update(report.closed)
         self.done.update(report.done)
+        self.waiting = report.waiting_from()
 
     def drop(self, stream: Stream) -> None:
         self.delivered.pop(stream, None)
@@ -52,7 +55,7 @@ class StreamProgress(msgspec.Struct):
 
     known: dict[Stream, KnownProgress] = msgspec.field(default_factory=dict)
     """By member, of the reports that have taken effect."""
-    pending: dict[Stream, list[ProgressReport]] = msgspec.field(default_factory=dict)
+    pending: dict[Stream, list[ProgressReport | GroupReport]] = msgspec.field(default_factory=dict)
     """Those that have not, the earliest first."""
     done: set[Stream] = msgspec.field(default_factory=set)
     """Ended streams that all members are known to have closed. This member names them no more."""

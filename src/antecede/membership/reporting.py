@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from antecede.membership.packets import FetchReply, FetchRequest, ProgressReport, Stream
+from antecede.membership.packets import Counts, FetchReply, FetchRequest, ProgressReport, Stream
 from antecede.membership.progress import KnownProgress, have_all_delivered
 from antecede.membership.state import MemberState, Phase
 from antecede.protocols.base import RemoteError
@@ -38,6 +38,10 @@ class ReportingMember(MemberState, kw_only=True):
         """The members whose progress counts: those of the view, and removed ones whose streams may go on."""
         return (self.view | self._unclosed()) - {self.stream}
 
+    def _finished(self, others: list[KnownProgress]) -> Counts:
+        """The streams of which this member needs nothing more."""
+        return self._closed()
+
     # What is stable
 
     def _find_stable(self) -> None:
@@ -54,7 +58,7 @@ class ReportingMember(MemberState, kw_only=True):
             if sponsor not in delivered or self._is_stable(sponsor, seq, others):
                 del self.unstable_admissions[member]
         if self.ends:
-            done, forgotten = self.progress.finish(others, self._closed())
+            done, forgotten = self.progress.finish(others, self._finished(others))
             for stream in done:
                 self.order.stop_naming(stream)
             for stream in forgotten:

@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from antecede.causality import MessageId
+from antecede.check.changing.overlap import OverlapWorld
 from antecede.check.changing.sites import SiteWorld
 from antecede.check.changing.world import ChangingViolation, ChangingWorld, ScheduleEvent
 from antecede.check.schedule import ShownCounterExample, ShownStep
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
+from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.packets import (
     AdmitMember,
     ApplicationData,
@@ -192,7 +194,13 @@ class _DescribedSiteWorld(DescribedWorld, SiteWorld):
         return super().name_packet(packet)
 
 
+class DescribedOverlapWorld(DescribedWorld, OverlapWorld):
+    """Of groups that overlap."""
+
+
 def described_world(kind: type[ChangingMember], founders: int, size: int) -> DescribedWorld:
+    if issubclass(kind, ChangingMultigroup):
+        return DescribedOverlapWorld(kind, founders, size)
     described = _DescribedSiteWorld if issubclass(kind, ChangingFreescale) else DescribedWorld
     return described(kind, founders, size)
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from antecede.check.changing.explore import ChangeBounds, ExploredGroup
 from antecede.check.changing.explore_sites import ExploredSites
+from antecede.check.changing.overlap import OverlapSchedule, OverlapWorld
 from antecede.check.changing.random_schedules import RandomSchedule
 from antecede.check.changing.sites import SiteSchedule, SiteWorld
 from antecede.check.changing.world import ChangingWorld
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
+from antecede.membership.multigroup import ChangingMultigroup
 
 
 def world_type(kind: type[ChangingMember]) -> type[ChangingWorld]:
+    if issubclass(kind, ChangingMultigroup):
+        return OverlapWorld
     return SiteWorld if issubclass(kind, ChangingFreescale) else ChangingWorld
 
 
 def schedule_type(kind: type[ChangingMember]) -> type[RandomSchedule]:
+    if issubclass(kind, ChangingMultigroup):
+        return OverlapSchedule
     return SiteSchedule if issubclass(kind, ChangingFreescale) else RandomSchedule
 
 

@@ -1,0 +1,172 @@
+"""Members of overlapping groups that leave out one rule each. Each of them must be found."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.check.changing.overlap import OverlapWorld
+from antecede.membership.group_packets import Cause, Causes
+from antecede.membership.multigroup import ChangingMultigroup
+from antecede.membership.packets import ApplicationData, Content, Counts, Stream
+from antecede.membership.progress import KnownProgress
+from antecede.membership.state import Phase
+from antecede.protocols.base import Effects
+
+
+class NamesNothing(ChangingMultigroup):
+    """Messages name nothing of other groups."""
+
+    def _has_all(self, across: Causes) -> bool:
+        return True
+
+
+class DropsWhatItNames(ChangingMultigroup):
+    """A message stands for what precedes it in its group, as in a fixed group, though it may be lost."""
+
+    def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
+        for stream in self.past.of(self.in_group):
+            self.past.drop(self.in_group, stream)
+        super()._on_application(content, message, causes)
+
+
+class NamedByFormerMembers(ChangingMultigroup):
+    """What a process has named in a group it does not name again there, though it was removed since."""
+
+    def _broadcast(self, content: Content, now: int) -> MessageId:
+        former = {each.stream for each in self.elsewhere if each.in_group == self.in_group}
+        for entries in self.past.entries.values():
+            for entry in entries.values():
+                if entry.named_in & former:
+                    entry.named_in.add(self.stream)
+        return super()._broadcast(content, now)
+
+
+class NoAdmissions(ChangingMultigroup):
+    """A named message does not say who admitted its sender, so one that is not known yet seems forgotten."""
+
+    def _unstable_admissions(self, stream: Stream) -> tuple[MessageId, ...]:
+        return ()
+
+
+class WaitsForTheLost(ChangingMultigroup):
+    """What lies beyond the end of a removed stream is waited for."""
+
+    def _was_given(self, stream: Stream, cause: Cause) -> bool:
+        last = self.tombstones.get(stream, self.order.delivered.get(stream, cause.seq))
+        return super()._was_given(stream, cause) and last >= cause.seq
+
+
+class AsksWithNothing(ChangingMultigroup):
+    """A process that joins does not say what it knows of in that group."""
+
+    def _may_admit(self, past: dict[Stream, Cause]) -> bool:
+        return super()._may_admit({})
+
+
+class DeliversWhileItJoins(ChangingMultigroup):
+    """While it joins, a process is given what follows messages that the snapshot may lack."""
+
+    def _will_start_with(self, stream: Stream, cause: Cause) -> bool:
+        return True
+
+
+class StartsAtOnce(ChangingMultigroup):
+    """A process starts with a snapshot though it lacks causes of it in its other groups."""
+
+    def _start(self, now: int) -> None:
+        elsewhere, self.elsewhere = self.elsewhere, []
+        try:
+            super()._start(now)
+        finally:
+            self.elsewhere = elsewhere
+
+
+class SnapshotWithoutPast(ChangingMultigroup):
+    """A new member does not name what is in its snapshot."""
+
+    def _start(self, now: int) -> None:
+        before = dict(self.past.of(self.in_group))
+        super()._start(now)
+        if self.is_member:
+            for stream in self.past.of(self.in_group).keys() - before.keys():
+                self.past.drop(self.in_group, stream)
+
+
+class AdmitsWhileSomethingWaits(ChangingMultigroup):
+    """A sponsor's counts have messages that its application has not been given."""
+
+    def _may_admit(self, past: dict[Stream, Cause]) -> bool:
+        return all(self._was_given(stream, cause) for stream, cause in past.items())
+
+
+class JoinsTwoAtOnce(OverlapWorld):
+    """A process joins several groups at once."""
+
+    def _is_busy(self, address: int) -> bool:
+        phases = (Phase.MEMBER, Phase.JOINING)
+        seats = self.seats(self.process_of[address])
+        group = self.group_of[address]
+        return any(self.members[each].phase in phases and self.group_of[each] == group for each in seats)
+
+    def _join(self, address: int, contact: int) -> bool:
+        member, elsewhere = self.member(address), self.member(address).elsewhere
+        member.elsewhere = []
+        try:
+            return super()._join(address, contact)
+        finally:
+            member.elsewhere = elsewhere
+
+
+class FollowsWhatWaits(ChangingMultigroup):
+    """A message is ordered after what waited in its group where it was broadcast."""
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        held, self.held = self.held, {}
+        try:
+            effects = super().broadcast(payload, now, group)
+        finally:
+            self.held = held
+        if held and effects.message is not None:
+            self.behind[effects.message] = set(held)
+        return effects
+
+
+class ForgetsWhatWaitedHere(ChangingMultigroup):
+    """A message that follows one's own is not ordered after what waited when that was broadcast."""
+
+    def _broadcast(self, content: Content, now: int) -> MessageId:
+        message = super()._broadcast(content, now)
+        self.behind.pop(message, None)
+        return message
+
+
+class ForgetsWhatWaits(ChangingMultigroup):
+    """A stream is forgotten though messages of it wait."""
+
+    def _finished(self, others: list[KnownProgress]) -> Counts:
+        return self._closed()
+
+
+class GivenWhenDelivered(ChangingMultigroup):
+    """A message is not named any more when every member has delivered it, though it may wait."""
+
+    def _given_to_all(self, stream: Stream) -> int:
+        others = self.progress.of(self._required())
+        return min([self.order.delivered.get(stream, 0), *(each.delivered.get(stream, 0) for each in others)])
+
+
+BROKEN = (
+    NamesNothing,
+    DropsWhatItNames,
+    NamedByFormerMembers,
+    NoAdmissions,
+    WaitsForTheLost,
+    AsksWithNothing,
+    DeliversWhileItJoins,
+    StartsAtOnce,
+    SnapshotWithoutPast,
+    AdmitsWhileSomethingWaits,
+    FollowsWhatWaits,
+    ForgetsWhatWaitedHere,
+    ForgetsWhatWaits,
+    GivenWhenDelivered,
+)
