@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -97,3 +98,41 @@ def test_a_reproduction_chooses_on_some_seeds_and_judges_on_others(
     assert "Judged by delay: 20ms: the best of 2 joint readings on seeds 101 and 102" in text
     assert "verdicts are from seeds 1 to 3" in text
     assert "| delay: 10ms | 1 of 2 | 1 |" in text
+
+
+def test_finished_runs_are_scored_and_what_has_none_is_pending(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark
+    one, other = (
+        Paper(name, "A study", [DELAY], lambda _: SEEDS, grid, _score, lambda *_: [])
+        for name, grid in (("900", _later_grid), ("901", _grid))
+    )
+    monkeypatch.setattr(study, "PAPERS", {"900": one, "901": other})
+    study.reproduce(tmp_path, ["901"], "full")
+    found, outcome = study.reproduce(tmp_path, ["900", "901"], "full", finished_only=True)
+    assert [row.verdict for row in found.scoreboard if row.quantity == "delay, ms"] == ["pending", "matches"]
+    assert "7 runs" in found.audited
+    assert outcome.fine
+
+
+def test_every_run_of_a_reproduction_is_audited_however_large(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark
+    monkeypatch.setattr(study, "_SMALL", 0)
+    small = Paper("900", "A study", [], lambda _: SEEDS, _plain_grid, _score, lambda *_: [])
+    monkeypatch.setattr(study, "PAPERS", {"900": small})
+    found, outcome = study.reproduce(tmp_path, ["900"], "full")
+    assert outcome.fine
+    deliveries = sum(outcome.summary.column("deliveries").to_pylist())
+    assert f"3 runs, {deliveries:,} deliveries audited on Spark: every one after its causes." in found.audited
+    assert list((tmp_path / "runs").rglob("*.parquet")) == []
+
+
+def _later_grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    return [msgspec.structs.replace(each, peers=4) for each in _grid(scale, joint, seeds)]
+
+
+def _plain_grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:
+    return _grid(scale, {"delay": "10ms"}, seeds)
