@@ -58,11 +58,28 @@ def test_agreement_counts_means_and_claims() -> None:
 
 def test_the_best_joint_reading_is_chosen_for_all_rows_at_once() -> None:
     one, other, third = joint_readings([DELAY, COUNT])[:3]
-    scored = [(one, Agreement(5, 2, 10)), (other, Agreement(6, 1, 10)), (third, Agreement(6, 3, 10))]
+    scored = [(one, _rows(120, 50)), (other, _rows(120, 80)), (third, _rows(100, 120))]
     choice = choose(scored, SEEDS)
     assert choice.joint == third
     assert [joint for joint, _ in choice.scored] == [third, other, one]
-    assert choose([(one, Agreement(5, 2, 10)), (other, Agreement(5, 2, 10))], SEEDS).joint == one
+    assert choose([(one, _rows(80, 80)), (other, _rows(120, 120))], SEEDS).joint == one
+
+
+def _rows(*measured: float) -> list[ScoreRow]:
+    return [number("p", f"row {place}", 100.0, [each]) for place, each in enumerate(measured)]
+
+
+def test_a_row_that_does_not_agree_says_what_all_readings_gave() -> None:
+    one, other = joint_readings([DELAY])
+    says = claim("p", "says", False, "", 1)
+    choice = choose([(one, [*_rows(120, 50), says]), (other, [*_rows(130, 50), says])], SEEDS)
+    differs = number("p", "row 0", 100.0, [130.0, 130.0], "because")
+    assert choice.explain(differs).why == "because. Of 2 joint readings 1 are within 25 % (120 to 130)."
+    alike = number("p", "row 1", 100.0, [1.0, 500.0])
+    assert choice.explain(alike).why == "Of 2 joint readings 0 are within 25 % (50 in all)."
+    assert choice.explain(says).why == "Of 2 joint readings it holds in 0."
+    for row in (number("p", "row 0", 100.0, [100.0, 100.0]), number("p", "row 0", 100.0, [])):
+        assert choice.explain(row) == row
 
 
 def _grid(scale: Scale, joint: Joint, seeds: Sequence[int]) -> list[Scenario]:

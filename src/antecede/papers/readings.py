@@ -14,7 +14,7 @@ from itertools import product
 import msgspec
 
 from antecede.papers.scoreboard import ScoreRow
-from antecede.papers.verdicts import CLOSE, MATCH
+from antecede.papers.verdicts import AGREES, CLOSE, MATCH
 
 Joint = dict[str, str]
 """The alternative that is chosen of each reading, by name."""
@@ -73,6 +73,34 @@ def _within(row: ScoreRow, share: float) -> bool:
     return row.verdict == "holds" or row.likely
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """What all joint readings gave for one row, on the seeds for choosing."""
+
+    readings: int
+    agreeing: int
+    """With how many the row is within 25 %, or holds, by its mean."""
+    low: float | None = None
+    high: float | None = None
+    """The least and the greatest mean of a number."""
+
+    @classmethod
+    def of(cls, rows: Sequence[ScoreRow]) -> Tried:
+        means = [row.measured for row in rows if isinstance(row.measured, float | int)]
+        agreeing = sum(_within(row, CLOSE) for row in rows)
+        return cls(len(rows), agreeing, *((min(means), max(means)) if means else ()))
+
+    def in_words(self) -> str:
+        """As a sentence for a row that does not agree.
+
+        >>> Tried(12, 3, 0.25, 4.0).in_words(), Tried(12, 0).in_words()
+        ('Of 12 joint readings 3 are within 25 % (0.25 to 4).', 'Of 12 joint readings it holds in 0.')
+        """
+        if self.low is None or self.high is None:
+            return f"Of {self.readings} joint readings it holds in {self.agreeing}."
+        span = f"{self.low:.3g} to {self.high:.3g}" if self.low < self.high else f"{self.low:.3g} in all"
+        return f"Of {self.readings} joint readings {self.agreeing} are within 25 % ({span})."
+
+
 class ChosenReading(msgspec.Struct, frozen=True):
     """The joint reading that a paper is judged by, and how it was chosen."""
 
@@ -80,6 +108,16 @@ class ChosenReading(msgspec.Struct, frozen=True):
     scored: list[tuple[Joint, Agreement]]
     """Every joint reading, best first; empty if there was nothing to choose."""
     seeds: Seeds
+    tried: dict[str, Tried] = {}
+    """What all joint readings gave, for each row by its quantity."""
+
+    def explain(self, row: ScoreRow) -> ScoreRow:
+        """The row, with what the other readings gave if it does not agree."""
+        tried = self.tried.get(row.quantity)
+        if tried is None or row.own or row.verdict in (*AGREES, "pending"):
+            return row
+        why = f"{row.why}. {tried.in_words()}" if row.why else tried.in_words()
+        return msgspec.structs.replace(row, why=why)
 
 
 def joint_readings(readings: Sequence[Reading]) -> list[Joint]:
@@ -90,10 +128,17 @@ def joint_readings(readings: Sequence[Reading]) -> list[Joint]:
     return [dict(zip(names, combination, strict=True)) for combination in chosen]
 
 
-def choose(scored: Sequence[tuple[Joint, Agreement]], seeds: Seeds) -> ChosenReading:
+def choose(scored: Sequence[tuple[Joint, Sequence[ScoreRow]]], seeds: Seeds) -> ChosenReading:
     """The joint reading with which most rows agree; of equal ones the one declared first."""
-    ranking = sorted(scored, key=lambda pair: pair[1].shares, reverse=True)  # stable
-    return ChosenReading(ranking[0][0], ranking, seeds)
+    agreements = [(joint, Agreement.of(rows)) for joint, rows in scored]
+    ranking = sorted(agreements, key=lambda pair: pair[1].shares, reverse=True)  # stable
+    by_row: dict[str, list[ScoreRow]] = {}
+    for _, rows in scored:
+        for row in rows:
+            if row.verdict != "pending":
+                by_row.setdefault(row.quantity, []).append(row)
+    tried = {quantity: Tried.of(rows) for quantity, rows in by_row.items()}
+    return ChosenReading(ranking[0][0], ranking, seeds, tried)
 
 
 def in_words(joint: Joint) -> str:

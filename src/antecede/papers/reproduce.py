@@ -12,7 +12,7 @@ from antecede.papers import contest, paper_000, paper_001, paper_002, paper_003,
 from antecede.papers.author_page import author_page, file_name
 from antecede.papers.index_page import index_page
 from antecede.papers.paper import FinishedRun, Paper, Runs, Scale
-from antecede.papers.readings import Agreement, ChosenReading, choose
+from antecede.papers.readings import ChosenReading, choose
 from antecede.papers.scoreboard_page import PaperResult, Reproduction
 from antecede.sim.scenario import Scenario
 from antecede.sweep.on_spark import Sweep
@@ -137,9 +137,7 @@ def _choose(study: _Study, papers: Sequence[Paper], scale: Scale) -> dict[str, C
         if paper.name not in grids:
             choices[paper.name] = ChosenReading(paper.plainest, [], seeds)
             continue
-        scored = [
-            (joint, Agreement.of(paper.score(study.runs(grid), joint))) for joint, grid in grids[paper.name]
-        ]
+        scored = [(joint, paper.score(study.runs(grid), joint)) for joint, grid in grids[paper.name]]
         choices[paper.name] = choose(scored, seeds)
     return choices
 

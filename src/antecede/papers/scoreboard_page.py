@@ -46,7 +46,7 @@ class PaperResult:
 
     @classmethod
     def score(cls, paper: Paper, choice: ChosenReading, runs: Runs, open_runs: Runs) -> PaperResult:
-        rows = [*paper.score(runs, choice.joint), *paper.open_score(open_runs)]
+        rows = [*map(choice.explain, paper.score(runs, choice.joint)), *paper.open_score(open_runs)]
         return cls(paper, choice, runs, open_runs, rows)
 
 

@@ -33,7 +33,7 @@ from antecede.papers.paper_004.runs import (
 from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow
 
-_WHY_CLOCKS = "the paper does not print when nodes start; 500 units were chosen by the largest clock alone"
+_WHY_CLOCKS = "the paper does not print when nodes start; three ways were tried (see readings)"
 
 
 def score(runs: Runs, joint: Joint) -> list[ScoreRow]:
