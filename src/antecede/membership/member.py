@@ -278,7 +278,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._close_removed()
         if self.is_stale:
             self._find_stable()
-        if self.backlog.entries:
+        if self.backlog.entries or self.backlog.admissions:
             self._rebroadcast_lost(now)
 
     def report(self, now: int) -> Effects:

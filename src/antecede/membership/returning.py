@@ -50,6 +50,8 @@ class ReturningMember(ReceivingMember, kw_only=True):
                 content = ApplicationData(entry.payload, entry.original, entry.author)
                 self._on_application(content, self._broadcast(content, now), {})
                 self.undelivered.append(Delivery(entry.original, entry.payload))
+        if not entries:
+            self.backlog.admissions.clear()
 
     def _fate(self, entry: BacklogEntry) -> Fate:
         if entry.is_lost:

@@ -239,6 +239,7 @@ def _tables(member: ChangingMember) -> list[tuple[str, Iterable[Stream]]]:
         ("removed", removals.removed),
         ("reports", removals.flushes),
         ("decided", removals.decided),
+        ("backlog", member.backlog.admissions),
     ]
 
 

@@ -176,8 +176,8 @@ class RandomSchedule:
         return contact
 
     def _switch_off(self) -> None:
-        """Sometimes whoever has gone is switched off after a while, so that what was still on its way from it
-        is lost. Drawn from numbers of its own."""
+        """Sometimes whoever has left is down after a while, gone or not, so that what was still on its way
+        from it is lost. Drawn from numbers of its own."""
         world = self.world
         left = [life.address for life in world.lives if life.end == "left" and world.can_act(life.address)]
         if not left or not (world.cuts or world.frozen) or self._later.random() < 0.5:
@@ -187,7 +187,7 @@ class RandomSchedule:
                 world.apply(("report", address, -1))
             self._let_all_arrive()
         for address in left:
-            if world.members[address].phase is Phase.ENDED:
+            if world.members[address].phase is Phase.ENDED or self._may_remove(address):
                 world.apply(("crash", address, 0))
 
     # A removal needs a quorum: the members that stay, and whose admission is stable, outnumber the removed.
