@@ -77,15 +77,17 @@ class RemovingMember(ReportingMember, kw_only=True):
     def _refuse_void(self) -> None:
         """Refuse members whose admission lies beyond the end of their sponsor's stream, and members whom
         those have admitted."""
-        said = self._admissions_of_unknown()
-        heard_of = self.early.keys() | self.progress.pending.keys() | self.early_requests.keys() | said.keys()
+        claimed = self._admissions_of_unknown()
+        heard_of = (
+            self.early.keys() | self.progress.pending.keys() | self.early_requests.keys() | claimed.keys()
+        )
         unknown = heard_of - self.order.delivered.keys() - self.tombstones.keys()
         found = True
         while found:
             found = False
             for stream in sorted(unknown):
                 packets = (self._decode_message(data) for _, data in self.early.get(stream, ()))
-                if any(map(self._is_void, packets)) or any(map(self._is_beyond, said.get(stream, ()))):
+                if any(map(self._is_void, packets)) or any(map(self._is_beyond, claimed.get(stream, ()))):
                     found = True
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
@@ -105,8 +107,8 @@ class RemovingMember(ReportingMember, kw_only=True):
         for data in self.early_requests.values():
             request = self.decode(data)
             chains += [request.admissions] if isinstance(request, LinkRequest) else []
-        said: dict[Stream, set[MessageId]] = {}
+        claimed: dict[Stream, set[MessageId]] = {}
         for chain in chains:
             for stream, message in chain.items():
-                said.setdefault(stream, set()).add(message)
-        return said
+                claimed.setdefault(stream, set()).add(message)
+        return claimed
