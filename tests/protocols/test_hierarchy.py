@@ -1,0 +1,117 @@
+"""Super peers of several levels, judged on random executions, and the rules without which they fail."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from antecede.errors import InputError
+from antecede.protocols.base import RemoteError
+from antecede.protocols.freescale.hierarchy import Hierarchy, HierarchyLayout, InnerSuperPeer
+from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment
+from antecede.sim import scenario
+from antecede.sim.engines import simulate
+from antecede.sim.verify import VerifyReport, verify
+
+_RUNS = 60
+NAME = "antecede.protocols.freescale.hierarchy:Hierarchy"
+
+
+class _ForgetsTheChain(InnerSuperPeer):
+    """A message from above follows only those from below that it names, not those passed on before."""
+
+    def _pass_down(self, packet: DownlinkPacket):  # type: ignore[no-untyped-def]
+        sent_up, self.sent_up = self.sent_up, []
+        yield from super()._pass_down(packet)
+        self.sent_up = sent_up + self.sent_up
+
+
+class _ReportsTooMuch(InnerSuperPeer):
+    """What has arrived counts as delivered by everybody below."""
+
+    def _never_named(self) -> int:
+        super()._never_named()
+        return self.up.delivered.base
+
+
+class ForgetsTheChain(Hierarchy):
+    inner_peer = _ForgetsTheChain
+
+
+class ReportsTooMuch(Hierarchy):
+    inner_peer = _ReportsTooMuch
+
+
+def report(name: str, runs: int) -> VerifyReport:
+    *_, last = verify(name, runs, 1)
+    return last
+
+
+def test_random_executions_are_in_causal_order() -> None:
+    found = report(NAME, _RUNS)
+    assert (found.failed, found.violations, found.stuck, found.missing) == (0, 0, 0, 0), found.failures
+    assert found.deliveries > 100 * _RUNS
+
+
+@pytest.mark.parametrize("name", ["ForgetsTheChain", "ReportsTooMuch"])
+def test_a_broken_hierarchy_is_found(name: str) -> None:
+    assert report(f"{__name__}:{name}", 120).failed > 0
+
+
+def test_what_a_message_carries_depends_on_its_own_level() -> None:
+    """One super peer on the highest level: nothing is sent across, however many groups lie below it."""
+    layout = {"above": HierarchyLayout.regular(1, 3, 3).above}
+    result = simulate(
+        scenario(protocol=NAME, peers=40, layout=layout, seconds=0.5, rate=2, probes=("costs",)),
+        engine="reference",
+    )
+    assert "across_packets" not in result.metrics.measured
+    assert result.metrics.deliveries == 39 * result.metrics.messages
+    assert result.metrics.stuck == 0
+
+
+@pytest.mark.parametrize(
+    ("above", "reason"),
+    [
+        ([-1, 0], "it has 2 ranks, and the group 3"),
+        ([-1, 2, 0], "a peer's super peer has a lower rank"),
+        ([-1, 0, -1], "the lowest ranks are the super peers of the highest level"),
+    ],
+)
+def test_a_layout_that_is_no_hierarchy_is_refused(above: list[int], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        scenario(protocol=NAME, peers=3, layout={"above": above}).resolved_layout()
+
+
+def test_packets_that_no_peer_sends_are_refused() -> None:
+    members = Hierarchy.group(7)
+    sent = members[3].broadcast(b"x", 0).sends[0]
+    (up,) = [each for each in members[1].receive(3, sent.packet, 0).sends if each.to == (0,)]
+    hostile = type(up.packet)(b"\x01y", 1, 1, up.packet.causes, 0)  # type: ignore[attr-defined]
+    with pytest.raises(RemoteError, match="without its author"):
+        members[0].receive(1, hostile, 0)
+    with pytest.raises(RemoteError, match="has not sent"):
+        members[1].receive(0, NumberAssignment(5, 1), 0)
+
+
+def test_peers_continue_from_their_saved_states() -> None:
+    members = Hierarchy.group(7)
+    packets = [(4, send) for send in members[4].broadcast(b"x", 0).sends]
+    while packets:
+        source, send = packets.pop(0)
+        for to in send.to:
+            members[to] = Hierarchy.restore(members[to].save())
+            packets += [(to, each) for each in members[to].receive(source, send.packet, 0).sends]
+    for rank, member in enumerate(members):
+        delivery = member.deliver(0)
+        assert (delivery and (*delivery.message, delivery.payload)) == (None if rank == 4 else (4, 1, b"x"))
+
+
+def test_the_page_has_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks" / "hierarchy"))
+    overhead = importlib.import_module("overhead")
+    page = overhead.PAGE.read_text(encoding="utf-8")
+    assert overhead.with_tables(page, json.loads((overhead.HERE / "results.json").read_text())) == page
