@@ -159,10 +159,12 @@ def _not_confirmed(rows: Sequence[ScoreRow], printed: Sequence[SmallestRun], com
     found = _refuted(rows)
     body = ""
     if printed:
-        words = "This rule fails" if len(printed) == 1 else f"These {len(printed)} rules fail"
+        one = len(printed) == 1
+        words = "This rule fails" if one else f"These {len(printed)} rules fail"
+        smallest = "this is the smallest that fails" if one else "these are the smallest that fail"
         body += (
-            f"<p>{words} as printed. Every schedule of a small group was explored, and this is the smallest "
-            "that fails; the protocol measured here has the rule corrected.</p>"
+            f"<p>{words} as printed. Every schedule of a small group was explored, and {smallest}; the "
+            f"protocol measured here has the {'rule' if one else 'rules'} corrected.</p>"
         )
         body += "".join(smallest_run(run, opened=not place) for place, run in enumerate(printed))
     if found:

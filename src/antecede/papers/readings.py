@@ -98,7 +98,8 @@ class Tried(msgspec.Struct, frozen=True):
         if self.low is None or self.high is None:
             return f"Of {self.readings} joint readings it holds in {self.agreeing}."
         span = f"{self.low:.3g} to {self.high:.3g}" if self.low < self.high else f"{self.low:.3g} in all"
-        return f"Of {self.readings} joint readings {self.agreeing} are within 25 % ({span})."
+        verb = "is" if self.agreeing == 1 else "are"
+        return f"Of {self.readings} joint readings {self.agreeing} {verb} within 25 % ({span})."
 
 
 class ChosenReading(msgspec.Struct, frozen=True):

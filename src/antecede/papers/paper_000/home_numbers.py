@@ -13,10 +13,14 @@ causes come are numbered as they arrive.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from antecede.jit import njit_plain
 from antecede.sim import counter_rng
-from antecede.sim.network import Delay, parse_delay, upper_bound
+from antecede.sim.kernels.runtime.counter_rng import Model, delay_of, model
+from antecede.sim.network import parse_delay, upper_bound
 
 _RECEIVERS = 12
 """Peers that are observed."""
@@ -25,13 +29,13 @@ _SECONDS = 2.0
 
 def home_intervals(peers: int, delay: str, interval: str, seed: int) -> float:
     """How many intervals of its super peer's numbers a peer names when it sends, on average."""
-    drawn, pause = parse_delay(delay), parse_delay(interval)
+    drawn, pause = model(parse_delay(delay)), model(parse_delay(interval))
     longest = upper_bound(delay)
     random = np.random.default_rng(counter_rng.mix(seed))
 
-    def draw(distribution: Delay, count: int) -> np.ndarray:
+    def draw(distribution: Model, count: int) -> np.ndarray:
         bits = random.integers(0, 1 << 64, count, np.uint64, endpoint=False)
-        return np.array([distribution.sample(int(each)) for each in bits], np.int64)
+        return _delays(*distribution, bits)
 
     pausing = upper_bound(interval)
     begin = 3 * (longest + pausing)
@@ -50,3 +54,12 @@ def home_intervals(peers: int, delay: str, interval: str, seed: int) -> float:
                 known = received <= time
                 found.append(int(known[0]) + int((known[1:] & ~known[:-1]).sum()))
     return float(np.mean(found)) if found else 0.0
+
+
+@njit_plain
+def _delays(kind: Any, one: Any, two: Any, three: Any, bits: Any) -> Any:
+    """A delay for each number."""
+    delays = np.empty(len(bits), np.int64)
+    for place in range(len(bits)):
+        delays[place] = delay_of(kind, one, two, three, bits[place])
+    return delays
