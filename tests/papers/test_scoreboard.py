@@ -11,11 +11,11 @@ from antecede.papers import contest, paper_000
 from antecede.papers.paper import FinishedRun, Runs, wire_figure
 from antecede.papers.paper_000 import runs as paper_runs
 from antecede.papers.paper_000.home_numbers import home_intervals
-from antecede.papers.paper_000.scores import within
+from antecede.papers.paper_000.scores import is_linear, within
 from antecede.papers.readings import Agreement, ChosenReading, Seeds
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope, smallest
 from antecede.papers.scoreboard_page import Reproduction, cells, markdown, tally
-from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less, judge_number
+from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less, judge_number, opposite
 from antecede.sim.engines import simulate
 
 STUDY = paper_000.STUDY
@@ -153,6 +153,17 @@ def test_slopes_differ_by_less_than_a_share_if_all_pairs_do() -> None:
     assert within([[90.0, 110.0], [110.0, 91.0]], 0.05) == "likely"  # means are near, runs are not
     assert within([[100.0], [101.0]], 0.05) == "likely"  # one run decides nothing
     assert within([[90.0, 110.0], [130.0, 90.0]], 0.05) == "unlikely"
+
+
+def test_the_linear_part_is_reached_where_a_line_rises_as_before_and_slowly() -> None:
+    usual = [4.0, 4.0]
+    assert is_linear([1.0, 1.0], [1.0, 1.0], usual) is True
+    assert is_linear([1.0, 1.0], [0.5, 0.5], usual) is False  # it still bends
+    assert is_linear([3.9, 3.9], [3.9, 3.9], usual) is False  # it does not bend yet
+    assert is_linear([1.0, 1.0], [1.0, 1.0], [2.0, 2.0]) is False
+    assert is_linear([0.5, 1.5], [1.5, 0.6], usual) == "likely"
+    assert is_linear([], [], usual) is None
+    assert [opposite(each) for each in _ANSWERS] == [False, True, "unlikely", "likely", None]
 
 
 def test_intervals_are_students_t() -> None:

@@ -134,3 +134,14 @@ def all_hold(parts: Sequence[Holds]) -> Holds:
     if "unlikely" in known:
         return "unlikely"
     return "likely" if "likely" in known else True
+
+
+def opposite(holds: Holds) -> Holds:
+    """Whether a claim's opposite holds.
+
+    >>> opposite(True), opposite("unlikely"), opposite(None)
+    (False, 'likely', None)
+    """
+    if holds is None or isinstance(holds, bool):
+        return None if holds is None else not holds
+    return "unlikely" if holds == "likely" else "likely"

@@ -12,7 +12,7 @@ from antecede.papers.paper_000.home_numbers import home_intervals
 from antecede.papers.paper_000.runs import DELAYS, PAPER, PASSIVE, RATES, USUAL, select, size
 from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow, claim, number, slope
-from antecede.papers.verdicts import Holds, all_hold, flat_scale, interval, is_less
+from antecede.papers.verdicts import MATCH, Holds, all_hold, flat_scale, interval, is_less, opposite
 
 MEASURES = {
     # printed quantity: (protocol, figure of a run)
@@ -184,16 +184,33 @@ def _rate_claims(runs: Runs, joint: Joint) -> list[ScoreRow]:
 
 
 def _not_linear(runs: Runs, joint: Joint, delay: str) -> ScoreRow:
-    """A line is not linear yet where its slope still falls: from 300 peers on it is less than from 100 on."""
     measure = "external communication"
-    falling = [
-        is_less(_slopes(at, measure, joint, 300.0), _slopes(at, measure, joint, 100.0))
-        for at in (_of(runs, measure, delay, rate) for rate in RATES)
-    ]
+    usual = _slopes(_of(runs, measure, delay), measure, joint)
+    reached, shown = [], []
+    for rate in RATES:
+        at = _of(runs, measure, delay, rate)
+        before, last = (
+            _slopes(at.where(lambda setting, low=low: low <= size(setting) <= low + 100), measure, joint)
+            for low in (200, 300)
+        )
+        reached.append(is_linear(before, last, usual))
+        if before and last:
+            shown.append(f"{fmean(before):.2f} and {fmean(last):.2f} at {rate}/s")
     statement = f"the linear part is not reached in the external group at fixed rates, {delay}"
-    count = len(_of(runs, measure, delay, RATES[0]))
-    shown = "the slope from 300 peers on compared with that from 100 on, at each rate"
-    return claim(PAPER, statement, all_hold(falling), shown, count)
+    text = f"slopes from 200 to 300 and from 300 to 400 peers: {', '.join(shown)}"
+    without = f"; {fmean(usual):.2f} without a limit" if usual else ""
+    holds = all_hold([opposite(each) for each in reached])
+    return claim(PAPER, statement, holds, text + without, len(_of(runs, measure, delay, RATES[0])))
+
+
+def is_linear(before: Sequence[float], last: Sequence[float], usual: Sequence[float]) -> Holds:
+    """Whether a line has reached its second, linear part: it rises as before, and less than half as steeply
+    as without a limit on messages, as it does in the first part.
+
+    >>> is_linear([0.1, 0.1], [0.1, 0.1], [3.0, 3.0]), is_linear([3.0, 3.0], [3.0, 3.0], [3.0, 3.0])
+    (True, False)
+    """
+    return all_hold([within([before, last], MATCH), is_less(last, [slope / 2 for slope in usual])])
 
 
 def _narrow(measure: str, limited: dict[int, list[float]]) -> ScoreRow:
