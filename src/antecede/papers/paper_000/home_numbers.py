@@ -35,7 +35,8 @@ def home_intervals(peers: int, delay: str, interval: str, seed: int) -> float:
 
     def draw(distribution: Model, count: int) -> np.ndarray:
         bits = random.integers(0, 1 << 64, count, np.uint64, endpoint=False)
-        return _delays(*distribution, bits)
+        delays: np.ndarray = _delays(*distribution, bits)
+        return delays
 
     pausing = upper_bound(interval)
     begin = 3 * (longest + pausing)

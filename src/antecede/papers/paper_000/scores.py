@@ -189,10 +189,7 @@ def _not_linear(runs: Runs, joint: Joint, delay: str) -> ScoreRow:
     reached, shown = [], []
     for rate in RATES:
         at = _of(runs, measure, delay, rate)
-        before, last = (
-            _slopes(at.where(lambda setting, low=low: low <= size(setting) <= low + 100), measure, joint)
-            for low in (200, 300)
-        )
+        before, last = (_slopes(_between(at, low, low + 100), measure, joint) for low in (200, 300))
         reached.append(is_linear(before, last, usual))
         if before and last:
             shown.append(f"{fmean(before):.2f} and {fmean(last):.2f} at {rate}/s")
@@ -201,6 +198,10 @@ def _not_linear(runs: Runs, joint: Joint, delay: str) -> ScoreRow:
     without = f"; {fmean(usual):.2f} without a limit" if usual else ""
     holds = all_hold([opposite(each) for each in reached])
     return claim(PAPER, statement, holds, text + without, len(_of(runs, measure, delay, RATES[0])))
+
+
+def _between(runs: Runs, least: float, most: float) -> Runs:
+    return runs.where(lambda setting: least <= size(setting) <= most)
 
 
 def is_linear(before: Sequence[float], last: Sequence[float], usual: Sequence[float]) -> Holds:
