@@ -161,7 +161,8 @@ def _rate_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
         ):
             for rate, published in zip(RATES, printed or (), strict=False):
                 slopes = _rate_slopes(runs, joint, measure, delay, rate)
-                drawn = line(_linear(_of(runs, measure, delay, rate), joint), measure, joint)
+                # The scale is of all sizes: where the linear part begins must not make it wider.
+                drawn = line(_of(runs, measure, delay, rate), measure, joint)
                 scale = flat_scale(drawn) if slopes else 0.0
                 what = f"{measure}, slope per peer at {rate} messages/s in all, {delay}"
                 rows.append(number(PAPER, what, published, slopes, _WHY_RATE, scale))
