@@ -227,9 +227,14 @@ class Faults:
             member.disk.operations_left = -1
         world.tell("", "faults are over")
 
+    @property
+    def are_all_there(self) -> bool:
+        """Whether nobody lied, forked, or was refused its store."""
+        members = self.world.members
+        return self.forked is None and self.world.is_honest and not any(each.is_gone for each in members)
+
     def judge(self) -> None:
-        world = self.world
         if self.forked is not None:
             self._judge_fork(self.forked)
-        elif world.is_honest and not any(member.is_gone for member in world.members):
-            world.judge_complete()
+        elif self.are_all_there:
+            self.world.judge_complete()
