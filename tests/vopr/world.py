@@ -202,7 +202,7 @@ class World:
         self.is_healing, self.calm = True, 1.0
         if self.faults.may_not_rest:
             self.run_until(self.now + SECOND)
-        # A damaged store may have been good enough to go on from: then everyone is there, and it comes to rest.
+        # A damaged store may be good enough to go on from: then everyone is there, and it comes to rest.
         if not self.faults.may_not_rest or self.faults.are_all_there:
             self._rest()
         self.faults.judge()
