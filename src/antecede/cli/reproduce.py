@@ -26,7 +26,8 @@ def reproduce(
     full: Annotated[
         bool,
         typer.Option(
-            "--full/--quick", help="The papers' own sizes (about half an hour) or small ones (minutes)."
+            "--full/--quick",
+            help="The papers' own sizes (some 40 minutes of CPU time) or small ones (minutes).",
         ),
     ] = False,
     out: Annotated[
