@@ -98,8 +98,8 @@ class AdmitsWhileSomethingWaits(ChangingMultigroup):
         return all(self._was_given(stream, cause) for stream, cause in past.items())
 
 
-class JoinsTwoAtOnce(OverlapWorld):
-    """A process joins several groups at once."""
+class WorldOfSeveralJoins(OverlapWorld):
+    """Processes join several groups at once."""
 
     def _is_busy(self, address: int) -> bool:
         phases = (Phase.MEMBER, Phase.JOINING)
@@ -107,13 +107,16 @@ class JoinsTwoAtOnce(OverlapWorld):
         group = self.group_of[address]
         return any(self.members[each].phase in phases and self.group_of[each] == group for each in seats)
 
-    def _join(self, address: int, contact: int) -> bool:
-        member, elsewhere = self.member(address), self.member(address).elsewhere
-        member.elsewhere = []
+
+class JoinsSeveralGroups(ChangingMultigroup):
+    """A process may ask to join a group while it waits for another."""
+
+    def join(self, contact: int, now: int) -> Effects:
+        elsewhere, self.elsewhere = self.elsewhere, []
         try:
-            return super()._join(address, contact)
+            return super().join(contact, now)
         finally:
-            member.elsewhere = elsewhere
+            self.elsewhere = elsewhere
 
 
 class FollowsWhatWaits(ChangingMultigroup):
@@ -152,21 +155,3 @@ class GivenWhenDelivered(ChangingMultigroup):
     def _given_to_all(self, stream: Stream) -> int:
         others = self.progress.of(self._required())
         return min([self.order.delivered.get(stream, 0), *(each.delivered.get(stream, 0) for each in others)])
-
-
-BROKEN = (
-    NamesNothing,
-    DropsWhatItNames,
-    NamedByFormerMembers,
-    NoAdmissions,
-    WaitsForTheLost,
-    AsksWithNothing,
-    DeliversWhileItJoins,
-    StartsAtOnce,
-    SnapshotWithoutPast,
-    AdmitsWhileSomethingWaits,
-    FollowsWhatWaits,
-    ForgetsWhatWaitedHere,
-    ForgetsWhatWaits,
-    GivenWhenDelivered,
-)

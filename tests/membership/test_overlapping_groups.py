@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from antecede.causality import MessageId
+from antecede.check.changing.explore import ChangeBounds, explore
+from antecede.check.changing.kinds import explored_group
 from antecede.check.changing.overlap import OverlapOracle, OverlapSchedule, OverlapWorld
 from antecede.check.changing.run import schedule_seed
 from antecede.check.changing.world import ScheduleEvent
+from antecede.errors import InputError
 from antecede.membership.group_packets import decode_payload, decode_snapshot
 from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.state import Phase
@@ -25,12 +28,15 @@ _SEED = 1
 
 
 def world_of(
-    founders: str, outside: str = "", kind: type[ChangingMultigroup] = ChangingMultigroup
+    founders: str,
+    outside: str = "",
+    kind: type[ChangingMultigroup] = ChangingMultigroup,
+    world: type[OverlapWorld] = OverlapWorld,
 ) -> OverlapWorld:
     """Processes and their groups, as in "0a 0b 1b": process 0 is in a and b, process 1 in b."""
     seats = [(int(each[0]), each[1]) for each in f"{founders} {outside}".split()]
 
-    class Fixed(OverlapWorld):
+    class Fixed(world):  # type: ignore[misc, valid-type]
         def layout(self) -> list[tuple[int, str]]:
             return seats
 
@@ -133,6 +139,13 @@ def test_a_process_joins_one_group_at_a_time() -> None:
         world.members[4].join(1, 0)
     with pytest.raises(LocalError, match="a member of group c, not of b"):
         world.members[2].broadcast(b"", 0, "b")
+
+
+def test_check_explores_one_group_of_up_to_three() -> None:
+    with pytest.raises(InputError, match="explored in one group of up to 3 peers"):
+        explored_group(ChangingMultigroup, ChangeBounds(4, joins=1))
+    *_, last = explore(explored_group(ChangingMultigroup, ChangeBounds(2, joins=1, total=1)), 1_000)
+    assert (last.is_complete, last.found) == (True, None)
 
 
 def test_streams_that_are_gone_are_not_named_in_other_groups() -> None:
@@ -273,3 +286,26 @@ def test_a_broken_member_fails_on_a_schedule_by_hand(
 ) -> None:
     assert any("after what it precedes" in each for each in schedule(getattr(broken_groups, name)))
     assert schedule(ChangingMultigroup) == []
+
+
+def test_two_snapshots_may_each_lack_a_cause_of_the_other() -> None:
+    """Bo's message to a follows ana's to b, and cleo's to b follows gus's to a. Dan, in a, and eve, in b,
+    have only bo's and cleo's. Fay, who asks both, could start in neither group."""
+    world = world_of(
+        "0b 6a 1a 1b 2a 2b 3a 4b",
+        "5a 5b",
+        broken_groups.JoinsSeveralGroups,
+        broken_groups.WorldOfSeveralJoins,
+    )
+    ana_b, gus_a, bo_a, bo_b, cleo_a, cleo_b, dan_a, eve_b, fay_a, fay_b = range(10)
+    play(world, ("broadcast", ana_b, -1), ("transmit", ana_b, bo_b))
+    give(world, bo_b)
+    play(world, ("broadcast", bo_a, -1), ("transmit", bo_a, dan_a))
+    give(world, dan_a)
+    play(world, ("broadcast", gus_a, -1), ("transmit", gus_a, cleo_a))
+    give(world, cleo_a)
+    play(world, ("broadcast", cleo_b, -1), ("transmit", cleo_b, eve_b))
+    give(world, eve_b)
+    play(world, ("join", fay_a, dan_a), ("join", fay_b, eve_b))
+    play(world, ("transmit", fay_a, dan_a), ("transmit", fay_b, eve_b))
+    assert any("is never admitted" in each for each in judge(world))

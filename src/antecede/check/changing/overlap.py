@@ -14,15 +14,21 @@ from antecede.causality import MessageId
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
 from antecede.check.changing.world import ChangingWorld, Life, ScheduleEvent
+from antecede.membership.group_order import ONLY_GROUP
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.state import Phase
 
 _GROUPS = "abc"
+MOST_IN_ONE_GROUP = 3
+"""With more founders there are several groups."""
 
 
 def draw_layout(founders: int, size: int) -> list[tuple[int, str]]:
-    """The process and the group of each address. Groups have two founders at least, if there are enough."""
+    """The process and the group of each address. With up to three founders there is one group, as `check`
+    explores it; in others each group has two at least."""
+    if founders <= MOST_IN_ONE_GROUP:
+        return [(each, ONLY_GROUP) for each in range(size)]
     draw = random.Random(f"{founders}:{size}")
     groups = _GROUPS[: 2 if founders < 6 or draw.random() < 0.4 else 3]
     processes = max(3, -(-size // len(groups))) + draw.choice([0, 0, 1, 2])

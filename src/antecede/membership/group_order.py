@@ -1,0 +1,286 @@
+"""Order across groups, for a member of one of them: what messages name, and what waits for that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.membership.group_packets import Cause, Causes, decode_payload, encode_payload
+from antecede.membership.group_past import ProcessPast
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import ApplicationData, Content, Counts, Stream
+from antecede.membership.progress import have_all_delivered
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery, Effects, LocalError, Waiting
+from antecede.protocols.mbcp import Mbcp
+
+ONLY_GROUP = "all"
+"""The name of the group, if there is one."""
+_NEVER = 1 << 62
+"""A number that no message has."""
+
+
+class WaitingMessage(msgspec.Struct):
+    """A message that its group has delivered, and that waits for others."""
+
+    message: MessageId
+    """As the application knows it."""
+    payload: bytes
+    across: Causes
+    behind: set[MessageId]
+    """The messages of its group that waited before it, and precede it. Its group orders it also after what
+    waited where it was broadcast, and therefore does not precede it; then it names what does."""
+    copies: list[MessageId] = msgspec.field(default_factory=list)
+    """The same message, broadcast again by others."""
+
+
+class GroupOrder(ChangingMember, kw_only=True):
+    """Names messages of other groups, and holds what its group has delivered until the process has them."""
+
+    ordering: ClassVar[type[Any]] = Mbcp
+
+    order: Mbcp
+    in_group: str = ONLY_GROUP
+    past: ProcessPast = msgspec.field(default_factory=ProcessPast)
+    elsewhere: list[Any] = msgspec.field(default_factory=list)
+    """The members of the same process in other groups, and its other attempts to join this one."""
+    held: dict[MessageId, WaitingMessage] = msgspec.field(default_factory=dict)
+    behind: dict[MessageId, set[MessageId]] = msgspec.field(default_factory=dict)
+    """For messages that its group has delivered: those before them that wait."""
+
+    # Creating members
+
+    @classmethod
+    def outsider_of(cls, group: str, me: int, size: int) -> Self:
+        """A process that is not in a group."""
+        member = cls.outsider(me, size)
+        member.in_group = group
+        return member
+
+    @classmethod
+    def founders_of(cls, groups: dict[str, list[int]], size: int) -> list[Self]:
+        """The founders of each group. Each has an address and, as long as there is no other, its stream."""
+        members = []
+        for group, addresses in groups.items():
+            streams = {each: each for each in sorted(addresses)}
+            for me in streams:
+                order = cls.ordering(me, 0, is_open=True, delivered=dict.fromkeys(streams, 0))
+                for stream in streams:
+                    order.add_peer(stream)
+                member = cls(
+                    me=me,
+                    size=size,
+                    stream=me,
+                    addresses=dict(streams),
+                    stream_at=dict(streams),
+                    order=order,
+                    in_group=group,
+                )
+                member._announce_view()
+                members.append(member)
+        return members
+
+    @staticmethod
+    def connect(members: Collection[GroupOrder]) -> None:
+        """These are the members of one process, which have one past."""
+        past = next((each.past for each in members), ProcessPast())
+        for each in members:
+            each.past = past
+            each.elsewhere = [other for other in members if other is not each]
+
+    def save(self) -> bytes:
+        elsewhere, self.elsewhere = self.elsewhere, []
+        try:
+            return super().save()
+        finally:
+            self.elsewhere = elsewhere
+
+    # What the application does
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        if group is not None and group != self.in_group:
+            raise LocalError(f"this is a member of group {self.in_group}, not of {group}")
+        across = self.past.to_name(self.in_group, self.stream)
+        if self.held:
+            across[self.in_group] = self.past.of(self.in_group)
+        return super().broadcast(encode_payload(payload, across), now)
+
+    def _broadcast(self, content: Content, now: int) -> MessageId:
+        if isinstance(content, ApplicationData) and content.original is not None:
+            # It was broadcast first by a member that was removed. What it names still counts.
+            payload, across = decode_payload(content.payload)
+            for group, causes in across.items():
+                for stream, cause in causes.items():
+                    self._add_past(group, stream, cause, set())
+            across = self.past.to_name(self.in_group, self.stream)
+            content = msgspec.structs.replace(content, payload=encode_payload(payload, across))
+        message = super()._broadcast(content, now)
+        if self.held:
+            self.behind[message] = set(self.held)
+        return message
+
+    def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
+        """A message that this member has just broadcast."""
+        self.past.mark_named(self.in_group, self.stream)
+        self._add_own(message)
+
+    def _add_own(self, message: MessageId) -> None:
+        stream, seq = message
+        self.past.add(self.in_group, stream, Cause(seq, self._unstable_admissions(stream)), set())
+
+    def _add_past(self, group: str, stream: Stream, cause: Cause, named_in: set[Stream]) -> None:
+        member = self._member_in(group)
+        if member is not None:
+            delivered = member.order.delivered.get(stream)
+            if delivered is None:
+                return  # forgotten, or never admitted
+            if delivered < cause.seq:
+                cause = Cause(delivered, cause.admissions)  # the rest is lost
+            if cause.seq <= member._given_to_all(stream):
+                return
+        self.past.add(group, stream, cause, named_in)
+
+    def _unstable_admissions(self, stream: Stream) -> tuple[MessageId, ...]:
+        """See `Cause`."""
+        found: list[MessageId] = []
+        while (admission := self.admissions.get(stream)) is not None:
+            sponsor, seq = admission
+            others = self.progress.of(self._required())
+            if sponsor not in self.order.delivered or have_all_delivered(sponsor, seq, others):
+                break
+            found.append(admission)
+            stream = sponsor
+        return tuple(found)
+
+    # Delivering
+
+    def deliver(self, now: int) -> Delivery | None:
+        while self.is_member:
+            if self.undelivered:
+                delivery = self.undelivered.pop(0)
+                return Delivery(delivery.message, decode_payload(delivery.payload)[0])
+            for message, held in self.held.items():
+                if not held.behind & self.held.keys() and self._has_all(held.across):
+                    return self._give(message, now)
+            if not self._deliver_in_order(now):
+                return None
+        return None
+
+    def _take(self, content: Content, delivery: Delivery, now: int) -> None:
+        message, behind = delivery.message, self._waits_behind(delivery)
+        if not isinstance(content, ApplicationData):
+            self._apply(content, message, now)
+        elif self._is_new(content.original):
+            payload, across = decode_payload(content.payload)
+            waits_for = set() if self.in_group in across else behind
+            self.held[message] = WaitingMessage(content.original or message, payload, across, waits_for)
+        else:
+            for first, held in self.held.items():
+                if held.message == content.original:
+                    held.copies.append(message)
+                    behind = behind | {first}
+        if behind:
+            self.behind[message] = behind
+
+    def _waits_behind(self, delivery: Delivery) -> set[MessageId]:
+        """The messages before this one that wait."""
+        if not self.held:
+            self.behind.clear()
+            return set()
+        origin, seq = delivery.message
+        found: set[MessageId] = set()
+        for cause in [MessageId(origin, seq - 1), *map(MessageId._make, (delivery.causes or {}).items())]:
+            if cause in self.held:
+                found.add(cause)
+            found |= self.behind.get(cause, set()) & self.held.keys()
+        return found
+
+    def _give(self, message: MessageId, now: int) -> Delivery:
+        """A message that has waited is for the application."""
+        held = self.held.pop(message)
+        for group, causes in held.across.items():
+            for stream, cause in causes.items() if group != self.in_group else ():
+                self._add_past(group, stream, cause, {self.stream})
+        self._add_own(message)
+        self.is_stale = True
+        self._update(now)
+        return Delivery(held.message, held.payload)
+
+    def waiting(self) -> list[Waiting]:
+        return [
+            *super().waiting(),
+            *(Waiting(each.message, self._lacks(each)) for each in self.held.values()),
+        ]
+
+    def _lacks(self, held: WaitingMessage) -> MessageId | None:
+        for group, causes in held.across.items():
+            for stream, cause in causes.items():
+                if not self._has(group, stream, cause):
+                    return MessageId(stream, cause.seq)
+        return next(iter(held.behind & self.held.keys()), None)
+
+    # What the process has been given
+
+    def _member_in(self, group: str) -> GroupOrder | None:
+        for each in (self, *self.elsewhere):
+            if each.in_group == group and each.is_member:
+                found: GroupOrder = each
+                return found
+        return None
+
+    def _has_all(self, across: Causes) -> bool:
+        return all(
+            self._has(group, stream, cause)
+            for group, causes in across.items()
+            for stream, cause in causes.items()
+        )
+
+    def _has(self, group: str, stream: Stream, cause: Cause) -> bool:
+        """Whether the process need not wait for a message of another group."""
+        member = self._member_in(group)
+        if member is not None:
+            return member._was_given(stream, cause)
+        joining = [each for each in self.elsewhere if each.in_group == group and each.phase == Phase.JOINING]
+        return all(each._will_start_with(stream, cause) for each in joining)
+
+    def _was_given(self, stream: Stream, cause: Cause) -> bool:
+        """Whether the application has been given a message of this group, or never will be."""
+        for message, held in self.held.items():
+            for origin, seq in (message, *held.copies):
+                if origin == stream and seq <= cause.seq:
+                    return False
+        return is_settled(stream, cause, self.order.delivered, self._end_of)
+
+    def _given_to_all(self, stream: Stream) -> int:
+        """The last message of a stream that every application of this group has been given."""
+        counts = [
+            min(each.delivered.get(stream, 0), each.waiting.get(stream, _NEVER) - 1)
+            for each in self.progress.of(self._required())
+        ]
+        own = self.order.delivered.get(stream, 0)
+        return min([own, self._waiting_from().get(stream, _NEVER) - 1, *counts])
+
+    def _waiting_from(self) -> Counts:
+        found: Counts = {}
+        for message, held in self.held.items():
+            for origin, seq in (message, *held.copies):
+                found[origin] = min(seq, found.get(origin, seq))
+        return found
+
+
+def is_settled(stream: Stream, cause: Cause, delivered: Counts, end_of: Any) -> bool:
+    """Whether a message is delivered, or never will be: it lies beyond the end of its stream, or its sender
+    was never admitted, or is forgotten."""
+    seq = cause.seq
+    for admission in (*cause.admissions, None):
+        if end_of(stream) is not None:
+            return True
+        if stream in delivered:
+            return delivered[stream] >= seq
+        if admission is None:
+            return True
+        stream, seq = admission
+    return True
