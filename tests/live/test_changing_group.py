@@ -1,0 +1,167 @@
+"""Live groups whose members come and go, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import PATIENCE, free_ports, run, until
+
+from antecede.errors import InputError
+from antecede.live.changing.group import ChangingLiveGroup
+from antecede.live.changing.joining import join_changing
+from antecede.live.changing.view import MemberChange
+from antecede.protocols.base import LocalError
+
+
+class Board:
+    """An application: a list of bodies, which is also its snapshot."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+        self.restored: list[Any] | None = None
+        self.changes: list[MemberChange] = []
+
+    def dump(self) -> bytes:
+        return json.dumps(self.bodies).encode()
+
+    def load(self, state: bytes) -> None:
+        self.bodies = json.loads(state)
+        self.restored = list(self.bodies)
+
+
+class Room:
+    """Members in one process, each with its board."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = dict(zip(("ana", "bo", "cy"), free_ports(3), strict=True))
+        self.founders = [f"{name}@127.0.0.1:{port}" for name, port in self.ports.items()]
+        self.groups: dict[str, ChangingLiveGroup] = {}
+        self.boards: dict[str, Board] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, name: str, **options: Any) -> ChangingLiveGroup:
+        board = self.boards[name] = Board()
+        if name in self.ports:
+            options = {"founders": self.founders, "listen": f":{self.ports[name]}", **options}
+        else:
+            options = {"contact": self.founders[:1], "listen": ":0", **options}
+        options.setdefault("store", self.folder / name)
+        joining = join_changing(
+            "room", me=name, snapshot=board.dump, restore=board.load, sync=False, **options
+        )
+        group = self.groups[name] = await joining
+        self._tasks.append(asyncio.create_task(self._read(group, board)))
+        self._tasks.append(asyncio.create_task(self._watch(group, board)))
+        return group
+
+    async def _read(self, group: ChangingLiveGroup, board: Board) -> None:
+        async for message in group:
+            board.bodies.append(message.body)
+
+    async def _watch(self, group: ChangingLiveGroup, board: Board) -> None:
+        async for change in group.changes():
+            board.changes.append(change)
+
+    async def stop(self, name: str) -> None:
+        await self.groups.pop(name).aclose()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for group in self.groups.values():
+            await group.aclose()
+
+    async def agree(self, bodies: set[Any], *names: str) -> None:
+        await until(lambda: all(set(self.boards[name].bodies) == bodies for name in names), f"{bodies}")
+        assert all(len(self.boards[name].bodies) == len(bodies) for name in names)
+
+    async def have_view(self, *names: str) -> None:
+        await until(
+            lambda: all(self.groups[name].view.names == sorted(names) for name in names),
+            f"the view {names}",
+        )
+
+
+@contextlib.asynccontextmanager
+async def room(folder: Path, *names: str, **options: Any) -> AsyncIterator[Room]:
+    created = Room(folder)
+    try:
+        await asyncio.gather(*(created.start(name, **options) for name in names))
+        yield created
+    finally:
+        await created.close()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_fourth_member_joins_leaves_and_nobody_waits_for_it(tmp_path: Path, stored: bool) -> None:
+    async def test() -> None:
+        options: dict[str, Any] = {} if stored else {"store": None}
+        async with room(tmp_path, "ana", "bo", "cy", **options) as group:
+            for name in ("ana", "bo", "cy"):
+                await group.groups[name].broadcast(f"from {name}")
+            before = {"from ana", "from bo", "from cy"}
+            await group.agree(before, "ana", "bo", "cy")
+            dana = await group.start("dana", **options)
+            assert set(group.boards["dana"].restored or []) <= before
+            await group.have_view("ana", "bo", "cy", "dana")
+            assert dana.me.startswith("dana~")
+            assert dana.view.members[dana.me].connected
+            sent = await dana.broadcast({"from": "dana"})
+            assert sent.origin == dana.me
+            await group.groups["bo"].broadcast("after dana")
+            boards = group.boards.values()
+            await until(lambda: all(len(board.bodies) == 5 for board in boards), "all five everywhere")
+            assert all(board.bodies.count({"from": "dana"}) == 1 for board in boards)
+            await dana.leave(timeout=PATIENCE)
+            del group.groups["dana"]
+            await group.have_view("ana", "bo", "cy")
+            await group.groups["cy"].broadcast("without dana")
+            await until(lambda: "without dana" in group.boards["ana"].bodies, "the last message")
+            kinds = [change.kind for change in group.boards["bo"].changes if change.name == "dana"]
+            assert kinds == ["joined", "left"]
+            with pytest.raises(LocalError, match="closed"):
+                await dana.broadcast("too late")
+
+    run(test())
+
+
+def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "dana")
+            await group.stop("dana")
+            await group.groups["ana"].broadcast("while dana is away")
+            await group.start("dana")
+            await until(lambda: group.boards["dana"].bodies == ["while dana is away"], "what it missed")
+            await group.stop("cy")
+            await group.groups["dana"].remove("cy")
+            await group.have_view("ana", "bo", "dana")
+            await group.groups["dana"].broadcast("three are left")
+            two = [group.boards[name].bodies for name in ("ana", "bo")]
+            await until(lambda: all("three are left" in bodies for bodies in two), "the last message")
+            await until(
+                lambda: [each.kind for each in group.boards["ana"].changes[-2:]] == ["removing", "removed"],
+                f"the removal: {group.boards['ana'].changes}",
+            )
+
+    run(test())
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name the founders, or whom to ask"):
+        join_changing("room", me="ana")
+    with pytest.raises(InputError, match="ana is not among them"):
+        join_changing("room", me="ana", founders=["bo", "cy"])
+    with pytest.raises(InputError, match="separates a name"):
+        join_changing("room", me="a~b", contact="bo@:7000")
+    with pytest.raises(InputError, match="mbcp so far"):
+        join_changing("room", me="ana", contact="bo@:7000", protocol="pc")
