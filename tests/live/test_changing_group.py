@@ -16,6 +16,7 @@ from antecede.errors import InputError
 from antecede.live.changing.group import ChangingLiveGroup
 from antecede.live.changing.joining import join_changing
 from antecede.live.changing.view import MemberChange
+from antecede.live.transport import links
 from antecede.protocols.base import LocalError
 
 
@@ -152,6 +153,64 @@ def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Pat
                 lambda: [each.kind for each in group.boards["ana"].changes[-2:]] == ["removing", "removed"],
                 f"the removal: {group.boards['ana'].changes}",
             )
+
+    run(test())
+
+
+def test_who_is_silent_is_suspected_and_trusted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "HEARTBEAT_SECONDS", 0.15)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            view = group.groups["ana"].view
+            assert [member.suspected for member in view] == [None, None, None]
+            await until(lambda: all(each.connected for each in group.groups["ana"].view), "connections")
+            await group.stop("cy")
+            await until(lambda: group.groups["ana"].view.members["cy"].suspected, "the suspicion")
+            assert group.groups["ana"].view.members["bo"].suspected is None
+            await group.start("cy")
+            await until(lambda: not group.groups["ana"].view.members["cy"].suspected, "trust")
+            kinds = [change.kind for change in group.boards["ana"].changes if change.name == "cy"]
+            assert kinds == ["suspected", "trusted"]
+
+    run(test())
+
+
+def test_only_who_has_the_secret_is_admitted(tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("correct horse battery staple\n")
+    wrong.write_text("incorrect horse battery staple\n")
+    for file in (right, wrong):
+        file.chmod(0o600)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy", secret=right) as group:
+            await group.groups["bo"].broadcast("inside")
+            await group.agree({"inside"}, "ana", "bo", "cy")
+            await group.start("dana", secret=right)
+            await group.have_view("ana", "bo", "cy", "dana")
+            for options in ({"secret": wrong}, {}):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await group.start("eve", store=None, **options)
+            assert group.groups["ana"].view.names == ["ana", "bo", "cy", "dana"]
+
+    run(test())
+
+
+def test_a_snapshot_that_fails_does_not_stop_the_sponsor(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            group.groups["ana"]._snapshot = lambda: bytes([1, 2, 300])
+            contacts = group.founders[:2]
+            starting = asyncio.create_task(group.start("dana", contact=contacts))
+            await until(lambda: len(group.groups["ana"]._core.greeted) > 2, "the request")
+            await group.groups["bo"].broadcast("it goes on")
+            await group.agree({"it goes on"}, "ana", "bo", "cy")
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
 
     run(test())
 

@@ -53,9 +53,11 @@ _PATH = Path("store")
 class Host:
     """One member's machine, through all lives of its process: its disk, and what the judge knows of it."""
 
-    def __init__(self, world: World, rank: int, is_founder: bool) -> None:
-        self.world, self.rank, self.name = world, rank, f"m{rank}"
+    def __init__(self, world: World, rank: int, is_founder: bool, name: str = "") -> None:
+        self.world, self.rank, self.name = world, rank, name or f"m{rank}"
         self.is_founder = is_founder
+        self.addresses: set[int] = set()
+        """Of all that its processes have been."""
         self.disk = SimulatedDisk(_PATH)
         self.witness = Witness(self)
         self.process: Process | None = None
@@ -80,6 +82,7 @@ class Host:
         world.tell(self.name, text)
         process.is_alive = False
         self.process = None
+        self.addresses |= process.core.members.keys()
         if power:
             self.disk = self.disk.after_power_failure(world.random)
             self.lost_cursor = True
@@ -107,11 +110,12 @@ class Process:
         self._is_committing = False
         self._asked_at = -_JOIN_PATIENCE
         world = self.world
+        self.core = ChangingCore(ChangingMbcp, host.name)
         self.clock = MemberClock(lambda: world.epoch + world.now, lambda: world.now)
 
     def start(self, _: object) -> None:
         host, world = self.host, self.world
-        core = self.core = ChangingCore(ChangingMbcp, host.name)
+        core = self.core
         identity = {"group": "g", "member": host.name, "protocol": "mbcp", "members": "changing"}
         try:
             self.journal = Journal(host.disk, identity, True, world.random_bytes)

@@ -35,7 +35,7 @@ _FAULTS = (
     "partition",
     "slow",
 )
-_CHANGES = ("join", "join", "join", "leave", "remove", "remove wrongly")
+_CHANGES = ("join", "join", "join", "leave", "remove", "remove wrongly", "lose store")
 
 
 @contextmanager
@@ -185,15 +185,25 @@ class World:
                 if host.is_founder:
                     self.removals_left = 0
         elif self.removals_left:
-            host = self.pick([each for each in self.active() if each.is_founder or kind == "remove"])
+            host = self.pick([each for each in self.active() if each.is_founder or kind != "remove wrongly"])
             if host is not None and host.process is not None:
                 self.removals_left -= 1
                 self.count(kind)
                 stream = host.process.core.me
-                if kind == "remove":
+                if kind != "remove wrongly":
                     host.is_wanted = False
                     host.die("dies for good", for_good=True, notice=self.random() < 0.5)
+                if kind == "lose store":
+                    self._replace(host)
                 self.push(self.now + self.below(300) * MILLISECOND, None, self._remove, (host, stream))
+
+    def _replace(self, host: Host) -> None:
+        """A member of the same name begins with an empty store, and joins."""
+        new = Host(self, len(self.hosts), False, host.name)
+        new.is_wanted = True
+        self.hosts.append(new)
+        self.by_name[new.name] = new
+        self.push(self.now + self.below(300) * MILLISECOND, None, new.start, None)
 
     def _may_spare(self, founder: Host) -> bool:
         """Whether a founder may leave: removals need a quorum, for which only stable members count."""
@@ -211,11 +221,9 @@ class World:
         remover = self.pick(self.active())
         if remover is None or remover.process is None or self.below(5):
             return
-        member = remover.process.core.member
-        dead = {contact for host in self.hosts if host.is_dead for contact in [host.name]}
-        for stream in list(member.addresses):
-            contact = remover.process.core.contact_of(stream)
-            if contact is not None and contact.name in dead:
+        dead = {address for host in self.hosts if host.is_dead for address in host.addresses}
+        for stream, address in list(remover.process.core.member.addresses.items()):
+            if address in dead:
                 remover.process.remove(stream)
 
     # Faults
@@ -266,7 +274,7 @@ class World:
 
     def unrest(self) -> str | None:
         """Why the group is not at rest."""
-        wanted = {host.name for host in self.hosts if host.is_wanted}
+        wanted = [host.name for host in self.hosts if host.is_wanted]
         for host in self.hosts:
             process = host.process
             if host.is_dead or (process is None and not host.is_wanted and not host.lives):

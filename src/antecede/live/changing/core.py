@@ -310,10 +310,9 @@ class ChangingCore(MembershipCore):
 
     def _after(self, member: ChangingMember) -> None:
         """There is a link to every member of the view, and changes are noted."""
-        for address in member.addresses.values():
-            if address != member.me:
-                self.add_link(member.me, address)
         changes = member.take_changes()
+        if changes or member.phase == Phase.LEAVING:  # which learns of members that it never knew
+            self.link_to_view(member)
         if member.me == self.address and not self.is_replaying:
             self.changes += changes
 

@@ -53,7 +53,7 @@ from antecede.live.ready import Ready
 from antecede.live.settings import Member, Settings, validate_name
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
-from antecede.live.transport.links import HEARTBEAT_SECONDS
+from antecede.live.transport import links
 from antecede.membership.catalog import CHANGING
 from antecede.membership.failure_detection import HeartbeatDetector
 from antecede.membership.state import Phase, ViewChange
@@ -110,7 +110,7 @@ class ChangingLiveGroup:
         self._state = "new"
         self._failure: StoreError | None = None
         self._listeners: set[Changes] = set()
-        self._detector = HeartbeatDetector(int(HEARTBEAT_SECONDS * 1.5e9))
+        self._detector = HeartbeatDetector(int(links.HEARTBEAT_SECONDS * 1.5e9))
         self._retained = 0
         self._log = Log(settings.group, settings.me)
         self.counts: Counter[str] = Counter()

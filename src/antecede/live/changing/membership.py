@@ -160,6 +160,11 @@ class MembershipCore(LinkTable, abc.ABC):
             for to in send.to:
                 self.enqueue(self.add_link(mine, to), data)
 
+    def link_to_view(self, member: ChangingMember) -> None:
+        for address in member.addresses.values():
+            if address != member.me:
+                self.add_link(member.me, address)
+
     # Becoming a member
 
     def _on_founded(self, event: Founded) -> None:
@@ -173,7 +178,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self.members[member.me] = member
         self.address, self.identities[member.me] = member.me, founders[me]
         self.application.begin(me)
-        self._after(member)
+        self.link_to_view(member)
 
     def _on_attempt(self, event: AttemptBegun) -> None:
         if self.phase in (Phase.MEMBER, Phase.LEAVING):
