@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from live_groups import PATIENCE, free_ports, run, until
 
+import antecede
 from antecede.errors import InputError
 from antecede.live.changing.group import ChangingLiveGroup
 from antecede.live.changing.joining import join_changing
 from antecede.live.changing.view import MemberChange
+from antecede.live.store.disk import FileDisk
+from antecede.live.store.inspection import StoreInspection
 from antecede.live.transport import links
 from antecede.protocols.base import LocalError
 
@@ -213,6 +216,23 @@ def test_a_snapshot_that_fails_does_not_stop_the_sponsor(tmp_path: Path) -> None
             await asyncio.gather(starting, return_exceptions=True)
 
     run(test())
+
+
+def test_a_store_of_a_changing_group_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with join_changing("room", me="ana", founders=["ana"], store=tmp_path / "ana") as group:
+            await group.broadcast("x")
+
+    run(test())
+    with pytest.raises(InputError, match="is of a group that changes"):
+        StoreInspection(FileDisk(tmp_path / "ana"))
+    with pytest.raises(InputError, match="is the store of another members"):
+        run(_join_fixed(tmp_path / "ana"))
+
+
+async def _join_fixed(store: Path) -> None:
+    async with antecede.join("room", me="ana", peers=["bo"], store=store):
+        pass
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ from antecede.live.ready import Ready
 from antecede.live.settings import Member, Settings, validate_name
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
+from antecede.live.store.records import MEMBERS_CHANGE
 from antecede.live.transport import links
 from antecede.membership.catalog import CHANGING
 from antecede.membership.failure_detection import HeartbeatDetector
@@ -124,7 +125,7 @@ class ChangingLiveGroup:
                 "group": settings.group,
                 "member": settings.me,
                 "protocol": settings.protocol,
-                "members": "they change",
+                "members": MEMBERS_CHANGE,
             }
             self._journal = Journal(FileDisk(settings.store), identity, settings.sync)
         try:
