@@ -10,9 +10,12 @@ from hashlib import sha256
 
 import msgspec
 
+from antecede.errors import InputError
+from antecede.live.settings import address, validate_name
 from antecede.protocols.base import RemoteError
 
 NONCE_BYTES = 8
+_MAX_AT = 300
 
 
 class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,7 +45,21 @@ encode_contact = msgspec.msgpack.Encoder().encode
 
 
 def decode_contact(data: bytes) -> Contact:
+    """A contact as somebody else has written it."""
     try:
-        return _decoder.decode(data)
+        return validated(_decoder.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RemoteError(f"not a contact: {error}") from error
+
+
+def validated(contact: Contact) -> Contact:
+    """The same, if a correct member may have written it."""
+    try:
+        validate_name(contact.name)
+        if contact.at:
+            address(contact.at, "contact")
+    except InputError as error:
+        raise RemoteError(f"not a contact: {error}") from error
+    if "~" in contact.name or len(contact.nonce) not in (0, NONCE_BYTES) or len(contact.at) > _MAX_AT:
+        raise RemoteError("not a contact: its name, nonce or place cannot be")
+    return contact

@@ -69,6 +69,8 @@ class ChangingCore(MembershipCore):
         """How many messages the application has broadcast, as all incarnations together."""
         self.changes: list[ViewChange] = []
         """For the driver to take."""
+        self.invalid: list[str] = []
+        """What was wrong with messages that were not given to the application; for the driver to take."""
         self.reports = ReportSchedule()
         self.on_idle: Callable[[], None] | None = None
         """Called when somebody is to be admitted and the application asks for its next message."""
@@ -253,7 +255,12 @@ class ChangingCore(MembershipCore):
             return False
         member = self.member
         before, count = member.deliveries, len(member.undelivered)
-        delivery = member.deliver(now)
+        try:
+            delivery = member.deliver(now)
+        except RemoteError as error:
+            # Its content is none: it counts as delivered, here and at everyone.
+            self.invalid.append(str(error))
+            delivery = None
         if delivery is None and member.deliveries == before and len(member.undelivered) == count:
             return False
         self.polls += 1

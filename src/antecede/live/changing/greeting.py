@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from antecede.live.changing.contact import NONCE_BYTES, Contact
+from antecede.live.changing.contact import Contact, validated
 from antecede.live.changing.core import ChangingCore
 from antecede.live.events import Incarnation
 from antecede.live.transport.frames import Ack, Heartbeat, Nack, Packets, Pause, Refusal
@@ -99,8 +99,7 @@ class MemberGreeter(Greeter):
             raise RemoteError(f"it is of group '{greeting.group}', {core.name} of '{self._group}'")
         if greeting.protocol != core.kind.name:
             raise RemoteError(f"it uses protocol {greeting.protocol}, {core.name} uses {core.kind.name}")
-        if len(contact.nonce) not in (0, NONCE_BYTES):
-            raise RemoteError("its greeting names no address")
+        validated(contact)
         if not greeting.you and core.phase != Phase.MEMBER:
             raise RemoteError(f"{core.name} is not a member")
         mine = greeting.you or core.address

@@ -407,6 +407,9 @@ class ChangingLiveGroup:
             self._driver.stepped()
 
     def _tell_changes(self) -> None:
+        invalid, self._core.invalid = self._core.invalid, []
+        for text in invalid:
+            self._log.warning("a message is not delivered to the application: %s", text)
         changes, self._core.changes = self._core.changes, []
         for change in changes:
             kind = _KINDS.get(change.kind)
