@@ -55,6 +55,7 @@ class Host:
 
     def __init__(self, world: World, rank: int, is_founder: bool, name: str = "") -> None:
         self.world, self.rank, self.name = world, rank, name or f"m{rank}"
+        self.place = f"{self.name}:7000"
         self.is_founder = is_founder
         self.addresses: set[int] = set()
         """Of all that its processes have been."""
@@ -129,7 +130,7 @@ class Process:
         self.greeter = MemberGreeter(core, "g")
         core.step(Opened(world.random_bytes(8).hex(), self.now()))
         if host.is_founder and not core.members:
-            core.step(Founded([Contact(each.name, b"", each.name) for each in world.founders], self.now()))
+            core.step(Founded([Contact(each.name, b"", each.place) for each in world.founders], self.now()))
         try:
             ready = core.ready()
             self.journal.write(ready.records)
@@ -239,7 +240,7 @@ class Process:
         where = self.core.wanted_links().get(link)
         if where is not None and link not in self.serving and link not in self._dialling:
             mine = self.core.links[link][0]
-            if self._call(self.world.by_name[where], mine, link):
+            if self._call(self.world.by_place[where], mine, link):
                 self._dialling.add(link)
 
     def seek(self) -> None:
@@ -252,7 +253,7 @@ class Process:
             return False
         near, far = world.network.connect(cast("Any", self), cast("Any", called))
         self.ends[near], called.ends[far] = (mine, link), (-1, None)
-        near.write([encode(self.greeter.call(mine, link, self.host.name))], is_greeting=True)
+        near.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
         world.push(world.now + _GREETING_PATIENCE, cast("Any", self), self._give_up, near)
         return True
 
@@ -308,7 +309,7 @@ class Process:
         mine = core.links[link][0]
         self.ends[end] = mine, link
         if not end.dialled:
-            end.write([encode(self.greeter.call(mine, link, self.host.name))], is_greeting=True)
+            end.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
         elif is_seeking and core.phase == Phase.OUTSIDE and mine == core.address:
             core.step(JoinAsked(link, now))
             self._asked_at = self.world.now
@@ -376,6 +377,6 @@ class Process:
             if core.phase == Phase.REMOVED:
                 world.count("returns")
             nonce = world.random_bytes(NONCE_BYTES)
-            core.step(AttemptBegun(Contact(self.host.name, nonce, self.host.name), self.now()))
+            core.step(AttemptBegun(Contact(self.host.name, nonce, self.host.place), self.now()))
         if core.phase == Phase.OUTSIDE and not self.core.has_ready:
             self.seek()

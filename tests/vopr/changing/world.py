@@ -67,7 +67,7 @@ class World:
         joiners = 1 + self.below(3)
         self.hosts = [Host(self, rank, rank < founders) for rank in range(founders + joiners)]
         self.founders = self.hosts[:founders]
-        self.by_name = {host.name: host for host in self.hosts}
+        self.by_place = {host.place: host for host in self.hosts}
         self.network = Network(cast("Any", self))
         self.removals_left = (founders - 1) // 2
         self.next_kill_is_power = False
@@ -202,7 +202,7 @@ class World:
         new = Host(self, len(self.hosts), False, host.name)
         new.is_wanted = True
         self.hosts.append(new)
-        self.by_name[new.name] = new
+        self.by_place[new.place] = new
         self.push(self.now + self.below(300) * MILLISECOND, None, new.start, None)
 
     def _may_spare(self, founder: Host) -> bool:
@@ -344,7 +344,7 @@ class AdmissionWorld(World):
         super().__init__(1000 * victim + operation)
         self.hosts = [Host(self, rank, rank < 2) for rank in range(3)]
         self.founders = self.hosts[:2]
-        self.by_name = {host.name: host for host in self.hosts}
+        self.by_place = {host.place: host for host in self.hosts}
         self._victim, self._operation, self.next_kill_is_power = self.hosts[victim], operation, power
 
     def pick_contact(self, host: Host) -> Host:
