@@ -160,6 +160,35 @@ def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Pat
     run(test())
 
 
+def test_a_member_that_was_removed_wrongly_returns_with_what_it_had_accepted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.groups["ana"].broadcast("before")
+            await group.agree({"before"}, "ana", "bo", "cy")
+            for name in ("ana", "bo"):
+                await group.stop(name)
+            await group.groups["cy"].broadcast("nobody else has this")
+            await group.stop("cy")
+            for name in ("ana", "bo"):
+                await group.start(name)
+            await group.groups["ana"].remove("cy")
+            await group.have_view("ana", "bo")
+            cy = await group.start("cy")
+            with pytest.raises(LocalError, match="was removed"):
+                while True:
+                    await cy.broadcast("is it a member?")
+                    await asyncio.sleep(0.05)
+            await group.stop("cy")
+            cy = await group.start("cy")
+            assert cy.me.startswith("cy~")
+            await group.have_view("ana", "bo", "cy")
+            boards = [board.bodies for board in group.boards.values()]
+            await until(lambda: all("nobody else has this" in each for each in boards), "what it had")
+            assert all(each.count("nobody else has this") == 1 for each in boards)
+
+    run(test())
+
+
 def test_who_is_silent_is_suspected_and_trusted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

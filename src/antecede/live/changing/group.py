@@ -87,7 +87,8 @@ class ChangingLiveGroup:
             raise InputError("founders, contact: name the founders, or whom to ask for admission")
         self.settings = settings
         self._founders = [Member.parse(each) for each in founders]
-        self._contacts = [Member.parse(each) for each in contacts]
+        others = [each for each in self._founders if each.name != settings.me and each.at]
+        self._contacts = [Member.parse(each) for each in contacts] or others
         for name in (settings.me, *(each.name for each in self._founders)):
             validate_name(name)
             if "~" in name:
