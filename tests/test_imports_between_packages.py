@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "membership": {"causality", "overlay", "protocols"},
     "trace": {"causality"},
     "sim": {"causality", "compiled", "membership", "overlay", "protocols", "trace"},
-    "live": {"causality", "protocols", "trace"},
+    "live": {"causality", "membership", "protocols", "trace"},
     "check": {"causality", "membership", "protocols", "report", "sim", "spark", "trace"},
     "report": {"trace"},
     "spark": {"trace"},

@@ -51,8 +51,8 @@ class StableWithoutTheRemoved(ChangingMbcp):
 class SnapshotTooEarly(ChangingMbcp):
     """The snapshot lacks the message that was delivered last."""
 
-    def sponsor(self, address: int, snapshot: bytes, now: int) -> Effects:
-        return super().sponsor(address, snapshot.rpartition(b" ")[0], now)
+    def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
+        return super().sponsor(address, snapshot.rpartition(b" ")[0], now, contact)
 
 
 class SnapshotTooLate(ChangingMbcp):
@@ -66,13 +66,13 @@ class SnapshotTooLate(ChangingMbcp):
             self.last_delivered = delivery.message
         return delivery
 
-    def sponsor(self, address: int, snapshot: bytes, now: int) -> Effects:
+    def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
         last, delivered = self.last_delivered, self.order.delivered
         if last is None or delivered.get(last.origin) != last.seq:
-            return super().sponsor(address, snapshot, now)
+            return super().sponsor(address, snapshot, now, contact)
         delivered[last.origin] -= 1
         try:
-            return super().sponsor(address, snapshot, now)
+            return super().sponsor(address, snapshot, now, contact)
         finally:
             delivered[last.origin] += 1
 

@@ -13,10 +13,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from vopr.changing.world import execute as execute_changing
+from vopr.changing.world import short_times
 from vopr.faults import KINDS
 from vopr.planted import BUGS
-from vopr.world import execute, short_times
+from vopr.world import Result, execute
 
+CHANGING = "changing"
 _REPORT_SECONDS = 2.0
 _COLLECT_EVERY = 50
 
@@ -48,6 +51,10 @@ class Tally:
         }
 
 
+def play(seed: int, kind: str | None, is_told: bool = False) -> Result:
+    return execute_changing(seed, is_told) if kind == CHANGING else execute(seed, is_told, kind)
+
+
 def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue[Tally | None]) -> None:
     """One worker: its share of the seeds, until the time is over or a planted bug is found."""
     step, seconds, bug = options.workers, options.seconds, options.planted
@@ -59,7 +66,7 @@ def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue
         tally, cpu = Tally(), time.process_time()
         report_at = time.monotonic() + _REPORT_SECONDS
         while time.monotonic() < min(end, report_at):
-            result = execute(seed, kind=options.kind)
+            result = play(seed, options.kind)
             seed += step
             if seed // step % _COLLECT_EVERY == 0:
                 gc.collect()
@@ -100,7 +107,7 @@ def run(options: argparse.Namespace) -> Tally:
                 file.write(json.dumps({"time": time.time(), **part.as_json()}) + "\n")
         for seed, text in part.violations:
             if options.planted is None:
-                print(f"VIOLATION in seed {seed}: {text}\n  ./dev vopr --seed {seed}", file=sys.stderr)
+                print(f"VIOLATION in seed {seed}: {text}\n  {replay(seed, options.kind)}", file=sys.stderr)
         print(
             f"{total.executions:,} executions, {total.deliveries:,} deliveries, "
             f"{len(total.violations)} violations",
@@ -109,7 +116,12 @@ def run(options: argparse.Namespace) -> Tally:
     return total
 
 
-def show(total: Tally) -> None:
+def replay(seed: int, kind: str | None) -> str:
+    """The command that shows an execution again."""
+    return f"./dev vopr --seed {seed}" + (f" --kind {kind}" if kind else "")
+
+
+def show(total: Tally, kind: str | None) -> None:
     rate = total.executions / max(total.cpu_seconds, 1e-9)
     print(
         f"{total.executions:,} executions, {rate:.0f} in a CPU second; {total.deliveries:,} deliveries judged"
@@ -118,14 +130,14 @@ def show(total: Tally) -> None:
         print(f"  {count:10,}  {name}")
     print(f"{len(total.violations)} violations")
     for seed, text in total.violations[:20]:
-        print(f"  seed {seed}: {text}\n    ./dev vopr --seed {seed}")
+        print(f"  seed {seed}: {text}\n    {replay(seed, kind)}")
 
 
 def tell(options: argparse.Namespace) -> int:
     """One execution, step by step."""
     if options.planted is not None:
         BUGS[options.planted]()
-    result = execute(options.seed, is_told=True, kind=options.kind)
+    result = play(options.seed, options.kind, is_told=True)
     print("\n".join(result.story))
     return int(result.violation is not None)
 
@@ -147,7 +159,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--results", type=Path, metavar="FILE", help="append figures to a file, as JSON lines"
     )
     parser.add_argument(
-        "--kind", choices=sorted(set(KINDS)), metavar="KIND", help=f"only {', '.join(sorted(set(KINDS)))}"
+        "--kind",
+        choices=[*sorted(set(KINDS)), CHANGING],
+        metavar="KIND",
+        help=f"only {', '.join(sorted(set(KINDS)))}; or {CHANGING}: groups whose members come and go",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser.parse_args(arguments)
@@ -167,7 +182,7 @@ def search(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"planted": options.planted, "seconds": round(seconds, 1), **total.as_json()}))
     elif options.planted is None:
-        show(total)
+        show(total, options.kind)
     if options.planted is None:
         return int(bool(total.violations))
     if not options.json:

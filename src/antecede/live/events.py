@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from antecede.live.changing.events import MembershipRecord
 from antecede.live.seals import KeyStart, Statement
 from antecede.live.stability import Divergence, Row
 
@@ -147,6 +148,7 @@ LogRecord = (
     | Equivocated
     | ForkNoticed
     | KeyStarted
+    | MembershipRecord
 )
 
 

@@ -12,6 +12,7 @@ from antecede.membership.packets import (
     Stream,
     Welcome,
     admitted_stream,
+    in_order,
 )
 from antecede.membership.progress import KnownProgress
 from antecede.membership.removal import Removals
@@ -60,7 +61,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         self.ends, self.tombstones = dict(welcome.cuts), dict(welcome.tombstones)
         self.forgotten = {stream: dict(counts) for stream, counts in welcome.forgotten.items()}
         self.order.forgotten = set(self.forgotten)
-        self.admissions = dict(welcome.admissions)
+        self.admissions, self.contacts = dict(welcome.admissions), dict(welcome.contacts)
         self.unstable_admissions = dict(welcome.unstable_admissions)
         self.originals = set(welcome.originals)
         self.authors = {stream: dict(counts) for stream, counts in welcome.authors.items()}
@@ -99,9 +100,9 @@ class JoiningMember(ReturningMember, kw_only=True):
 
     # At the sponsor, and at everyone else
 
-    def sponsor(self, address: int, snapshot: bytes, now: int) -> Effects:
+    def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
         """Admit the process at an address, at a moment between two deliveries, when the application has been
-        given all that counts as delivered: `snapshot` is its state."""
+        given all that counts as delivered: `snapshot` is its state. `contact` says who it is."""
         self.requests = [each for each in self.requests if each != address]
         if not self.is_member:
             return NO_EFFECTS
@@ -110,7 +111,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         order = self.order
         stream = admitted_stream(address, MessageId(self.stream, order.delivered[self.stream] + 1))
         counts, known = dict(order.delivered), self._known()
-        admission = AdmitMember(stream, address, counts)
+        admission = AdmitMember(stream, address, counts, contact)
         message = self._broadcast(admission, now)
         packets = [entry.packet for _, entry in self._in_order_of_arrival()]
         self._on_admission(admission, message, now, is_sponsor=True)
@@ -121,17 +122,18 @@ class JoiningMember(ReturningMember, kw_only=True):
             delivered=counts,
             addresses=dict(self.addresses),
             messages=list(dict.fromkeys(packets)),
-            removed=frozenset(self.removals.removed),
+            removed=in_order(self.removals.removed),
             cuts=dict(self.ends),
-            done=frozenset(self.progress.done),
+            done=in_order(self.progress.done),
             flushes=dict(self.removals.flushes),
             progress=known,
             admissions=dict(self.admissions),
             unstable_admissions=dict(self.unstable_admissions),
             tombstones=dict(self.tombstones),
             forgotten={stream: dict(counts) for stream, counts in self.forgotten.items()},
-            originals=frozenset(self.originals),
+            originals=in_order(self.originals),
             authors={stream: dict(counts) for stream, counts in self.authors.items()},
+            contacts=dict(self.contacts),
         )
         self._send(address, welcome)
         return self._effects(message)
@@ -146,6 +148,8 @@ class JoiningMember(ReturningMember, kw_only=True):
             order.add_peer(stream)
         self.progress.admit(stream, admission.counts, message.origin, self.ends)
         self.admissions[stream] = message
+        if admission.contact:
+            self.contacts[stream] = admission.contact
         self.changes.append(ViewChange("admit", stream, message))
         self.unstable_admissions[stream] = message
         owed = [] if is_sponsor or stream == self.stream else self._owed_to(stream, admission)

@@ -13,6 +13,7 @@ from antecede.membership.packets import (
     ProgressReport,
     RemovedNotice,
     Stream,
+    in_order,
 )
 from antecede.membership.state import Phase, ViewChange
 from antecede.protocols.base import Effects, LocalError, Packet, Send
@@ -29,7 +30,7 @@ class LeavingMember(JoiningMember, kw_only=True):
         if not self.may_leave():
             raise LocalError("only a member can leave, and not while it takes part in a removal")
         others = self.view - {self.stream}
-        message = self._broadcast(Departure(frozenset(others)), now)
+        message = self._broadcast(Departure(in_order(others)), now)
         self.changes.append(ViewChange("leave", self.stream, message))
         self.phase = Phase.LEAVING
         self.awaiting, self.sent_to, self.ended = others, set(others), set(self.ends)
@@ -52,6 +53,7 @@ class LeavingMember(JoiningMember, kw_only=True):
             case DepartureConfirmed():
                 self.awaiting.update(packet.view)
                 self.addresses |= packet.view
+                self.contacts |= packet.contacts
                 self.ended |= {packet.member, *packet.ended}
                 if packet.member in packet.view:
                     # A member: others that were have left or were removed, perhaps long ago.
@@ -77,7 +79,8 @@ class LeavingMember(JoiningMember, kw_only=True):
         """This member has left too, and needs nothing more of one that has. But members whom this one knew
         may."""
         others = {each: address for each, address in self.addresses.items() if each != self.stream}
-        self._send(link, DepartureConfirmed(self.stream, others, frozenset(self.ends)))
+        contacts = {each: self.contacts[each] for each in others if each in self.contacts}
+        self._send(link, DepartureConfirmed(self.stream, others, in_order(self.ends), contacts))
 
     def _stop_serving(self, link: int) -> None:
         """The member at an address needs nothing more of this one, which has left."""
@@ -116,5 +119,6 @@ class LeavingMember(JoiningMember, kw_only=True):
     def _confirmation(self, stream: Stream) -> DepartureConfirmed:
         """What a member that has left is told: who needs nothing more of it, as far as is known here."""
         have_it = (member for member, known in self.progress.known.items() if stream in known.closed)
-        ended = frozenset({*self.ends, *self.removals.removed, *self.tombstones, *have_it})
-        return DepartureConfirmed(self.stream, dict(self.addresses), ended)
+        ended = in_order({*self.ends, *self.removals.removed, *self.tombstones, *have_it})
+        contacts = {each: self.contacts[each] for each in self.addresses if each in self.contacts}
+        return DepartureConfirmed(self.stream, dict(self.addresses), ended, contacts)

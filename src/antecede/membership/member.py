@@ -58,20 +58,22 @@ class ChangingMember(LeavingMember, kw_only=True):
     @classmethod
     def founders(cls, founders: int, size: int) -> list[Self]:
         """The processes at `size` addresses, of which the first are members from the start."""
-        members = [
-            cls(
-                me=me,
-                size=size,
-                stream=me,
-                addresses={each: each for each in range(founders)},
-                stream_at={each: each for each in range(founders)},
-                order=cls.ordering(me, founders, is_open=True),
-            )
-            for me in range(founders)
-        ]
-        for member in members:
-            member._announce_view()
+        members = [cls.founder(me, list(range(founders)), size) for me in range(founders)]
         return members + [cls.outsider(me, size) for me in range(founders, size)]
+
+    @classmethod
+    def founder(cls, me: Stream, addresses: list[int], size: int) -> Self:
+        """One of the first members, which are at these addresses."""
+        member = cls(
+            me=addresses[me],
+            size=size,
+            stream=me,
+            addresses=dict(enumerate(addresses)),
+            stream_at={address: stream for stream, address in enumerate(addresses)},
+            order=cls.ordering(me, len(addresses), is_open=True),
+        )
+        member._announce_view()
+        return member
 
     @classmethod
     def outsider(cls, me: int, size: int) -> Self:
@@ -146,7 +148,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._apply(content, delivery.message, now)
         elif self._is_new(content.original):
             message, _ = self._identify(content, delivery.message)
-            self.undelivered.append(Delivery(message, content.payload))
+            self.undelivered.append(Delivery(message, content.payload, delivery.causes))
             self._on_application(content, delivery.message, delivery.causes or {})
 
     def pending_effects(self, now: int) -> Effects:

@@ -150,7 +150,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         """What counts as delivered here must be what the application has, with all that the process knows."""
         return not self.held and all(self._was_given(stream, cause) for stream, cause in past.items())
 
-    def sponsor(self, address: int, snapshot: bytes, now: int) -> Effects:
+    def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
         if not self._may_admit(self.asking.get(address, {})):
             self.requests = [each for each in self.requests if each != address]
             return NO_EFFECTS
@@ -158,7 +158,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         waiting = {member: known.waiting for member, known in self.progress.known.items() if known.waiting}
         past, across = self.past.of(self.in_group), self.past.without(self.in_group)
         start = GroupSnapshot(snapshot, past, across, waiting)
-        return super().sponsor(address, msgspec.msgpack.encode(start), now)
+        return super().sponsor(address, msgspec.msgpack.encode(start), now, contact)
 
     def _will_start_with(self, stream: Stream, cause: Cause) -> bool:
         """Whether a message is in the snapshot that this process waits for."""

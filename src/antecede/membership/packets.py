@@ -8,7 +8,8 @@ another stream. An *address* is where a driver reaches a process.
 from __future__ import annotations
 
 import hashlib
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from antecede.protocols.base import Packet, RemoteError
 
 Stream = int
 """The id of a stream."""
+
+_Item = TypeVar("_Item", Stream, MessageId)
 
 _JOINED = 1 << 62
 """Ids from here on are of members that have joined; founders have lower ones."""
@@ -30,6 +33,12 @@ def admitted_stream(address: int, admission: MessageId) -> Stream:
 
 Counts = dict[Stream, int]
 """How many messages of each stream; none of a stream that is not in it."""
+
+
+def in_order(items: Iterable[_Item]) -> frozenset[_Item]:
+    """A set that is always encoded alike. The order of a member's own sets depends on how they came about; a
+    driver that restores a member and repeats what happened since must get the same packets."""
+    return frozenset(sorted(items))
 
 
 # What a message contains. All of these are broadcast, and delivered in causal order.
@@ -54,6 +63,8 @@ class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
     address: int
     counts: Counts
     """What its sponsor had delivered at that moment, of every stream that it knew: what the snapshot has."""
+    contact: bytes = b""
+    """Who it is and where it can be reached, as drivers write it."""
 
 
 class Departure(msgspec.Struct, frozen=True, tag="leave", array_like=True):
@@ -159,6 +170,8 @@ class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     it is a member."""
     ended: frozenset[Stream]
     """Those who need it no more."""
+    contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
+    """Of those in `view`."""
 
 
 class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
@@ -195,6 +208,7 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     originals: frozenset[MessageId]
     authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
     """For each slot of a super peer, the last message of its phones that is delivered."""
+    contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
 
     def payload_bytes(self) -> int:
         return len(self.snapshot)

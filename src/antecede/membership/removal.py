@@ -41,7 +41,7 @@ class Removals(msgspec.Struct):
         for stream in sorted(self.removed):
             held[stream] = order.received_up_to(stream)
             order.discard_beyond(stream, held[stream])
-        return FlushReport(held, {stream: ends[stream] for stream in self.removed if stream in ends})
+        return FlushReport(held, {stream: ends[stream] for stream in held if stream in ends})
 
     def hear(self, member: Stream, ends: Counts) -> None:
         """A member of the view knows where these streams end."""

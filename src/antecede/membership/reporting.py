@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from antecede.membership.packets import Counts, FetchReply, FetchRequest, ProgressReport, Stream
+from antecede.membership.packets import (
+    Counts,
+    FetchReply,
+    FetchRequest,
+    ProgressReport,
+    Stream,
+    in_order,
+)
 from antecede.membership.progress import KnownProgress, have_all_delivered
 from antecede.membership.state import MemberState, Phase
 from antecede.protocols.base import RemoteError
@@ -18,8 +25,8 @@ class ReportingMember(MemberState, kw_only=True):
     """Tells others what is delivered here, and learns what they have delivered."""
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
-        closed = self._closed() | dict.fromkeys(forgotten, 0)
-        done = frozenset({*self.progress.done, *forgotten})
+        closed = self._closed() | dict.fromkeys(sorted(forgotten), 0)
+        done = in_order({*self.progress.done, *forgotten})
         has_left = self.phase == Phase.LEAVING
         chain = self._admission_chain(self.stream)
         return ProgressReport(self.stream, dict(self.order.delivered), closed, done, has_left, chain)
@@ -28,7 +35,7 @@ class ReportingMember(MemberState, kw_only=True):
         """What is known of others, and this member itself."""
         known = {
             member: ProgressReport(
-                member, dict(each.delivered), dict.fromkeys(each.closed, 0), frozenset(each.done)
+                member, dict(each.delivered), dict.fromkeys(sorted(each.closed), 0), in_order(each.done)
             )
             for member, each in self.progress.known.items()
         }
@@ -87,6 +94,7 @@ class ReportingMember(MemberState, kw_only=True):
             self.tombstones[stream] = self.ends[stream]
         elif stream not in self.tombstones:
             self.stream_at = {address: each for address, each in self.stream_at.items() if each != stream}
+            self.contacts.pop(stream, None)
         self.removals.removed.discard(stream)
         self.gone.discard(stream)
         self.progress.drop(stream)

@@ -119,6 +119,8 @@ class MemberState(Protocol, kw_only=True):
     stable."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted the streams that are not forgotten."""
+    contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
+    """Who the members of streams are, also of removed ones, as drivers write it."""
     backlog: Backlog = msgspec.field(default_factory=Backlog)
     """What this member's former incarnation brought back."""
     originals: set[MessageId] = msgspec.field(default_factory=set)

@@ -28,7 +28,14 @@ from antecede.live.store.reader import (
     read_cursor_file,
     read_store,
 )
-from antecede.live.store.records import UNDECODABLE, Commit, StoredCheckpoint, decode_commit, find_records
+from antecede.live.store.records import (
+    MEMBERS_CHANGE,
+    UNDECODABLE,
+    Commit,
+    StoredCheckpoint,
+    decode_commit,
+    find_records,
+)
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import MessageBatch, MessagePacket
 from antecede.protocols.vcube import Bundle
@@ -83,6 +90,8 @@ class StoreInspection:
         names = disk.names()
         try:
             self.contents = read_store(disk, names, cursor_file.durable if cursor_file else None)
+            if self.contents.checkpoint.identity.get("members") == MEMBERS_CHANGE:
+                raise InputError(f"{self.path} is of a group that changes, whose stores cannot be shown yet")
             if self.contents.damage is not None:
                 self.damages.append(self.contents.damage)
         except DamageError as error:

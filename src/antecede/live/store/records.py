@@ -24,6 +24,8 @@ from antecede.protocols.base import Span
 VERSION = 8
 MAGIC = b"antecede store %d\n"
 """How a checkpoint file begins, with the version."""
+MEMBERS_CHANGE = "they change"
+"""What the identity of a store says of the members of a group that they may join and leave."""
 NO_DIGEST = bytes(16)
 _MARKER = b"\xa7rec"
 _HEADER = struct.Struct("<4sIQ16s")

@@ -1,0 +1,65 @@
+"""Who a member is, at which address, and where it can be reached.
+
+An *address* is for one attempt to join. It is a hash of the member's name and a random nonce, which founders
+do not have. So whoever shows both proves the address, and nobody has to agree on a table of addresses.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.live.settings import address, validate_name
+from antecede.protocols.base import RemoteError
+
+NONCE_BYTES = 8
+_MAX_AT = 300
+
+
+class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One incarnation of a member. `at` is where it listens, host:port; it may change, the rest may not.
+
+    >>> Contact("ana").label, Contact("dana", bytes(range(8))).label
+    ('ana', 'dana~00010203')
+    """
+
+    name: str
+    nonce: bytes = b""
+    at: str = ""
+
+    @property
+    def address(self) -> int:
+        digest = sha256(b"antecede address\0" + self.name.encode() + b"\0" + self.nonce).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+    @property
+    def label(self) -> str:
+        """What applications call this incarnation."""
+        return f"{self.name}~{self.nonce[:4].hex()}" if self.nonce else self.name
+
+
+_decoder = msgspec.msgpack.Decoder(Contact)
+encode_contact = msgspec.msgpack.Encoder().encode
+
+
+def decode_contact(data: bytes) -> Contact:
+    """A contact as somebody else has written it."""
+    try:
+        return validated(_decoder.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteError(f"not a contact: {error}") from error
+
+
+def validated(contact: Contact) -> Contact:
+    """The same, if a correct member may have written it."""
+    try:
+        validate_name(contact.name)
+        if contact.at:
+            address(contact.at, "contact")
+    except InputError as error:
+        raise RemoteError(f"not a contact: {error}") from error
+    if "~" in contact.name or len(contact.nonce) not in (0, NONCE_BYTES) or len(contact.at) > _MAX_AT:
+        raise RemoteError("not a contact: its name, nonce or place cannot be")
+    return contact

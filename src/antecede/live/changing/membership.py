@@ -1,0 +1,276 @@
+"""What a process is in its group, and was: how it becomes a member, admits, removes and leaves.
+
+A process has an address for each of its attempts to join, and a member at each. The first welcome counts; at
+the other addresses it answers that nobody is there.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from antecede.live.application import ApplicationQueue
+from antecede.live.changing.contact import Contact, decode_contact, encode_contact
+from antecede.live.changing.events import (
+    AttemptBegun,
+    Declined,
+    Founded,
+    JoinAsked,
+    LeaveAsked,
+    LinkOpened,
+    RemoveAsked,
+    Reported,
+    Sponsored,
+    Started,
+)
+from antecede.live.changing.links import LinkTable
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import Stream
+from antecede.membership.state import Phase
+from antecede.protocols.base import Effects, LocalError, RemoteError
+
+MAX_SNAPSHOT = 1 << 23
+"""Bytes of a snapshot; a welcome is one packet, and so one frame."""
+_MAX_RETAINED = 1 << 22
+"""Nobody is admitted while more than this would have to be in the welcome as well."""
+_NO_SNAPSHOT, _SNAPSHOT = b"", b"\x01"
+
+
+class MemberQueue(ApplicationQueue):
+    """Deliveries to the application of a process that is one member after another."""
+
+    def belong_to(self, stream: Stream) -> None:
+        self._me = stream
+
+    def begin(self, stream: Stream) -> None:
+        """The process is another member from now on. What was delivered before and is not processed is in the
+        snapshot that this one starts with, or comes again."""
+        self._me = stream
+        self.unacked.clear()
+        self.attempts = self.untaken_own_bytes = 0
+
+
+class MembershipCore(LinkTable, abc.ABC):
+    """The part of a core that concerns members."""
+
+    def __init__(self, kind: type[ChangingMember], name: str) -> None:
+        super().__init__()
+        self.kind, self.name = kind, name
+        self.members: dict[int, ChangingMember] = {}
+        """By address, all that this process has been or has asked to be."""
+        self.address = -1
+        """Of the current one; -1 before the first."""
+        self.identities: dict[int, Contact] = {}
+        """Who this process is at each of its addresses."""
+        self.application = MemberQueue(-1)
+        self._numbers: dict[int, int] = {}
+        """For what is delivered and not given to the application, by position: the number of the `Ready` that
+        makes it durable."""
+        self.own_is_cause = False
+        """Whether the next message depends immediately on the last one that was broadcast here."""
+
+    @abc.abstractmethod
+    def step(self, event: Any) -> None: ...
+
+    @abc.abstractmethod
+    def _log(self, record: Any) -> None: ...
+
+    @abc.abstractmethod
+    def _after(self, member: ChangingMember) -> None:
+        """A member has done something."""
+
+    # Who is there
+
+    @property
+    def member(self) -> ChangingMember:
+        return self.members[self.address]
+
+    @property
+    def phase(self) -> Phase:
+        return self.members[self.address].phase if self.members else Phase.OUTSIDE
+
+    @property
+    def me(self) -> Stream:
+        return self.member.stream
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the application may be given messages: it has taken its snapshot, if there is one."""
+        return self.phase == Phase.MEMBER and self.member.snapshot is None
+
+    @property
+    def snapshot(self) -> bytes | None:
+        """What the application of a new member starts with; None if its sponsor has sent nothing."""
+        data = self.member.snapshot
+        return data[1:] if data else None
+
+    def contact_of(self, stream: Stream) -> Contact | None:
+        """Who a stream belongs to, as its sponsor has written it."""
+        data = self.member.contacts.get(stream, b"")
+        try:
+            return decode_contact(data) if data else None
+        except RemoteError:
+            return None
+
+    def label(self, stream: Stream) -> str:
+        """What applications call an incarnation."""
+        contact = self.contact_of(stream)
+        return f"~{stream:x}" if contact is None else contact.label
+
+    def wanted_links(self) -> dict[int, str]:
+        """The links that should have a connection, and where to call: to the members of the view, and where
+        something is still to be sent."""
+        if not self.members:
+            return {}
+        member = self.member
+        places = {address: contact.at for address, contact in self.greeted.items()}
+        for stream, address in member.addresses.items():
+            contact = None if places.get(address) else self.contact_of(stream)
+            if contact is not None and contact.address == address:
+                places[address] = contact.at
+        view = set(member.addresses.values()) if member.phase in (Phase.MEMBER, Phase.LEAVING) else set()
+        found = {}
+        for link, (mine, theirs) in enumerate(self.links):
+            is_wanted = (mine == self.address and theirs in view) or self.outboxes[link].packets
+            if is_wanted and places.get(theirs):
+                found[link] = places[theirs]
+        return found
+
+    def open_link(self, mine: int, contact: Contact, now: int) -> int:
+        """The link to a process that greets."""
+        link = self._link_numbers.get((mine, contact.address))
+        if link is None or self.greeted.get(contact.address) != contact:
+            self.step(LinkOpened(mine, contact, now))
+            link = self._link_numbers[mine, contact.address]
+        return link
+
+    @property
+    def retained_bytes(self) -> int:
+        """Bytes of messages that others may lack, or that are held; O(messages)."""
+        entries = (entry for table in self.member.unstable.values() for entry in table.values())
+        return sum(len(entry.packet) for entry in entries)
+
+    def _require_member(self) -> None:
+        if self.phase != Phase.MEMBER:
+            raise LocalError("only a member can do that")
+
+    def _carry_out(self, mine: int, effects: Effects) -> None:
+        for send in effects.sends:
+            data = self.kind.encode(send.packet)
+            for to in send.to:
+                self.enqueue(self.add_link(mine, to), data)
+
+    def link_to_view(self, member: ChangingMember) -> None:
+        for address in member.addresses.values():
+            if address != member.me:
+                self.add_link(member.me, address)
+
+    # Becoming a member
+
+    def _on_founded(self, event: Founded) -> None:
+        if self.members:
+            raise LocalError("this process has a part in the group already")
+        self._log(event)
+        founders = sorted(event.founders, key=lambda each: each.name)
+        me = [each.name for each in founders].index(self.name)
+        member = self.kind.founder(me, [each.address for each in founders], 0)
+        member.contacts = {stream: encode_contact(each) for stream, each in enumerate(founders)}
+        self.members[member.me] = member
+        self.address, self.identities[member.me] = member.me, founders[me]
+        self.application.begin(me)
+        self.link_to_view(member)
+
+    def _on_attempt(self, event: AttemptBegun) -> None:
+        if self.phase in (Phase.MEMBER, Phase.LEAVING):
+            raise LocalError("a member does not ask to be one")
+        self._log(event)
+        before, contact = self.members.get(self.address), event.contact
+        fresh = self.kind.outsider(contact.address, 0)
+        if before is not None and before.phase == Phase.REMOVED:
+            fresh.bring_back(before.make_backlog())
+        elif before is not None:
+            fresh.bring_back(before.backlog)
+        self.members[fresh.me] = fresh
+        self.address, self.identities[fresh.me] = fresh.me, contact
+
+    def _on_link_opened(self, event: LinkOpened) -> None:
+        theirs = event.contact.address
+        if event.mine not in self.members or theirs in self.members:
+            raise RemoteError("it is not for an address of this member")
+        self._log(event)
+        self.add_link(event.mine, theirs)
+        self.greeted[theirs] = event.contact
+
+    def _on_join_asked(self, event: JoinAsked) -> None:
+        mine, theirs = self.links[event.link]
+        self._log(event)
+        self._carry_out(mine, self.members[mine].join(theirs, event.time))
+
+    def _on_admitted(self, member: ChangingMember, now: int) -> None:
+        """The first welcome counts; nobody will be at the other addresses."""
+        self.address = member.me
+        self.application.begin(member.stream)
+        self._numbers.clear()
+        self.own_is_cause = False
+        for other in self.members.values():
+            if other is not member and other.phase in (Phase.JOINING, Phase.OUTSIDE):
+                self._carry_out(other.me, other.abandon(now))
+
+    def _on_started(self, event: Started) -> None:
+        self._log(event)
+        self.member.take_snapshot()
+
+    # Admitting, removing, leaving
+
+    @property
+    def join_requests(self) -> list[int]:
+        """The addresses of processes that this member is to admit."""
+        return self.member.requests if self.is_started else []
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether somebody is to be admitted before the next delivery."""
+        return bool(self.join_requests) and self.retained_bytes <= _MAX_RETAINED
+
+    @property
+    def may_sponsor(self) -> bool:
+        """Whether the application is between two deliveries and has all that counts as delivered."""
+        return self.wants_snapshot and not self.application.unacked and not self.member.undelivered
+
+    def _on_declined(self, event: Declined) -> None:
+        self._log(event)
+        self.member.requests = [each for each in self.member.requests if each != event.address]
+
+    def _on_sponsored(self, event: Sponsored) -> None:
+        if event.snapshot is not None and len(event.snapshot) > MAX_SNAPSHOT:
+            raise LocalError(f"a snapshot of {len(event.snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
+        self._log(event)
+        snapshot = _NO_SNAPSHOT if event.snapshot is None else _SNAPSHOT + event.snapshot
+        contact = self.greeted.get(event.address)
+        member = self.member
+        effects = member.sponsor(
+            event.address, snapshot, event.time, encode_contact(contact) if contact else b""
+        )
+        self._carry_out(member.me, effects)
+        self._after(member)
+
+    def _on_reported(self, event: Reported) -> None:
+        self._log(event)
+        member = self.member
+        self._carry_out(member.me, member.report(event.time))
+        self._after(member)
+
+    def _on_leave_asked(self, event: LeaveAsked) -> None:
+        if not self.member.may_leave():
+            raise LocalError("a member leaves when the removals that it takes part in are complete")
+        self._log(event)
+        self._carry_out(self.address, self.member.leave(event.time))
+        self._after(self.member)
+
+    def _on_remove_asked(self, event: RemoveAsked) -> None:
+        self._require_member()
+        if event.stream == self.me:
+            raise LocalError("a member does not remove itself; it leaves")
+        self._log(event)
+        self._carry_out(self.address, self.member.remove(event.stream, event.time))
+        self._after(self.member)

@@ -1,0 +1,168 @@
+"""Bringing a process back after a crash: a checkpoint of its core, and a replay of the log since."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from antecede.errors import AntecedeError, InputError
+from antecede.live.application import ParkedDelivery
+from antecede.live.changing.contact import Contact
+from antecede.live.events import Delivered, Incarnation
+from antecede.live.ready import send_and_advance
+from antecede.live.recovery import SavedStore
+from antecede.live.store.records import Checkpoint, StoredPacket
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery
+
+if TYPE_CHECKING:
+    from antecede.live.changing.core import ChangingCore
+
+
+class ChangingCoreState(msgspec.Struct):
+    """A core at one moment, without its packets."""
+
+    members: dict[int, bytes]
+    address: int
+    identities: dict[int, Contact]
+    greeted: dict[int, Contact]
+    links: list[tuple[int, int]]
+    sent: dict[int, int]
+    acked_packets: dict[int, tuple[int, bytes]]
+    """For each link, the last packet that was acknowledged, and its chain value."""
+    received: dict[int, int]
+    received_chain: dict[int, bytes]
+    lineage: list[Incarnation]
+    partner_lineages: dict[int, list[Incarnation]]
+    broadcasts: int
+    own_is_cause: bool
+    polls: int
+    delivered: int
+    unacked: list[Delivery]
+    parked: dict[int, ParkedDelivery]
+    parking: int
+    time: int
+
+
+def take_checkpoint(core: ChangingCore) -> Checkpoint:
+    """The core as it is, with the packets that are not acknowledged."""
+    queue = core.application
+    state = ChangingCoreState(
+        members={address: member.save() for address, member in core.members.items()},
+        address=core.address,
+        identities=core.identities,
+        greeted=core.greeted,
+        links=core.links,
+        sent=core.sent,
+        acked_packets={link: (box.acked, box.chain[box.acked]) for link, box in core.outboxes.items()},
+        received=core.received,
+        received_chain=core.received_chain,
+        lineage=core.lineage,
+        partner_lineages=core.partner_lineages,
+        broadcasts=core.broadcasts,
+        own_is_cause=core.own_is_cause,
+        polls=core.polls,
+        delivered=queue.delivered,
+        unacked=list(queue.unacked),
+        parked=queue.parked,
+        parking=queue.parking,
+        time=core.time,
+    )
+    return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core))
+
+
+def _needed_packets(core: ChangingCore) -> list[StoredPacket]:
+    stored: dict[int, StoredPacket] = {}
+    for link, box in core.outboxes.items():
+        unsent = core.packets.get(link, [])
+        first = core.sent[link] - len(unsent) + 1
+        for number, data in (*box.packets.items(), *enumerate(unsent, first)):
+            stored.setdefault(id(data), StoredPacket(data, [], [])).sent.append((link, number))
+    return list(stored.values())
+
+
+def restore(core: ChangingCore, store: SavedStore) -> None:
+    """Make a new core what the journal says that this process was."""
+    try:
+        _restore(core, store)
+    except InputError:
+        raise
+    except (AntecedeError, msgspec.DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{store.path} is a damaged store: {error}") from error
+
+
+def _restore(core: ChangingCore, store: SavedStore) -> None:
+    cursor, contents = store.cursor, store.contents()
+    checkpoint = contents.checkpoint.checkpoint
+    core.is_replaying = True
+    if checkpoint.state:
+        _load(core, msgspec.msgpack.decode(checkpoint.state, type=ChangingCoreState), checkpoint.packets)
+    last = core.time
+    for record in contents.records():
+        last = record.time
+        if isinstance(record, Delivered):
+            while core.polls < record.count:
+                _poll(core, last, store)
+        else:
+            core.step(record)
+    # What the replay asks for was persisted before.
+    send_and_advance(cast("Any", core), core.ready())
+    core.is_replaying = False
+    queue = core.application
+    acked = max(cursor.acked, queue.acked, queue.parking)
+    attempts = cursor.attempts if cursor.acked == acked else 0
+    while queue.delivered < acked + (attempts > 0):
+        _poll(core, last, store)
+    queue.resume(acked, attempts)
+    if not store.cursor_is_exact:
+        # Whatever is deliverable may have been yielded before the power failed.
+        store.uncertain_until = _deliverable(core)
+    queue.uncertain_until = store.uncertain_until
+    while queue.delivered < queue.uncertain_until and core.poll(last):
+        pass
+    store.release()
+
+
+def _poll(core: ChangingCore, now: int, store: SavedStore) -> None:
+    if not core.poll(now):
+        raise InputError(
+            f"{store.path}: more messages were delivered than are in it: the store is damaged, or its files "
+            "are from different times"
+        )
+
+
+def _deliverable(core: ChangingCore) -> int:
+    """How many messages could have been delivered to the application in all; tried on a copy."""
+    count = core.application.delivered
+    if core.phase == Phase.MEMBER and core.is_started:
+        copy = core.kind.restore(core.member.save())
+        while copy.deliver(0) is not None:
+            count += 1
+    return count
+
+
+def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
+    core.members = {address: core.kind.restore(saved) for address, saved in state.members.items()}
+    core.address, core.identities, core.greeted = state.address, state.identities, state.greeted
+    for mine, theirs in state.links:
+        core.add_link(mine, theirs)
+    core.sent, core.received, core.received_chain = state.sent, state.received, state.received_chain
+    core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
+    core.broadcasts, core.own_is_cause, core.time = state.broadcasts, state.own_is_cause, state.time
+    core.resume_polls(state.polls)
+    for link, box in core.outboxes.items():
+        box.resume(*state.acked_packets[link])
+    sent: dict[int, list[tuple[int, bytes]]] = {link: [] for link in core.outboxes}
+    for stored in packets:
+        for link, number in stored.sent:
+            sent[link].append((number, stored.data))
+    for link, numbered in sent.items():
+        for number, data in sorted(numbered):  # each builds on the chain value of the one before
+            core.outboxes[link].extend(number, [data])
+    queue = core.application
+    queue.delivered, queue.unacked, queue.parking = state.delivered, deque(state.unacked), state.parking
+    queue.resume_parked(state.parked)
+    if core.members:
+        queue.belong_to(core.me)

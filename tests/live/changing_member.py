@@ -1,0 +1,75 @@
+"""One member of a changing group in a process of its own, to be killed.
+
+Settings are on the command line, commands on its input, what its application has on its output, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from antecede.live.changing.group import ChangingLiveGroup
+from antecede.live.changing.joining import join_changing
+
+
+class Board:
+    """Bodies in a file that is replaced with every message, before that is acked: it survives a kill."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.bodies: list[Any] = json.loads(path.read_text()) if path.exists() else []
+
+    def add(self, body: Any) -> None:
+        if body not in self.bodies:  # it may be delivered again
+            self._replace([*self.bodies, body])
+
+    def dump(self) -> bytes:
+        return json.dumps(self.bodies).encode()
+
+    def load(self, state: bytes) -> None:
+        self._replace(json.loads(state))
+
+    def _replace(self, bodies: list[Any]) -> None:
+        self.bodies = bodies
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(bodies))
+        new.replace(self._path)
+
+
+def say(**values: Any) -> None:
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+async def obey(group: ChangingLiveGroup, board: Board) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    while line := await reader.readline():
+        command, _, rest = line.decode().strip().partition(" ")
+        if command == "broadcast":
+            await group.broadcast(rest)
+        elif command == "remove":
+            await group.remove(rest)
+        elif command == "leave":
+            await group.leave()
+            say(left=True)
+            return
+        say(done=line.decode().strip(), bodies=board.bodies, view=group.view.names)
+
+
+async def main(settings: dict[str, Any]) -> None:
+    board = Board(Path(settings.pop("board")))
+    async with join_changing("room", snapshot=board.dump, restore=board.load, **settings) as group:
+        say(me=group.me, bodies=board.bodies)
+        obeying = asyncio.create_task(obey(group, board))
+        async for message in group:
+            board.add(message.body)
+        await obeying
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

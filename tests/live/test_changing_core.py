@@ -1,0 +1,201 @@
+"""The core of a group that changes, driven by hand: what hostile members cannot do, and exact replay."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from memory_disk import MemoryDisk
+
+from antecede.live.changing.contact import Contact, decode_contact, encode_contact
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.events import (
+    AttemptBegun,
+    Founded,
+    JoinAsked,
+    LinkOpened,
+    Reported,
+    Sponsored,
+    Started,
+)
+from antecede.live.changing.recovery import restore
+from antecede.live.events import PacketReceived
+from antecede.live.ready import send_and_advance
+from antecede.live.store.journal import Journal
+from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.state import Phase
+from antecede.protocols.base import RemoteError
+from antecede.protocols.flat import DependencyPacket
+
+ANA, BO, CY = Contact("ana"), Contact("bo"), Contact("cy", bytes(8))
+WHO = {each.address: each for each in (ANA, BO, CY)}
+
+
+class Driven:
+    """A core with a journal, of which every `Ready` is carried out at once."""
+
+    def __init__(self, name: str, disk: MemoryDisk | None = None) -> None:
+        self.core = ChangingCore(ChangingMbcp, name)
+        self.disk = disk or MemoryDisk(Path(name))
+        self.journal = Journal(self.disk, {"member": name}, sync=False)
+        restore(self.core, self.journal)
+
+    def step(self, event: Any) -> None:
+        self.core.step(event)
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        ready = self.core.ready()
+        self.journal.write(ready.records)
+        send_and_advance(cast("Any", self.core), ready)
+
+    def read(self) -> list[Any]:
+        bodies = []
+        while (delivery := self.core.next_delivery(0, acks=True)) is not None:
+            bodies.append(delivery.message)
+            self.carry_out()
+        self.carry_out()
+        self.journal.cursor = self.core.application.cursor
+        return bodies
+
+    def link_to(self, contact: Contact) -> int:
+        return self.core.open_link(self.core.address, contact, 0)
+
+    def state(self) -> tuple[Any, ...]:
+        """All that a restart must bring back."""
+        core = self.core
+        members = {address: member.save() for address, member in core.members.items()}
+        boxes = {link: (box.last, box.chain[box.last]) for link, box in core.outboxes.items()}
+        return members, boxes, core.received, core.polls, core.application.cursor, core.links
+
+    def restarted(self) -> Driven:
+        self.disk.is_locked = False
+        return Driven(self.core.name, self.disk)
+
+
+def exchange(*cores: Driven) -> None:
+    """Until nothing more is sent."""
+    by_address = {address: each for each in cores for address in each.core.members}
+    moved = True
+    while moved:
+        moved = False
+        for each in cores:
+            for link, (mine, theirs) in enumerate(each.core.links):
+                other = by_address.get(theirs)
+                if other is None:
+                    continue
+                back = other.core.open_link(theirs, WHO[mine], 0)
+                for number, data in list(each.core.outboxes[link].packets.items()):
+                    if number > other.core.received[back]:
+                        moved = True
+                        other.step(PacketReceived(back, number, data, 0))
+            each.read()
+
+
+def founders() -> tuple[Driven, Driven]:
+    ana, bo = Driven("ana"), Driven("bo")
+    for each in (ana, bo):
+        each.step(Founded([ANA, BO], 0))
+    return ana, bo
+
+
+def joined(ana: Driven, bo: Driven) -> Driven:
+    cy = Driven("cy")
+    cy.step(AttemptBegun(CY, 0))
+    cy.step(LinkOpened(CY.address, ANA, 0))
+    ana.step(LinkOpened(ANA.address, CY, 0))
+    cy.step(JoinAsked(cy.link_to(ANA), 0))
+    exchange(ana, bo, cy)
+    assert ana.core.may_sponsor
+    ana.step(Sponsored(CY.address, b"state", 0))
+    exchange(ana, bo, cy)
+    assert cy.core.snapshot == b"state"
+    cy.step(Started(0))
+    return cy
+
+
+def test_a_newcomer_is_in_every_view_and_named_by_its_label() -> None:
+    ana, bo = founders()
+    ana.core.broadcast(b"before", 0)
+    ana.carry_out()
+    exchange(ana, bo)
+    cy = joined(ana, bo)
+    cy.core.broadcast(b"after", 0)
+    cy.carry_out()
+    exchange(ana, bo, cy)
+    for each in (ana, bo, cy):
+        labels = sorted(map(each.core.label, each.core.member.view))
+        assert labels == ["ana", "bo", "cy~00000000"]
+    assert bo.core.application.delivered == 2
+    assert cy.core.application.delivered == 1
+
+
+def test_a_restart_brings_back_everything_at_any_moment_of_an_admission() -> None:
+    ana, bo = founders()
+    cy = joined(ana, bo)
+    for each in (ana, bo, cy):
+        assert each.restarted().state() == each.state()
+    ana.step(Reported(0))
+    exchange(ana, bo, cy)
+    for each in (ana, bo, cy):
+        assert each.restarted().state() == each.state()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_packets_with_errors_leave_a_member_that_a_restart_brings_back(seed: int) -> None:
+    """Each packet arrives changed as well, on the same link. Nothing but a `RemoteError` is raised."""
+    draw = random.Random(seed)
+    ana, bo = founders()
+    cy = joined(ana, bo)
+    for each in (ana, bo, cy):
+        each.core.broadcast(b"x", 0)
+        each.step(Reported(0))
+    link = ana.link_to(BO)
+    packets = [
+        data for each in (bo, cy) for box in each.core.outboxes.values() for data in box.packets.values()
+    ]
+    rejected = 0
+    for data in packets * 5:
+        wrong = bytearray(data)
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            wrong[draw.randrange(len(wrong))] = draw.choice(
+                (0, 1, 0x7F, 0x80, 0xC0, 0xFF, draw.randrange(256))
+            )
+        try:
+            ana.step(PacketReceived(link, ana.core.received[link] + 1, bytes(wrong), 0))
+        except RemoteError:
+            rejected += 1
+        rejected += ana.core.rejected.pop(link, None) is not None
+        ana.read()
+        if ana.core.phase != Phase.MEMBER:
+            break
+        if draw.random() < 0.2:
+            ana.step(Reported(0))
+    assert rejected
+    assert ana.restarted().state() == ana.state()
+
+
+def test_a_message_without_content_is_not_given_to_anybody() -> None:
+    ana, bo = founders()
+    link = ana.link_to(BO)
+    poison = ChangingMbcp.encode(DependencyPacket(b"\x01no content", 1, 1, {}))
+    ana.step(PacketReceived(link, 1, poison, 0))
+    bo.core.broadcast(b"x", 0)
+    ana.step(PacketReceived(link, 2, ChangingMbcp.encode(DependencyPacket(b"\x00y", 1, 2, {})), 0))
+    assert [message.seq for message in ana.read()] == [2]
+    assert ana.core.invalid
+    assert ana.restarted().state() == ana.state()
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [Contact("a b"), Contact("x~y"), Contact("", b""), Contact("ok", b"123"), Contact("ok", b"", "nowhere")],
+)
+def test_contacts_that_nobody_writes_are_refused(contact: Contact) -> None:
+    with pytest.raises(RemoteError, match="not a contact"):
+        decode_contact(encode_contact(contact))
+    with contextlib.suppress(RemoteError):
+        decode_contact(encode_contact(contact)[:-1])

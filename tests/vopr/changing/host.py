@@ -1,0 +1,382 @@
+"""A host on which a member of a changing group runs, and one life of its process.
+
+`Process` does what `driver.py` and `changing/group.py` do, at moments that the world chooses; between any two
+of them it may be killed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from antecede.errors import InputError
+from antecede.live.changing.contact import NONCE_BYTES, Contact
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.events import (
+    AttemptBegun,
+    Founded,
+    JoinAsked,
+    LeaveAsked,
+    RemoveAsked,
+    Reported,
+    Sponsored,
+    Started,
+)
+from antecede.live.changing.greeting import MemberGreeter, MemberGreeting, decode
+from antecede.live.changing.recovery import restore
+from antecede.live.clock import MemberClock
+from antecede.live.events import Opened
+from antecede.live.ready import Ready, send_and_advance
+from antecede.live.store.journal import Journal
+from antecede.live.transport.frames import Refusal, encode
+from antecede.live.transport.greeter import StaleGreetingError
+from antecede.live.transport.links import PartnerLink
+from antecede.live.transport.outbox import ForkError
+from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery, RemoteError
+from vopr.changing.application import Application, Witness
+from vopr.disk import SimulatedDisk
+from vopr.judge import ViolationError
+from vopr.network import MILLISECOND, End
+
+if TYPE_CHECKING:
+    from vopr.changing.world import World
+
+TICK = 100 * MILLISECOND
+_JOIN_PATIENCE = 1_500 * MILLISECOND
+_GREETING_PATIENCE = 300 * MILLISECOND
+_PATH = Path("store")
+
+
+class Host:
+    """One member's machine, through all lives of its process: its disk, and what the judge knows of it."""
+
+    def __init__(self, world: World, rank: int, is_founder: bool, name: str = "") -> None:
+        self.world, self.rank, self.name = world, rank, name or f"m{rank}"
+        self.place = f"{self.name}:7000"
+        self.is_founder = is_founder
+        self.addresses: set[int] = set()
+        """Of all that its processes have been."""
+        self.disk = SimulatedDisk(_PATH)
+        self.witness = Witness(self)
+        self.process: Process | None = None
+        self.is_wanted = is_founder
+        """Whether it is, or is to become, a member."""
+        self.is_dead = self.was_removed = False
+        self.lost_cursor = False
+        self.lives = 0
+
+    def start(self, _: object = None) -> None:
+        if self.process is None and not self.is_dead:
+            self.process = Process(self)
+            self.lives += 1
+            self.world.guard(self.process, self.process.start, None)
+
+    def die(self, text: str, power: bool = False, notice: bool = True, for_good: bool = False) -> None:
+        """The process ends here, and its connections with it."""
+        process, world = self.process, self.world
+        self.is_dead |= for_good
+        if process is None:
+            return
+        world.tell(self.name, text)
+        process.is_alive = False
+        self.process = None
+        self.addresses |= process.core.members.keys()
+        if power:
+            self.disk = self.disk.after_power_failure(world.random)
+            self.lost_cursor = True
+        else:
+            self.disk = self.disk.reopened()
+        for end in list(process.ends):
+            end.is_dumb |= power or not notice
+            end.abort()
+        world.push(world.now + world.below(300) * MILLISECOND, None, self.start, None)
+
+
+class Process:
+    """One life of a host's process."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.world, self.rank = host, host.world, host.rank
+        self.is_alive, self.is_up = True, False
+        self.ends: dict[End, tuple[int, int | None]] = {}
+        """Of its connections: the address of this process, and the link once it is known."""
+        self.serving: dict[int, End] = {}
+        """By link, the connection that is used."""
+        self.links: dict[int, PartnerLink] = {}
+        self._dialling: set[int] = set()
+        self._pending: Ready | None = None
+        self._is_committing = False
+        self._asked_at = -_JOIN_PATIENCE
+        world = self.world
+        self.core = ChangingCore(ChangingMbcp, host.name)
+        self.clock = MemberClock(lambda: world.epoch + world.now, lambda: world.now)
+
+    def start(self, _: object) -> None:
+        host, world = self.host, self.world
+        core = self.core
+        identity = {"group": "g", "member": host.name, "protocol": "mbcp", "members": "changing"}
+        try:
+            self.journal = Journal(host.disk, identity, True, world.random_bytes)
+            restore(core, self.journal)
+        except OSError as error:
+            return host.die(f"cannot start: {error}")
+        except InputError as error:
+            raise ViolationError(f"{host.name}: its store is refused: {error}") from error
+        host.witness.restart(core.broadcasts)
+        self.clock.start_after(core.time)
+        self.greeter = MemberGreeter(core, "g")
+        core.step(Opened(world.random_bytes(8).hex(), self.now()))
+        if host.is_founder and not core.members:
+            core.step(Founded([Contact(each.name, b"", each.place) for each in world.founders], self.now()))
+        try:
+            ready = core.ready()
+            self.journal.write(ready.records)
+        except OSError as error:
+            return host.die(f"cannot start: {error}")
+        send_and_advance(cast("Any", core), ready)
+        host.lost_cursor = False
+        self.is_up = True
+        if world.is_told:
+            world.tell(host.name, f"starts life {host.lives}: {core.phase.name} {core.application.cursor}")
+        self.application = Application(self)
+        world.push(world.now + world.below(100) * MILLISECOND, self, self.tick, None)
+        self.stepped()
+        self.application.wake()
+        return None
+
+    def now(self) -> int:
+        return self.clock.now()
+
+    # The driver's loop
+
+    def stepped(self) -> None:
+        """The core has taken an event: what follows for the application, and a commit if it is due."""
+        core = self.core
+        if core.phase == Phase.MEMBER and not core.is_started:
+            snapshot = core.snapshot
+            assert snapshot is not None
+            self.host.witness.restore(snapshot)
+            self.world.tell(self.host.name, f"has a snapshot of {len(self.host.witness.applied)} messages")
+            self.world.count("joined")
+            core.step(Started(self.now()))
+            self.application.wake()
+        while core.may_sponsor:
+            address = core.join_requests[0]
+            self.world.tell(self.host.name, f"admits {core.greeted[address].label}")
+            core.step(Sponsored(address, self.host.witness.snapshot(), self.now()))
+            self.application.wake()
+        if not self._is_committing and core.has_ready:
+            self._is_committing = True
+            world = self.world
+            world.push(world.now + world.below(2) * MILLISECOND, self, self._commit, None)
+
+    def _commit(self, _: object) -> None:
+        ready = self._pending = self.core.ready(self.journal.checkpoint_is_due)
+        world = self.world
+        wait = 0 if world.random() < 0.7 else world.below(10) * MILLISECOND
+        world.push(world.now + wait, self, self._write, ready)
+
+    def _write(self, ready: Ready) -> None:
+        try:
+            if ready.records or ready.checkpoint is not None:
+                self.journal.write(ready.records, ready.checkpoint)
+        except OSError as error:
+            return self.host.die(f"cannot write its store: {error}")
+        world = self.world
+        wait = 0 if world.random() < 0.8 else world.below(10) * MILLISECOND
+        world.push(world.now + wait, self, self._finish, ready)
+        return None
+
+    def _finish(self, ready: Ready) -> None:
+        send_and_advance(cast("Any", self.core), ready)
+        self.host.witness.accepted = max(self.host.witness.accepted, ready.broadcasts)
+        self._is_committing = False
+        self.stepped()
+        self.pump()
+        self.application.wake()
+
+    # What the application and the operator do
+
+    def broadcast(self) -> None:
+        core, world = self.core, self.world
+        if core.is_started:
+            body = world.new_body(self.host.name)
+            core.broadcast(body, self.now())
+            world.tell(self.host.name, f"broadcasts {body.decode()}")
+            self.host.witness.broadcast(body)
+            self.stepped()
+
+    def next_delivery(self, acks: bool) -> Delivery | None:
+        delivery = self.core.next_delivery(self.now(), acks)
+        self.journal.cursor = self.core.application.cursor
+        self.stepped()
+        return delivery
+
+    def leave(self) -> bool:
+        core = self.core
+        if not core.is_started or not core.member.may_leave():
+            return False
+        core.step(LeaveAsked(self.now()))
+        self.host.is_wanted = False
+        self.world.tell(self.host.name, "leaves")
+        self.stepped()
+        return True
+
+    def remove(self, stream: int) -> bool:
+        core = self.core
+        if not core.is_started or stream not in core.member.addresses or stream == core.me:
+            return False
+        self.world.tell(self.host.name, f"removes {core.label(stream)}")
+        core.step(RemoveAsked(stream, self.now()))
+        self.stepped()
+        return True
+
+    # Connections
+
+    def dial(self, link: int) -> None:
+        where = self.core.wanted_links().get(link)
+        if where is not None and link not in self.serving and link not in self._dialling:
+            mine = self.core.links[link][0]
+            if self._call(self.world.by_place[where], mine, link):
+                self._dialling.add(link)
+
+    def seek(self) -> None:
+        """Call somebody, to be admitted."""
+        self._call(self.world.pick_contact(self.host), self.core.address, None)
+
+    def _call(self, to: Host, mine: int, link: int | None) -> bool:
+        world, called = self.world, to.process
+        if called is None or not called.is_up or not world.network.can_reach(self.rank, to.rank):
+            return False
+        near, far = world.network.connect(cast("Any", self), cast("Any", called))
+        self.ends[near], called.ends[far] = (mine, link), (-1, None)
+        near.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
+        world.push(world.now + _GREETING_PATIENCE, cast("Any", self), self._give_up, near)
+        return True
+
+    def _give_up(self, end: End) -> None:
+        if not end.is_closed and end not in self.serving.values():
+            self._close(end)
+
+    def receive(self, end: End, frames: list[bytes]) -> None:
+        if end not in self.ends:
+            return
+        try:
+            link = self.ends[end][1]
+            if link is None or self.serving.get(link) is not end:
+                self._greet(end, frames)
+            else:
+                self._take_frames(link, frames)
+        except StaleGreetingError as error:
+            if error.refusal:
+                end.write([encode(Refusal(error.refusal))])
+            self._close(end)
+        except RemoteError as error:
+            self.world.tell(self.host.name, f"refuses m{end.peer}: {error}")
+            if isinstance(error, ForkError) or self.ends.get(end, (0, None))[1] in self.serving:
+                raise ViolationError(f"{self.host.name} refuses m{end.peer}: {error}") from error
+            end.write([encode(Refusal(str(error)))])
+            self._close(end)
+        self.stepped()
+        self.pump()
+
+    def _take_frames(self, link: int, frames: list[bytes]) -> None:
+        now, time, partner = self.world.now * 1e-9, self.now(), self.links[link]
+        for data in frames:
+            partner.receive(cast("Any", decode(data)), now, time)
+            if link in self.core.rejected:
+                raise ViolationError(f"{self.host.name}: {self.core.rejected[link]}")
+        self.application.wake()
+
+    def _greet(self, end: End, frames: list[bytes]) -> None:
+        greeting = decode(frames[0])
+        if isinstance(greeting, Refusal):
+            return self._close(end)
+        if not isinstance(greeting, MemberGreeting):
+            return self._close(end)  # of a connection that was replaced
+        core, now = self.core, self.now()
+        called = None
+        if end.dialled:
+            mine, link = self.ends[end]
+            called = mine, None if link is None else core.links[link][1]
+        is_seeking = end.dialled and self.ends[end][1] is None
+        link = self.greeter.find_link(greeting, now, called)
+        self.greeter.check_resumable(link, cast("Any", greeting))
+        self.greeter.accept(link, cast("Any", greeting), now)
+        mine = core.links[link][0]
+        self.ends[end] = mine, link
+        if not end.dialled:
+            end.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
+        elif is_seeking and core.phase == Phase.OUTSIDE and mine == core.address:
+            core.step(JoinAsked(link, now))
+            self._asked_at = self.world.now
+        if link not in self.links:
+            self.links[link] = PartnerLink(cast("Any", core), link, Counter())
+        partner, before = self.links[link], self.serving.get(link)
+        by_lesser_name = (self.host.name < greeting.contact.name) == end.dialled
+        if before is not None:
+            if not partner.is_replaced_by(cast("Any", greeting), by_lesser_name):
+                return self._close(end)
+            before.abort()
+            self.ends.pop(before, None)
+        self.serving[link] = end
+        self._dialling.discard(link)
+        partner.open(cast("Any", greeting), self.world.now * 1e-9, by_lesser_name)
+        if len(frames) > 1:
+            self.receive(end, frames[1:])
+        return None
+
+    def _close(self, end: End) -> None:
+        end.abort()
+        self.on_broken(end)
+
+    def on_broken(self, end: End) -> None:
+        _, link = self.ends.pop(end, (0, None))
+        if link is None:
+            return
+        if self.serving.get(link) is end:
+            del self.serving[link]
+            self.links[link].close()
+        elif end.dialled:
+            self._dialling.discard(link)
+
+    def pump(self) -> None:
+        for link, end in list(self.serving.items()):
+            while frames := self.links[link].take_frames(self.world.now * 1e-9):
+                end.write([encode(frame) for frame in frames])
+
+    # Now and then
+
+    def tick(self, _: object) -> None:
+        world, core = self.world, self.core
+        if core.members and core.reports.is_due(core.member, self.now()):
+            core.step(Reported(self.now()))
+        self._join_if_wanted()
+        if not self.host.is_wanted:
+            self.leave()  # it had asked for that, and was killed before that was durable
+        for link in core.wanted_links():
+            self.dial(link)
+        for link, end in list(self.serving.items()):
+            if self.links[link].tick(world.now * 1e-9) is not None:
+                self._close(end)
+        self.stepped()
+        self.pump()
+        self.application.wake()
+        world.push(world.now + TICK, self, self.tick, None)
+
+    def _join_if_wanted(self) -> None:
+        """Ask for admission, and again elsewhere if nobody answers."""
+        core, world = self.core, self.world
+        if not self.host.is_wanted or core.phase in (Phase.MEMBER, Phase.LEAVING):
+            return
+        is_overdue = core.phase == Phase.JOINING and world.now - self._asked_at > _JOIN_PATIENCE
+        if not core.members or is_overdue or core.phase in (Phase.ENDED, Phase.REMOVED):
+            if core.phase == Phase.REMOVED:
+                world.count("returns")
+            nonce = world.random_bytes(NONCE_BYTES)
+            core.step(AttemptBegun(Contact(self.host.name, nonce, self.host.place), self.now()))
+        if core.phase == Phase.OUTSIDE and not self.core.has_ready:
+            self.seek()

@@ -1,0 +1,117 @@
+"""Bugs that the simulation must find: each is one careless line in the core or in its recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from antecede.live.changing import recovery, reporting
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.events import Started
+from antecede.live.ready import send_and_advance
+from antecede.membership.member import ChangingMember
+from vopr.changing.host import Process
+
+_core: Any = ChangingCore
+_member: Any = ChangingMember
+_process: Any = Process
+_recovery: Any = recovery
+_reporting: Any = reporting
+
+
+def snapshot_beside_a_delivery() -> None:
+    """Somebody is admitted though the application has not processed what counts as delivered."""
+    _core.may_sponsor = property(lambda core: core.wants_snapshot)
+
+
+def given_before_durable() -> None:
+    """The application is given what a crash may undo."""
+    _core._persisted = property(lambda _: 1 << 60, lambda *_: None)
+
+
+def polls_are_not_recorded() -> None:
+    """A replay delivers at other places than there were."""
+    _core.log_polls = lambda *_: None
+
+
+def start_is_forgotten() -> None:
+    """After a crash the application is given its snapshot again, after messages."""
+    original = ChangingCore._on_started
+
+    def on_started(core: ChangingCore, event: Started) -> None:
+        if not core.is_replaying:
+            original(core, event)
+
+    _core._on_started = on_started
+
+
+def requests_are_forgotten() -> None:
+    """A checkpoint lacks who has asked to be admitted, and where the process has asked."""
+    original = recovery._load
+
+    def load(core: ChangingCore, state: Any, packets: Any) -> None:
+        original(core, state, packets)
+        for member in core.members.values():
+            member.requests, member.unstable = [], {}
+
+    _recovery._load = load
+
+
+def backlog_is_left_behind() -> None:
+    """Whoever was removed wrongly returns with nothing."""
+    _member.bring_back = lambda *_: None
+
+
+def outboxes_are_forgotten() -> None:
+    """A checkpoint lacks what is not acknowledged."""
+    _recovery._needed_packets = lambda _: []
+
+
+def reports_are_not_repeated() -> None:
+    original = reporting._progress
+    _reporting._progress = lambda member: original(member)[:-1]
+
+
+def sent_before_durable() -> None:
+    original = Process._commit
+
+    def commit(process: Any, argument: object) -> None:
+        original(process, argument)
+        send_and_advance(process.core, process._pending)
+        process.pump()
+
+    _process._commit = commit
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    each.__name__: each
+    for each in (
+        snapshot_beside_a_delivery,
+        given_before_durable,
+        polls_are_not_recorded,
+        start_is_forgotten,
+        requests_are_forgotten,
+        backlog_is_left_behind,
+        outboxes_are_forgotten,
+        reports_are_not_repeated,
+        sent_before_durable,
+    )
+}
+_PLACES = (ChangingCore, ChangingMember, recovery, reporting, Process)
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """With a bug; afterwards without it."""
+    before = [(place, dict(vars(place))) for place in _PLACES]
+    BUGS[bug]()
+    try:
+        yield
+    finally:
+        for place, names in before:
+            for name, value in list(vars(place).items()):
+                if name not in names:
+                    delattr(place, name)
+                elif names[name] is not value:
+                    setattr(place, name, names[name])

@@ -1,0 +1,65 @@
+"""Groups that change, simulated with faults: no violations, exact replay, and planted bugs are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from vopr.changing import world
+from vopr.changing.planted import BUGS, planted
+from vopr.changing.world import AdmissionWorld, execute, run_world
+
+_FIRST_SEED = {"backlog_is_left_behind": 65, "reports_are_not_repeated": 255}
+"""Where to begin to look for a bug that is rare."""
+_MAX_SEEDS = 200
+
+
+@pytest.fixture(autouse=True)
+def short_times() -> Iterator[None]:
+    with world.short_times():
+        yield
+
+
+def test_no_execution_breaks_a_promise() -> None:
+    results = [execute(seed) for seed in range(60)]
+    assert [(result.seed, result.violation) for result in results if result.violation] == []
+    assert sum(result.deliveries for result in results) > 5_000
+    happened = sum((Counter(result.faults) for result in results), Counter[str]())
+    rare = {
+        "joined": 60,
+        "leave": 3,
+        "remove": 10,
+        "remove wrongly": 5,
+        "returns": 5,
+        "lose store": 5,
+        "kill": 20,
+        "power": 10,
+    }
+    assert {name: count for name, count in rare.items() if happened[name] < count} == {}
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("victim", [0, 2], ids=["sponsor", "newcomer"])
+def test_killed_at_every_disk_operation_of_an_admission(victim: int, power: bool) -> None:
+    """Whatever was durable by then: the newcomer becomes a member, and everybody has everything, once."""
+    results = [run_world(AdmissionWorld(victim, operation, power)) for operation in range(24)]
+    assert [(result.seed, result.violation) for result in results if result.violation] == []
+    assert all(result.faults["killed at a disk operation"] for result in results)
+    assert all(result.faults["joined"] for result in results)
+
+
+def test_a_seed_replays_exactly() -> None:
+    first = execute(17, is_told=True)
+    assert len(first.story) > 20
+    assert first == execute(17, is_told=True)
+    assert execute(17).deliveries == first.deliveries
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    first = _FIRST_SEED.get(bug, 0)
+    with planted(bug):
+        found = next(seed for seed in range(first, first + _MAX_SEEDS) if execute(seed).violation)
+    assert execute(found).violation is None
