@@ -56,6 +56,13 @@ def test_random_executions_are_in_causal_order() -> None:
     assert found.deliveries > 100 * _RUNS
 
 
+@pytest.mark.parametrize("run", [450, 569, 651])
+def test_what_came_from_below_may_be_lacking_below(run: int) -> None:
+    """An inner super peer reported its own messages as delivered by everybody below it."""
+    *_, last = verify(NAME, 1, 7, None, run)
+    assert last.failed == 0, last.failures
+
+
 @pytest.mark.parametrize("name", ["ForgetsTheChain", "ReportsTooMuch"])
 def test_a_broken_hierarchy_is_found(name: str) -> None:
     assert report(f"{__name__}:{name}", 120).failed > 0

@@ -146,7 +146,7 @@ class GroupOrder(ChangingMember, kw_only=True):
     def _unstable_admissions(self, stream: Stream) -> tuple[MessageId, ...]:
         """See `Cause`."""
         found: list[MessageId] = []
-        while (admission := self.admissions.get(stream)) is not None:
+        while (admission := self.admissions.get(stream)) is not None and admission not in found:
             sponsor, seq = admission
             others = self.progress.of(self._required())
             if sponsor not in self.order.delivered or have_all_delivered(sponsor, seq, others):

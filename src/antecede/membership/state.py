@@ -249,7 +249,10 @@ class MemberState(Protocol, kw_only=True):
         """Which message admitted a member, which one its sponsor, and so on, as long as some may never have
         that message. A sponsor may be gone: whoever does not know it learns here why it never will."""
         chain: dict[Stream, MessageId] = {}
-        while (message := self.admissions.get(stream)) is not None and self._may_be_unknown(stream):
+        while stream not in chain:  # only lies lead round in a circle
+            message = self.admissions.get(stream)
+            if message is None or not self._may_be_unknown(stream):
+                break
             chain[stream], stream = message, message.origin
         return chain
 

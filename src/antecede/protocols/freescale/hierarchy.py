@@ -195,7 +195,8 @@ class InnerSuperPeer(msgspec.Struct, tag="inner"):
         done = self.hub.cleaned_up_to
         self.sent_up = [number for number in self.sent_up if number > done]
         self.numbers = {above: number for above, number in self.numbers.items() if number > done}
-        return min(self.up.delivered.base, min(in_use, default=_NEVER) - 1)
+        # Messages from below are not in the table; whoever is below may lack them all the same.
+        return min(self.up.delivered.base, min({*in_use, *self.numbers}, default=_NEVER) - 1)
 
     def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
         return None
