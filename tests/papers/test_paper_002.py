@@ -184,7 +184,7 @@ def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
     assert wire.number == "bytes"
     assert {int(figure.number.rstrip("ab")) for figure in drawn} == set(range(3, 18))
     for figure in drawn:
-        assert list(figure.lines) == ["Overlay", "Timestamp", "Timestamp, unicast"]
+        assert list(figure.lines) == ["Overlay", "Timestamp, tree (judged)", "Timestamp, unicast"]
         assert all([x for x, _ in line] == [8, 16] for line in figure.lines.values())
     assert not any(y for x, y in next(f for f in drawn if f.number == "12b").lines["Overlay"])
 

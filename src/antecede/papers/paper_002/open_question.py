@@ -13,9 +13,9 @@ from antecede.papers.scoreboard import ScoreRow, claim
 from antecede.sim.scenario import Scenario, scenario
 
 OPEN_QUESTION = (
-    "“Generalizing the algorithm to overcome dynamic changes directly is an important open problem.” `pc` "
-    "floods over links that open and close: causal order holds, a message still carries only its identity, "
-    "and a change costs a ping over every link, and a pong."
+    "“Generalizing the algorithm to overcome dynamic changes directly is an important open problem.” Our "
+    "protocol pc floods over links that open and close: causal order holds, a message still carries only its "
+    "identity, and a change costs a ping over every link, and a pong."
 )
 CHURN = (0, 20, 100)
 """Links that open or close per second."""

@@ -9,7 +9,7 @@ from statistics import fmean
 from antecede.papers.paper import Runs, Scale
 from antecede.papers.readings import Joint, Seeds
 from antecede.papers.scoreboard import slope
-from antecede.papers.verdicts import Holds, all_hold, is_less
+from antecede.papers.verdicts import Holds, is_less
 from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario, scenario
 
@@ -86,6 +86,10 @@ class MeanFigures:
         swapped = joint["Timestamp"] == "unicasts"
         names = {"Timestamp": "unicast", "unicast": "Timestamp"} if swapped else {}
         self.other = "tree" if swapped else "unicast"
+        """The way of Timestamp that is not judged."""
+        self.way = "unicast" if swapped else "tree"
+        self.rounds_ms = 1e3 * ROUNDS / float(joint["rounds"])
+        """How long messages are sent."""
         self.sent = "fragments" if joint["counted"] == "fragments" else "packets"
         """The figure that counts what is sent."""
         self.whole_copies = joint["d"] == "copy"
@@ -117,14 +121,17 @@ class MeanFigures:
         runs = self.runs(name, 0, size)
         return [f / m for f, m in zip(runs.values(self.sent), runs.values("messages"), strict=True)]
 
-    def lower(self, figure: str, data: int, one: str, other: str) -> Holds:
-        """Whether a figure is lower for one protocol than for the other, at every size."""
-        return all_hold(
-            [
-                is_less(self.runs(one, data, n).values(figure), self.runs(other, data, n).values(figure))
-                for n in self.judged
-            ]
-        )
+    @property
+    def versus(self) -> str:
+        """What is compared with what in texts."""
+        return f"Overlay against Timestamp, {self.way} (Timestamp, {self.other})"
+
+    def lower(self, figure: str, data: int, one: str, other: str) -> dict[int, Holds]:
+        """Whether a figure is lower for one protocol than for the other, at each size."""
+        return {
+            n: is_less(self.runs(one, data, n).values(figure), self.runs(other, data, n).values(figure))
+            for n in self.judged
+        }
 
     def rises(self, figure: str, name: str, data: int) -> Holds:
         """Whether a figure grows with the size: the slope of each seed's line over the sizes."""
@@ -140,8 +147,8 @@ class MeanFigures:
         parts = []
         for size in self.judged:
             overlay, tree, each = (short(self.mean(figure, name, data, size) / scale) for name in PROTOCOLS)
-            parts.append(f"n = {size}: {overlay} against {tree}{unit} ({self.other} {each})")
-        return "; ".join(parts)
+            parts.append(f"n = {size}: {overlay} against {tree}{unit} ({each})")
+        return f"{self.versus}: {'; '.join(parts)}"
 
     def share(self, top: str, name: str, data: tuple[int, int], size: int) -> float:
         """The ratio of a figure with more data to that with less."""

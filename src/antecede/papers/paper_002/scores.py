@@ -4,7 +4,7 @@ causal order of flooding are in `overlays`."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -19,37 +19,17 @@ from antecede.papers.paper_002.runs import (
     PAPER,
     PROTOCOLS,
     ROOM,
+    SIZES,
     MeanFigures,
     all_sizes,
     short,
 )
 from antecede.papers.readings import Joint
 from antecede.papers.scoreboard import ScoreRow, claim, number
-from antecede.papers.verdicts import Holds
+from antecede.papers.verdicts import Holds, all_hold
 
-_WHY_FAST = "below the paper's sizes a timestamp is small compared with the copies that flooding makes"
-_WHY_LATER = (
-    "Overlay's copies take separate paths, Timestamp's share a tree: bytes times links crossed are 3 to 6 "
-    "times Timestamp's"
-)
-_WHY_100 = (
-    "with headers and 4-byte entries both send the same at 40 bytes of data with 100 nodes, 93 with 200 and "
-    "141 with 300; only from about 215 nodes on is that above 100"
-)
-_WHY_MESSAGES = (
-    "a queue counts messages: Overlay has many more of them, each small, and the stated rate is far above "
-    "the capacity of the links, so they pile up"
-)
-_WHY_DEPENDS = (
-    "at the stated rate all rounds are sent before much has arrived; the longer a message takes, because of "
-    "its data or timestamp, the fewer others its sender has delivered, so the fewer it waits for; topologies "
-    "of one size (five each of 32, 64 and 100 nodes) differ by a factor of about 4 to 12"
-)
-_WHY_FULL = (
-    "links are overloaded at every data size, so equally many messages wait; with 1000 bytes Timestamp's are "
-    "more fragments, except at 100 and 400 nodes: two from 118 and three from 485 nodes on, otherwise two "
-    "from 368 on"
-)
+_UNKNOWN = "we do not know why"
+_WHY_LATER = "Overlay's copies take separate paths, Timestamp's share a tree"
 _WHY_SENDERS = (
     "in five runs that were examined it was at a node whose link is on the path of about three times as many "
     "overlay arcs as the average link: apparently an effect of the topology, not of the senders"
@@ -70,20 +50,96 @@ def score(runs: Runs, joint: Joint) -> list[ScoreRow]:
 
 
 def _claim(
-    means: MeanFigures, statement: str, holds: Holds, measured: str, why: str = "", enough: bool = True
-) -> ScoreRow:
+    means: MeanFigures, statement: str, holds: Holds, measured: str, why: str = "", enough: bool = True,
+    sizes: Mapping[int, Holds] | None = None,
+) -> ScoreRow:  # fmt: skip
+    """A claim; if it does not hold: at which `sizes` it does, then why, and the numbers last."""
     known = bool(means.judged) and enough
-    runs = means.count if known else 0
-    return claim(PAPER, statement, holds if known else None, measured, runs, why or "at the sizes run so far")
+    if not known or holds is None or holds is True:
+        return claim(PAPER, statement, holds if known else None, measured, means.count if known else 0)
+    where = at_sizes(sizes or {})
+    reason = why or _UNKNOWN
+    if not where:
+        return claim(PAPER, statement, holds, reason, means.count, measured)
+    return claim(PAPER, statement, holds, where, means.count, f"{reason}. {measured}")
+
+
+def at_sizes(parts: Mapping[int, Holds]) -> str:
+    """At which sizes a claim holds and at which it does not, in words.
+
+    >>> at_sizes({100: True, 200: True, 300: False}), at_sizes({100: False, 200: False})
+    ('holds at 2 of 3 sizes, not at n = 300', 'holds at none of 2 sizes')
+    >>> at_sizes({100: True, 200: "likely"}), at_sizes({100: False})
+    ('holds at 1 of 2 sizes, undecided at n = 200', '')
+    """
+    if len(parts) < 2:
+        return ""
+    held = sum(part is True for part in parts.values())
+    fails = [str(n) for n, part in parts.items() if part is False]
+    open_at = [str(n) for n, part in parts.items() if isinstance(part, str)]
+    text = f"holds at {held or 'none'} of {len(parts)} sizes"
+    text += f", not at n = {', '.join(fails)}" if fails and len(fails) < len(parts) else ""
+    return text + (f", undecided at n = {', '.join(open_at)}" if open_at else "")
 
 
 def _lower(
     means: MeanFigures, statement: str, figure: str, data: int, one: str, other: str,
     unit: str = "", scale: float = 1.0, why: str = "",
 ) -> ScoreRow:  # fmt: skip
-    """A claim that a figure is lower for one protocol than for the other."""
-    holds = means.lower(figure, data, one, other)
-    return _claim(means, statement, holds, means.show(figure, data, unit, scale), why)
+    """A claim that a figure is lower for one protocol than for the other, at every size."""
+    parts = means.lower(figure, data, one, other)
+    swap = {"Timestamp": "unicast"}
+    instead = all_hold(list(means.lower(figure, data, swap.get(one, one), swap.get(other, other)).values()))
+    why = f"{_instead(means, instead, figure, data, unit, scale)}{why or _UNKNOWN}"
+    return _claim(
+        means, statement, all_hold(list(parts.values())), means.show(figure, data, unit, scale), why,
+        sizes=parts,
+    )  # fmt: skip
+
+
+def _instead(
+    means: MeanFigures, holds: Holds, figure: str, data: int, unit: str = "", scale: float = 1.0
+) -> str:
+    """That a claim holds with the other way of Timestamp, if it does."""
+    if holds is not True:
+        return ""
+    n = means.judged[0]
+    other, overlay = (short(means.mean(figure, name, data, n) / scale) for name in ("unicast", "Overlay"))
+    return (
+        f"with Timestamp, {means.other} it holds ({other} against Overlay's {overlay}{unit} at n = {n}); "
+        f"with Timestamp, {means.way}, which is judged, it does not: "
+    )
+
+
+def _why_fast(means: MeanFigures) -> str:
+    if means.judged and max(means.judged) < min(SIZES["full"]):
+        return "below the paper's sizes a timestamp is small compared with the copies that flooding makes"
+    return ""
+
+
+def _why_queued(means: MeanFigures, data: int) -> str:
+    """Why unicasts are late: they queue where they are sent."""
+    if means.way != "unicast" or not means.judged:
+        return ""
+    n = means.judged[0]
+    overlay, unicast = (
+        short(means.mean("longest_link_queue", name, data, n)) for name in ("Overlay", "Timestamp")
+    )
+    return (
+        f"a sender sends n − 1 copies over its own few links, where they queue (longest queue at n = {n}: "
+        f"{unicast} fragments, Overlay's {overlay})"
+    )
+
+
+def _why_bytes(means: MeanFigures) -> str:
+    equal = {n: found for n in means.judged if (found := _equal_bytes(means, n))}
+    if not equal:
+        return ""
+    shown = ", ".join(f"{fmean(found):.0f} at n = {n}" for n, found in equal.items())
+    return (
+        "a header and entries of 4 bytes count as well, so both send the same where a message has this many "
+        f"bytes of data: {shown}"
+    )
 
 
 def _delay_rows(means: MeanFigures) -> list[ScoreRow]:
@@ -91,33 +147,41 @@ def _delay_rows(means: MeanFigures) -> list[ScoreRow]:
     for figure, which in (("latency_mean_ns", "mean"), ("latency_max_ns", "maximum")):
         fast, slow = "Overlay", "Timestamp"
         statement = f"Overlay delivers much faster at 0 bytes, {which} delay"
-        rows.append(_lower(means, statement, figure, 0, fast, slow, " ms", MS, _WHY_FAST))
+        rows.append(_lower(means, statement, figure, 0, fast, slow, " ms", MS, _why_fast(means)))
         gained = {
             n: [means.mean(figure, slow, d, n) / means.mean(figure, fast, d, n) for d in (0, 100)]
             for n in means.judged
         }
-        shown = "; ".join(
-            f"n = {n}: Timestamp over Overlay {a:.2f}, then {b:.2f}" for n, (a, b) in gained.items()
-        )
+        shown = "; ".join(f"n = {n}: {a:.3g}, then {b:.3g}" for n, (a, b) in gained.items())
+        shown = f"delay with Timestamp, {means.way} over that with Overlay: {shown}"
         statement = f"the difference decreases from 0 to 100 bytes, {which} delay"
-        rows.append(_claim(means, statement, all(b < a for a, b in gained.values()), shown))
+        rows.append(_every(means, statement, {n: b < a for n, (a, b) in gained.items()}, shown))
         statement = f"Overlay is still the faster at 100 bytes, {which} delay (implied)"
-        rows.append(_lower(means, statement, figure, 100, fast, slow, " ms", MS, _WHY_LATER))
+        later = _WHY_LATER if means.way == "tree" else ""
+        rows.append(_lower(means, statement, figure, 100, fast, slow, " ms", MS, later))
         statement = f"Timestamp is faster at 1000 bytes, {which} delay"
-        rows.append(_lower(means, statement, figure, 1000, slow, fast, " ms", MS))
+        rows.append(_lower(means, statement, figure, 1000, slow, fast, " ms", MS, _why_queued(means, 1000)))
         grown = {n: [means.share(figure, name, (1000, 0), n) for name in PROTOCOLS] for n in means.judged}
         shown = "; ".join(
-            f"n = {n}: ×{short(a)} against ×{short(b)} ({means.other} ×{short(c)}) from 0 to 1000 bytes"
-            for n, (a, b, c) in grown.items()
+            f"n = {n}: ×{short(a)} against ×{short(b)} (×{short(c)})" for n, (a, b, c) in grown.items()
         )
+        shown = f"from 0 to 1000 bytes, {means.versus}: {shown}"
         statement = f"Overlay is more influenced by data size than Timestamp, {which} delay"
-        rows.append(_claim(means, statement, all(a > b for a, b, _ in grown.values()), shown))
+        rows.append(_every(means, statement, {n: a > b for n, (a, b, _) in grown.items()}, shown))
         growth = [_ratio([means.mean(figure, name, 0, n) for n in means.growth]) for name in PROTOCOLS]
         shown = _grown(means, growth)
         statement = f"Overlay is more scalable for small messages: {which} delay at 0 bytes grows less with n"
-        rows.append(_claim(means, statement, growth[0] < growth[1], shown, _WHY_FAST, len(means.growth) > 1))
+        enough = len(means.growth) > 1
+        rows.append(_claim(means, statement, growth[0] < growth[1], shown, _why_fast(means), enough))
     rows.append(_held_row(means))
     return rows
+
+
+def _every(
+    means: MeanFigures, statement: str, sizes: Mapping[int, Holds], shown: str, why: str = ""
+) -> ScoreRow:
+    """A claim that has to hold at every size."""
+    return _claim(means, statement, all_hold(list(sizes.values())), shown, why, sizes=sizes)
 
 
 def _ratio(values: Sequence[float]) -> float:
@@ -128,9 +192,8 @@ def _grown(means: MeanFigures, growth: Sequence[float]) -> str:
     if len(means.growth) < 2:
         return ""
     overlay, tree, each = (f"×{short(value)}" for value in growth)
-    return (
-        f"{overlay} against {tree} ({means.other} {each}) from {means.growth[0]} to {means.growth[-1]} nodes"
-    )
+    sizes = f"from {means.growth[0]} to {means.growth[-1]} nodes"
+    return f"{sizes}, {means.versus}: {overlay} against {tree} ({each})"
 
 
 def _held_row(means: MeanFigures) -> ScoreRow:
@@ -142,12 +205,10 @@ def _held_row(means: MeanFigures) -> ScoreRow:
         ]
         for n in means.judged
     }  # fmt: skip
-    shown = "; ".join(
-        f"n = {n}: {a:.1%} of the delay against {b:.1%} ({means.other} {c:.1%})"
-        for n, (a, b, c) in shares.items()
-    )
+    shown = "; ".join(f"n = {n}: {a:.1%} against {b:.1%} ({c:.1%})" for n, (a, b, c) in shares.items())
+    shown = f"share of the delay, {means.versus}: {shown}"
     statement = "Timestamp's messages wait in the nodes too, Overlay's only on links, 0 bytes"
-    return _claim(means, statement, all(a == 0 < b for a, b, _ in shares.values()), shown)
+    return _every(means, statement, {n: a == 0 < b for n, (a, b, _) in shares.items()}, shown)
 
 
 def _message_rows(means: MeanFigures) -> list[ScoreRow]:
@@ -159,18 +220,21 @@ def _message_rows(means: MeanFigures) -> list[ScoreRow]:
     bounds = {n: (fmean(means.copies("Overlay", n)), n * math.log2(n)) for n in means.judged}
     shown = "; ".join(f"n = {n}: {short(sent)} of {short(most)}" for n, (sent, most) in bounds.items())
     statement = "Overlay sends a message up to n·log n times"
-    rows.append(_claim(means, statement, all(sent <= most for sent, most in bounds.values()), shown))
+    rows.append(_every(means, statement, {n: sent <= most for n, (sent, most) in bounds.items()}, shown))
     counts = {n: fmean(means.copies("Timestamp", n)) for n in means.judged}
     shown = "; ".join(f"n = {n}: {short(sent)}" for n, sent in counts.items())
     statement = "Timestamp's messages count as n sent messages each, 0 bytes"
-    why = "a timestamp of more than 367 entries takes two fragments, if those are counted"
-    rows.append(_claim(means, statement, all(sent == n - 1 for n, sent in counts.items()), shown, why))
+    room = ROOM // NUMBER
+    why = f"fragments are counted, and a timestamp of more than {room} entries takes two"
+    whole = {n: sent == n - 1 for n, sent in counts.items()}
+    rows.append(_every(means, statement, whole, shown, why if means.sent == "fragments" else ""))
     for size in all_sizes(means):
         pairs = zip(means.copies("Overlay", size), means.copies("Timestamp", size), strict=False)
         ratios = [one / other for one, other in pairs]
         statement = f"Overlay sends a message log n times as often as Timestamp, n = {size}"
         why = "a copy never returns to where it came from, so it is slightly more than log n − 1 times"
-        why += "; fragments are counted, and a timestamp takes two" if NUMBER * size > ROOM else ""
+        if NUMBER * size > ROOM and means.sent == "fragments":
+            why += "; fragments are counted, and a timestamp takes two"
         rows.append(number(PAPER, statement, math.log2(size), ratios, why))
     return rows
 
@@ -178,7 +242,7 @@ def _message_rows(means: MeanFigures) -> list[ScoreRow]:
 def _byte_rows(means: MeanFigures) -> list[ScoreRow]:
     rows = [
         _lower(means, f"Overlay sends fewer bytes at {data} bytes of data", "sent_bytes", data, "Overlay",
-               "Timestamp", " MB", MB, _WHY_100)
+               "Timestamp", " MB", MB, _why_bytes(means))
         for data in (0, 100)
     ]  # fmt: skip
     statement = "Overlay sends more bytes at 1000 bytes of data"
@@ -233,7 +297,15 @@ def _total_rows(means: MeanFigures) -> list[ScoreRow]:
 
 
 def _crossovers(means: MeanFigures, size: int) -> list[float]:
-    """The size at which both protocols send the same bytes, for each topology."""
+    """The size at which both protocols send the same bytes, for each topology, as the formula counts it."""
+    crossovers = _equal_bytes(means, size)
+    if means.whole_copies:  # in entries of a timestamp, as the formula's n is
+        return [(data + HEADER + NUMBER) / NUMBER for data in crossovers]
+    return crossovers
+
+
+def _equal_bytes(means: MeanFigures, size: int) -> list[float]:
+    """The bytes of data with which both protocols send the same, for each topology."""
     seeds = {run.scenario.seed for run in means.runs("Overlay", 0, size).finished}
     crossovers = []
     for seed in sorted(seeds):
@@ -243,8 +315,6 @@ def _crossovers(means: MeanFigures, size: int) -> list[float]:
             points += [(float(data), one - other) for one, other in zip(*sent[:2], strict=False)]
         if len(points) == len(DATA):
             crossovers.append(crossing(points))
-    if means.whole_copies:  # in entries of a timestamp, as the formula's n is
-        return [(data + HEADER + NUMBER) / NUMBER for data in crossovers]
     return crossovers
 
 
@@ -264,9 +334,9 @@ def _delivery_rows(means: MeanFigures) -> list[ScoreRow]:
     fullest = {n: max(means.mean(most, "Overlay", data, n) for data in DATA) for n in means.judged}
     shown = "; ".join(f"n = {n}: at most {short(value)}" for n, value in fullest.items())
     rows = [_claim(means, "Overlay's delivery queues are always empty", not any(fullest.values()), shown)]
-    held = all(means.mean(mean, "Timestamp", data, n) > 0 for n in means.judged for data in DATA)
-    shown = "; ".join(f"{data} bytes: {means.show(mean, data)}" for data in DATA)
-    rows.append(_claim(means, "Timestamp delays messages in delivery queues", held, f"mean, {shown}"))
+    held = {n: all(means.mean(mean, "Timestamp", data, n) > 0 for data in DATA) for n in means.judged}
+    shown = ". ".join(f"{data} bytes, {means.show(mean, data)}" for data in DATA)
+    rows.append(_every(means, "Timestamp delays messages in delivery queues", held, f"mean, {shown}"))
     for figure, which in ((mean, "mean"), (most, "maximum")):
         spread = {
             n: [
@@ -275,23 +345,49 @@ def _delivery_rows(means: MeanFigures) -> list[ScoreRow]:
             ]
             for n in means.judged
         }
-        shown = "; ".join(
-            f"n = {n}: a factor {a:.2f} between them ({means.other} {b:.2f})" for n, (a, b) in spread.items()
-        )
+        shown = "; ".join(f"n = {n}: {a:.2f} ({b:.2f})" for n, (a, b) in spread.items())
+        shown = f"largest over smallest, Timestamp, {means.way} (Timestamp, {means.other}): {shown}"
         statement = f"data size has little effect on Timestamp's delivery queues, {which}"
-        rows.append(_claim(means, statement, all(a <= 2 for a, _ in spread.values()), shown, _WHY_DEPENDS))
-        for data in DATA:
-            lines = {
-                name: [(float(n), means.mean(figure, name, data, n)) for n in means.growth]
-                for name in ("Timestamp", "unicast")
-            }
-            parts = [", ".join(short(y) for _, y in line) for line in lines.values()]
-            shown = f"{parts[0]} at n = {', '.join(map(str, means.growth))} ({means.other} {parts[1]})"
-            enough = len(means.growth) > 1
-            grows = means.rises(figure, "Timestamp", data)
-            statement = f"Timestamp's delivery queues become longer with n, {which}, {data} bytes"
-            rows.append(_claim(means, statement, grows, shown, _WHY_DEPENDS, enough))
+        little = {n: a <= 2 for n, (a, _) in spread.items()}
+        rows.append(_every(means, statement, little, shown, _why_late(means, 0)))
+        rows += [_longer(means, figure, which, data) for data in DATA]
     return rows
+
+
+def _longer(means: MeanFigures, figure: str, which: str, data: int) -> ScoreRow:
+    """Whether delivery queues become longer with the size."""
+    parts = [
+        ", ".join(short(means.mean(figure, name, data, n)) for n in means.growth)
+        for name in ("Timestamp", "unicast")
+    ]
+    shown = (
+        f"Timestamp, {means.way} (Timestamp, {means.other}): {parts[0]} ({parts[1]}) at n = "
+        f"{', '.join(map(str, means.growth))}"
+    )
+    why = _why_late(means, data)
+    if means.rises(figure, "unicast", data) is True:
+        why = (
+            f"with Timestamp, {means.other} it holds; with Timestamp, {means.way}, which is judged, it does "
+            f"not: {why or _UNKNOWN}"
+        )
+    apart = [_spread(means.runs("Timestamp", data, n).values(figure)) for n in means.growth]
+    if apart and math.isfinite(max(apart)):
+        shown += f"; topologies of one size differ by a factor of up to {max(apart):.1f}"
+    statement = f"Timestamp's delivery queues become longer with n, {which}, {data} bytes"
+    enough = len(means.growth) > 1
+    return _claim(means, statement, means.rises(figure, "Timestamp", data), shown, why, enough)
+
+
+def _why_late(means: MeanFigures, data: int) -> str:
+    """Why messages wait for fewer others if all take longer: said only where they do take that long."""
+    delays = [means.mean("latency_mean_ns", "Timestamp", data, n) / MS for n in means.judged]
+    if not delays or min(delays) < means.rounds_ms:
+        return ""
+    return (
+        f"all rounds are sent within {short(means.rounds_ms)} ms and a message takes {short(min(delays))} ms "
+        "or more on average: the longer it takes, the fewer others its sender has delivered, so the fewer it "
+        "waits for"
+    )
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -302,30 +398,60 @@ def _link_rows(means: MeanFigures) -> list[ScoreRow]:
     mean, most = "mean_link_queue", "longest_link_queue"
     rows = [
         _lower(means, "Timestamp's mean link queue is larger at 0 bytes", mean, 0, "Overlay", "Timestamp",
-               why=_WHY_MESSAGES),
+               why=_why_many(means)),
         _lower(means, "Overlay's maximum link queue is high at 0 bytes: above Timestamp's", most, 0,
-               "Timestamp", "Overlay"),
+               "Timestamp", "Overlay", why=_why_queued(means, 0)),
     ]  # fmt: skip
     shares = {
         n: [means.mean(mean, name, 0, n) / means.mean(most, name, 0, n) for name in PROTOCOLS]
         for n in means.judged
     }
-    shown = "; ".join(
-        f"n = {n}: {a:.1%} against {b:.1%} ({means.other} {c:.1%})" for n, (a, b, c) in shares.items()
-    )
+    shown = "; ".join(f"n = {n}: {a:.1%} against {b:.1%} ({c:.1%})" for n, (a, b, c) in shares.items())
+    shown = f"mean over maximum, {means.versus}: {shown}"
     statement = "Overlay's mean link queue is low at 0 bytes: a smaller part of its maximum than Timestamp's"
-    holds = all(a < b for a, b, _ in shares.values())
-    rows.append(_claim(means, statement, holds, shown, "in overload all links fill, not only the senders'"))
+    why = _why_queued(means, 0) or _UNKNOWN
+    if all(a < c for a, _, c in shares.values()):
+        why = (
+            f"with Timestamp, {means.other} it holds; with Timestamp, {means.way}, which is judged, it does "
+            f"not: {why}"
+        )
+    rows.append(_every(means, statement, {n: a < b for n, (a, b, _) in shares.items()}, shown, why))
     rows.append(_senders_row(means))
     for figure, which in ((mean, "mean"), (most, "maximum")):
         grown = {n: [means.share(figure, name, (1000, 0), n) for name in PROTOCOLS] for n in means.judged}
-        shown = "; ".join(
-            f"n = {n}: ×{a:.3f} against ×{b:.3f} ({means.other} ×{c:.3f}) from 0 to 1000 bytes"
-            for n, (a, b, c) in grown.items()
-        )
+        shown = "; ".join(f"n = {n}: ×{a:.3g} against ×{b:.3g} (×{c:.3g})" for n, (a, b, c) in grown.items())
+        shown = f"from 0 to 1000 bytes, {means.versus}: {shown}"
         statement = f"Overlay's {which} link queue increases with data size in comparison to Timestamp's"
-        rows.append(_claim(means, statement, all(a > b for a, b, _ in grown.values()), shown, _WHY_FULL))
+        more = {n: a > b for n, (a, b, _) in grown.items()}
+        why = _why_fragments(means, [n for n, holds in more.items() if not holds])
+        rows.append(_every(means, statement, more, shown, why))
     return rows
+
+
+def _why_many(means: MeanFigures) -> str:
+    if not means.judged:
+        return ""
+    times = {
+        n: means.mean("fragments", "Overlay", 0, n) / means.mean("fragments", "Timestamp", 0, n)
+        for n in means.judged
+    }
+    return (
+        f"a queue counts fragments, not bytes, and Overlay sends {min(times.values()):.1f} to "
+        f"{max(times.values()):.1f} times as many, each small"
+    )
+
+
+def _why_fragments(means: MeanFigures, sizes: Sequence[int]) -> str:
+    """That packets of Timestamp become more fragments at these sizes, if they do."""
+
+    def per_packet(name: str, data: int, n: int) -> float:
+        return means.mean("fragments", name, data, n) / means.mean("packets", name, data, n)
+
+    pairs = {n: [per_packet("Timestamp", data, n) for data in (0, 1000)] for n in sizes}
+    if not pairs or any(less >= more for less, more in pairs.values()):
+        return ""
+    shown = ", ".join(f"{less:.3g} to {more:.3g} at n = {n}" for n, (less, more) in pairs.items())
+    return f"a queue counts fragments: with 1000 bytes of data a packet of Timestamp grows from {shown}"
 
 
 def _senders_row(means: MeanFigures) -> ScoreRow:
