@@ -51,13 +51,17 @@ def score(runs: Runs, joint: Joint) -> list[ScoreRow]:
 
 def _claim(
     means: MeanFigures, statement: str, holds: Holds, measured: str, why: str = "", enough: bool = True,
-    sizes: Mapping[int, Holds] | None = None,
+    sizes: Mapping[int, Holds] | None = None, instead: str = "",
 ) -> ScoreRow:  # fmt: skip
-    """A claim; if it does not hold: at which `sizes` it does, then why, and the numbers last."""
+    """A claim. If it does not hold: that it does `instead` with the other way of Timestamp, at which `sizes`
+    it does with this, then why, and the numbers last."""
     known = bool(means.judged) and enough
     if not known or holds is None or holds is True:
         return claim(PAPER, statement, holds if known else None, measured, means.count if known else 0)
     where = at_sizes(sizes or {})
+    if instead:
+        there = where.removeprefix("holds ") or ("undecided" if isinstance(holds, str) else "it does not")
+        where = f"{instead}; with Timestamp, {means.way}, which is judged, {there}"
     reason = why or _UNKNOWN
     if not where:
         return claim(PAPER, statement, holds, reason, means.count, measured)
@@ -78,7 +82,7 @@ def at_sizes(parts: Mapping[int, Holds]) -> str:
     fails = [str(n) for n, part in parts.items() if part is False]
     open_at = [str(n) for n, part in parts.items() if isinstance(part, str)]
     text = f"holds at {held or 'none'} of {len(parts)} sizes"
-    text += f", not at n = {', '.join(fails)}" if fails and len(fails) < len(parts) else ""
+    text += f", not at n = {', '.join(fails)}" if fails and held else ""
     return text + (f", undecided at n = {', '.join(open_at)}" if open_at else "")
 
 
@@ -90,10 +94,9 @@ def _lower(
     parts = means.lower(figure, data, one, other)
     swap = {"Timestamp": "unicast"}
     instead = all_hold(list(means.lower(figure, data, swap.get(one, one), swap.get(other, other)).values()))
-    why = f"{_instead(means, instead, figure, data, unit, scale)}{why or _UNKNOWN}"
     return _claim(
         means, statement, all_hold(list(parts.values())), means.show(figure, data, unit, scale), why,
-        sizes=parts,
+        sizes=parts, instead=_instead(means, instead, figure, data, unit, scale),
     )  # fmt: skip
 
 
@@ -105,10 +108,7 @@ def _instead(
         return ""
     n = means.judged[0]
     other, overlay = (short(means.mean(figure, name, data, n) / scale) for name in ("unicast", "Overlay"))
-    return (
-        f"with Timestamp, {means.other} it holds ({other} against Overlay's {overlay}{unit} at n = {n}); "
-        f"with Timestamp, {means.way}, which is judged, it does not: "
-    )
+    return f"with Timestamp, {means.other} it holds ({other} against Overlay's {overlay}{unit} at n = {n})"
 
 
 def _why_fast(means: MeanFigures) -> str:
@@ -118,16 +118,13 @@ def _why_fast(means: MeanFigures) -> str:
 
 
 def _why_queued(means: MeanFigures, data: int) -> str:
-    """Why unicasts are late: they queue where they are sent."""
-    if means.way != "unicast" or not means.judged:
+    """That unicasts queue where they are sent, if they do."""
+    at = _at_senders(means, "Timestamp", data)
+    if means.way != "unicast" or 2 * sum(at) <= len(at):
         return ""
-    n = means.judged[0]
-    overlay, unicast = (
-        short(means.mean("longest_link_queue", name, data, n)) for name in ("Overlay", "Timestamp")
-    )
     return (
-        f"a sender sends n − 1 copies over its own few links, where they queue (longest queue at n = {n}: "
-        f"{unicast} fragments, Overlay's {overlay})"
+        "a sender sends n − 1 copies over its own few links, where they queue (the longest queue is at a "
+        f"sender in {sum(at)} of {len(at)} runs)"
     )
 
 
@@ -364,18 +361,15 @@ def _longer(means: MeanFigures, figure: str, which: str, data: int) -> ScoreRow:
         f"Timestamp, {means.way} (Timestamp, {means.other}): {parts[0]} ({parts[1]}) at n = "
         f"{', '.join(map(str, means.growth))}"
     )
-    why = _why_late(means, data)
-    if means.rises(figure, "unicast", data) is True:
-        why = (
-            f"with Timestamp, {means.other} it holds; with Timestamp, {means.way}, which is judged, it does "
-            f"not: {why or _UNKNOWN}"
-        )
+    rises, other = (means.rises(figure, name, data) for name in ("Timestamp", "unicast"))
+    why = _why_late(means, data) if rises is False else "topologies differ more than sizes do"
+    instead = f"with Timestamp, {means.other} it holds" if other is True else ""
     apart = [_spread(means.runs("Timestamp", data, n).values(figure)) for n in means.growth]
     if apart and math.isfinite(max(apart)):
         shown += f"; topologies of one size differ by a factor of up to {max(apart):.1f}"
     statement = f"Timestamp's delivery queues become longer with n, {which}, {data} bytes"
     enough = len(means.growth) > 1
-    return _claim(means, statement, means.rises(figure, "Timestamp", data), shown, why, enough)
+    return _claim(means, statement, rises, shown, why, enough, instead=instead)
 
 
 def _why_late(means: MeanFigures, data: int) -> str:
@@ -409,13 +403,10 @@ def _link_rows(means: MeanFigures) -> list[ScoreRow]:
     shown = "; ".join(f"n = {n}: {a:.1%} against {b:.1%} ({c:.1%})" for n, (a, b, c) in shares.items())
     shown = f"mean over maximum, {means.versus}: {shown}"
     statement = "Overlay's mean link queue is low at 0 bytes: a smaller part of its maximum than Timestamp's"
-    why = _why_queued(means, 0) or _UNKNOWN
-    if all(a < c for a, _, c in shares.values()):
-        why = (
-            f"with Timestamp, {means.other} it holds; with Timestamp, {means.way}, which is judged, it does "
-            f"not: {why}"
-        )
-    rows.append(_every(means, statement, {n: a < b for n, (a, b, _) in shares.items()}, shown, why))
+    sizes = {n: a < b for n, (a, b, _) in shares.items()}
+    instead = f"with Timestamp, {means.other} it holds" if all(a < c for a, _, c in shares.values()) else ""
+    why = _why_queued(means, 0)
+    rows.append(_claim(means, statement, all(sizes.values()), shown, why, sizes=sizes, instead=instead))
     rows.append(_senders_row(means))
     for figure, which in ((mean, "mean"), (most, "maximum")):
         grown = {n: [means.share(figure, name, (1000, 0), n) for name in PROTOCOLS] for n in means.judged}
@@ -456,8 +447,13 @@ def _why_fragments(means: MeanFigures, sizes: Sequence[int]) -> str:
 
 def _senders_row(means: MeanFigures) -> ScoreRow:
     """Most runs: in a single topology another link may be busier by chance."""
-    done = [run for n in means.judged for run in means.runs("Overlay", 0, n).finished]
-    at = [run.value("longest_link_queue_at") in run.scenario.sending_peers() for run in done]
+    at = _at_senders(means, "Overlay", 0)
     shown = f"the longest queue is at a sender in {sum(at)} of {len(at)} runs"
     statement = "Overlay loads the links of the senders most, 0 bytes"
     return _claim(means, statement, 2 * sum(at) > len(at), shown, _WHY_SENDERS)
+
+
+def _at_senders(means: MeanFigures, name: str, data: int) -> list[bool]:
+    """Whether the longest queue of a run was at a sender."""
+    done = [run for n in means.judged for run in means.runs(name, data, n).finished]
+    return [run.value("longest_link_queue_at") in run.scenario.sending_peers() for run in done]

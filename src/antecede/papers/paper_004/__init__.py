@@ -40,7 +40,8 @@ READINGS = [
     ),
     fixed(
         "σ of the propagation time", "25 units, as printed",
-        "tried: 40, with which messages overtake each other as often as Table 1 says (decision 26)",
+        "tried: 40, with which messages overtake each other as often as Table 1 says; but then Figure 10 "
+        "differs",
     ),
     Reading(
         "propagation",

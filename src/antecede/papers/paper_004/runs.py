@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from statistics import fmean
 
 from antecede.papers.paper import FinishedRun, Runs, Scale, mean
@@ -73,7 +74,7 @@ HUGE = 1024
 
 WHY_ORDER = (
     "fewer messages overtake each other than in the paper's runs; with σ = 40 as many do, but then Figure 10 "
-    "differs (decision 26). Its steps from size to size are larger than the spread of our runs, so some of "
+    "differs. Table 1's steps from size to size are larger than the spread of our runs, so some of "
     "its rows may be single runs"
 )
 
@@ -223,6 +224,26 @@ def claim_row(
     own: bool = False,
 ) -> ScoreRow:
     return claim(PAPER, statement, holds, measured, len(runs), why, own)
+
+
+def broken_at(sizes: Sequence[int]) -> str:
+    """The sizes at which a claim does not hold, as a reason.
+
+    >>> broken_at([16, 32])
+    'not with 16 and 32 nodes'
+    """
+    *rest, last = (str(nodes) for nodes in sizes) if sizes else ("",)
+    return f"not with {', '.join(rest)}{' and ' * bool(rest)}{last} nodes"
+
+
+def falls_at(values: dict[int, float]) -> str:
+    """Where values that should rise with the size fall, as a reason.
+
+    >>> falls_at({16: 1.0, 32: 2.0, 64: 1.5})
+    'it falls from 32 to 64 nodes'
+    """
+    steps = [f"from {a} to {b}" for a, b in pairwise(values) if values[b] < values[a]]
+    return f"it falls {', '.join(steps)} nodes"
 
 
 def listed(values: dict[int, float]) -> str:
