@@ -138,6 +138,9 @@ def test_the_worst_case_is_likelier_under_load_and_rarer_in_larger_groups(tiny: 
     sizes = dict(of_size.lines["n predecessors"])
     assert sizes[2] > sizes[3] > sizes[5] > sizes[10]
     assert of_size.published == {"n predecessors": [(3.0, 0.0497)]}
+    of_load, of_size, _ = paper_001.figures(tiny, PLAIN | {"worst case": "named"})
+    assert list(of_load.published) == ["n = 3, all others named"]
+    assert of_size.published == {"n − 1 named": [(3.0, 0.0497)]}
     assert all(not any(figure.lines.values()) for figure in paper_001.figures(Runs([]), PLAIN))
 
 

@@ -14,6 +14,7 @@ from antecede.papers.paper import FinishedRun, Runs, Scale
 from antecede.papers.paper_002 import open_question, overlays, scores
 from antecede.papers.paper_002 import runs as paper_runs
 from antecede.papers.scoreboard import ScoreRow
+from antecede.papers.verdicts import Holds
 from antecede.protocols.timestamp import Timestamp
 from antecede.sim.engines import simulate
 from antecede.sim.network import RoutedModel
@@ -187,6 +188,20 @@ def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
         assert list(figure.lines) == ["Overlay", "Timestamp, tree (judged)", "Timestamp, unicast"]
         assert all([x for x, _ in line] == [8, 16] for line in figure.lines.values())
     assert not any(y for x, y in next(f for f in drawn if f.number == "12b").lines["Overlay"])
+    *by_unicasts, _ = paper_002.figures(tiny, PLAIN | {"Timestamp": "unicasts"})
+    assert list(by_unicasts[0].lines) == ["Overlay", "Timestamp, tree", "Timestamp, unicast (judged)"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({100: True, 200: True, 300: False}, "holds at 2 of 3 sizes, not at n = 300"),
+        ({100: "unlikely", 200: False}, "holds at none of 2 sizes, undecided at n = 100"),
+        ({100: False}, ""),
+    ],
+)
+def test_rows_say_at_which_sizes_a_claim_breaks(parts: dict[int, Holds], said: str) -> None:
+    assert scores.at_sizes(parts) == said
 
 
 def test_hold_back_queues_are_averaged_over_time() -> None:

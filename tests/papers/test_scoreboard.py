@@ -239,7 +239,9 @@ def test_grids_are_valid_and_have_every_run_once() -> None:
 
 def test_figures_have_a_line_for_everything_that_was_run(runs: Runs) -> None:
     drawn = {figure.number: figure for figure in STUDY.figures(runs, PLAIN)}
-    assert set(drawn) == {"bytes"} | {f"{number}{part}" for number in range(4, 10) for part in "ab"}
+    assert set(drawn) == {"bytes a", "bytes b"} | {
+        f"{number}{part}" for number in range(4, 10) for part in "ab"
+    }
     assert [len(points) for points in drawn["4a"].lines.values()] == [2, 2, 2, 2]
 
 

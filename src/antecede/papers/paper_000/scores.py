@@ -66,7 +66,6 @@ RATE_RATIOS_LONG = {"internal communication": 45.0, "external communication": 25
 """The same at 50–250 ms."""
 
 _WHY_DS = "what a peer has of its super peer's numbers, and what is counted of it, is not printed"
-_WHY_RATE = "small differences of large numbers: see the readings of what is counted, and from where"
 _WHY_RATIO = "the ratio still changes with the size"
 _cached_intervals = cache(home_intervals)
 
@@ -165,8 +164,23 @@ def _rate_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
                 drawn = line(_of(runs, measure, delay, rate), measure, joint)
                 scale = flat_scale(drawn) if slopes else 0.0
                 what = f"{measure}, slope per peer at {rate} messages/s in all, {delay}"
-                rows.append(number(PAPER, what, published, slopes, _WHY_RATE, scale))
+                why = _why_rate(_linear(_of(runs, measure, delay, rate), joint), measure, joint, published)
+                rows.append(number(PAPER, what, published, slopes, why, scale))
     return rows
+
+
+def _why_rate(runs: Runs, measure: str, joint: Joint, published: float) -> str:
+    """How little a slope is of what it is a slope of."""
+    drawn = line(runs, measure, joint)
+    if len(drawn) < 2:
+        return ""
+    (first, low), (last, high) = drawn[0], drawn[-1]
+    printed = published * (last - first)
+    share = 100 * abs(high - low - printed) / low if low else 0.0
+    return (
+        f"from {first:g} to {last:g} peers ours changes by {high - low:+.1f} of {low:,.0f} bytes, the "
+        f"printed slope is {printed:+.1f}: {share:.1f} % of the bytes apart; we do not know why"
+    )
 
 
 def _rate_claims(runs: Runs, joint: Joint) -> list[ScoreRow]:
@@ -177,10 +191,26 @@ def _rate_claims(runs: Runs, joint: Joint) -> list[ScoreRow]:
         limited = {rate: _rate_slopes(runs, joint, measure, short, rate) for rate in RATES}
         rows.append(_narrow(measure, limited))
         what = f"{measure}: slope at 12.5 messages/s a peer over those at fixed rates, {short}"
-        rows.append(number(PAPER, what, printed, _over(runs, joint, measure, short), _WHY_RATE))
+        rows.append(
+            number(
+                PAPER,
+                what,
+                printed,
+                _over(runs, joint, measure, short),
+                _why_over(runs, joint, measure, short),
+            )
+        )
         what = f"{measure}: slope at 12.5 messages/s a peer over those at fixed rates, {middle}"
         published = RATE_RATIOS_LONG[measure]
-        rows.append(number(PAPER, what, published, _over(runs, joint, measure, middle), _WHY_RATE))
+        rows.append(
+            number(
+                PAPER,
+                what,
+                published,
+                _over(runs, joint, measure, middle),
+                _why_over(runs, joint, measure, middle),
+            )
+        )
     return [*rows, _not_linear(runs, joint, long), *_passive_rows(runs, joint)]
 
 
@@ -245,6 +275,18 @@ def _over(runs: Runs, joint: Joint, measure: str, delay: str) -> list[float]:
     limited = [_rate_slopes(runs, joint, measure, delay, rate) for rate in RATES]
     means = [fmean(each) for each in zip(*limited, strict=False)]
     return [one / other for one, other in zip(usual, means, strict=False) if other]
+
+
+def _why_over(runs: Runs, joint: Joint, measure: str, delay: str) -> str:
+    limited = [_rate_slopes(runs, joint, measure, delay, rate) for rate in RATES]
+    if not all(limited):
+        return ""
+    shown = ", ".join(f"{fmean(slopes):.4f}" for slopes in limited)
+    rates = ", ".join(map(str, RATES))
+    return (
+        f"it is divided by the mean of slopes that have rows of their own: {shown} bytes a peer at {rates} "
+        "messages/s"
+    )
 
 
 def _passive_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:

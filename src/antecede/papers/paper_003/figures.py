@@ -27,6 +27,11 @@ def figures(runs: Runs, joint: Joint) -> list[Figure]:
     return [*_figure_7(runs), *_figure_8(runs)]
 
 
+def _power(lam: float) -> float:
+    """The place on an axis of powers of ten, in as many digits as a tick has room for."""
+    return round(math.log10(lam), 2)
+
+
 def _figure_7(runs: Runs) -> list[Figure]:
     shares: dict[str, Points] = {}
     ratios: dict[str, Points] = {}
@@ -34,23 +39,25 @@ def _figure_7(runs: Runs) -> list[Figure]:
         lams = [lam for lam in LAMBDAS if len(select(runs, "hcg", lam, delay))]
         name = f"δl = {delay:,} µs"
         shares[f"HCG, {name}"] = [
-            (math.log10(lam), mean(ordered_shares(runs, "hcg", lam, delay))) for lam in lams
+            (_power(lam), mean(ordered_shares(runs, "hcg", lam, delay))) for lam in lams
         ]
-        shares[f"closed form, {name}"] = [(math.log10(lam), 100 * closed_form(lam, delay)) for lam in lams]
+        shares[f"closed form, {name}"] = [(_power(lam), 100 * closed_form(lam, delay)) for lam in lams]
         both = [lam for lam in lams if ratios_to_basic(runs, lam, delay)]
         ratios[f"HCG over B, {name}"] = [
-            (math.log10(lam), mean(ratios_to_basic(runs, lam, delay))) for lam in both
+            (_power(lam), mean(ratios_to_basic(runs, lam, delay))) for lam in both
         ]
-        ratios[f"closed form, {name}"] = [(math.log10(lam), closed_form_ratio(lam, delay)) for lam in both]
-    printed = [(math.log10(COMMON[0]), PUBLISHED["7"])]
+        ratios[f"closed form, {name}"] = [(_power(lam), closed_form_ratio(lam, delay)) for lam in both]
+    printed = [(_power(COMMON[0]), PUBLISHED["7"])]
     at = f"δl = {COMMON[1]:,} µs"
-    x_label = "log₁₀ of λ in µs"
+    x_label = "power of ten of λ in µs"
+    axis = f"On the x axis 2 is 100 µs, 3 is 1,000 µs; the printed value is at λ = {COMMON[0]:,} µs."
     return [
-        Figure("7", "Pairs ordered by HCG", x_label, "% of pairs", shares, {f"HCG, {at}": printed}),
+        Figure("7", "Pairs ordered by HCG", x_label, "% of pairs", shares, {f"HCG, {at}": printed},
+            axis),
         Figure(
             "7, second reading", "Pairs ordered by HCG, relative to B", x_label, "% of B", ratios,
             {f"HCG over B, {at}": printed},
-            "The axis is labelled a ratio to B; HCG orders more of B's pairs than printed.",
+            f"The axis is labelled a ratio to B. {axis}",
         ),
     ]  # fmt: skip
 

@@ -55,7 +55,7 @@ def open_score(runs: Runs) -> list[ScoreRow]:
     statements = (
         "a vector clock's message grows with the group",
         "HCG's message inside a subgroup does not grow with the group",
-        "HCG's message between gateways is not a tenth of a vector clock's",
+        "HCG's message between gateways has less than a tenth of a vector clock's bytes",
     )
     if len(sizes) < 2 or not len(sizes) == len(inside) == len(vector):
         return [claim(PAPER, text, None, "", 0, own=True) for text in statements]

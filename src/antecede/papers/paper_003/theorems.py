@@ -68,6 +68,10 @@ def precedences() -> tuple[Pair, ...]:
     return tuple(found)
 
 
+def _later(least: float) -> str:
+    return f"{least:.3f} ms later" if round(least, 3) else "sent at the same time"
+
+
 def theorem_rows() -> list[ScoreRow]:
     everyone = precedences()
     others = [pair.later_by for pair in everyone if not pair.same_sender]
@@ -76,11 +80,11 @@ def theorem_rows() -> list[ScoreRow]:
     statements = (
         (
             "Theorem: m1 precedes m2 only if m1.LT < m2.LT (or equal, as one process may send two at once)",
-            least >= 0, f"at least {least:.3f} ms later, {at}", "",
+            least >= 0, f"the closest is {_later(least)}, {at}", "",
         ),
         (
             "Property: m1 and m2 are concurrent if |m1.LT − m2.LT| < δc", least >= _SKEW_MS,
-            f"one precedes another that is {least:.3f} ms later, {at}",
+            f"one precedes another that is {_later(least)}, {at}",
             "two messages of one sender may be as close as it likes: the smallest run is one process that "
             "sends twice",
         ),

@@ -96,7 +96,7 @@ def node_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
         ),
     ]  # fmt: skip
     small = select(runs, AGG, HUGE, SMALL_MESSAGE)
-    fullest = _why_fullest(agg, joint)
+    fullest = _why_fullest(agg) + _why_starts(joint)
     at = f"Figure 10, {HUGE} nodes"
     rows += [
         number_row(
@@ -109,7 +109,7 @@ def node_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
         ),
         number_row(
             f"{at}, 5 bytes: nodes whose fullest packet has 8 to 12 messages, %", 81.3,
-            per_run(small, lambda run: _packing(run, 8, 12)), fullest,
+            per_run(small, lambda run: _packing(run, 8, 12)), _why_fullest(small),
         ),
     ]  # fmt: skip
     idle = sum(agg.values("nodes_packing_to_1"))
@@ -138,17 +138,19 @@ def node_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
     return [*rows, claim_row(statement, holds, shown, runs, why)]
 
 
-def _why_fullest(agg: Runs, joint: Joint) -> str:
-    if not len(agg):
+def _why_fullest(runs: Runs) -> str:
+    if not len(runs):
         return ""
-    found = (
-        f"the fullest packet of a node has {fmean(per_run(agg, _mean_packing)):.1f} messages on average here"
-    )
+    fullest = fmean(per_run(runs, _mean_packing))
+    return f"the fullest packet of a node has {fullest:.1f} messages on average here"
+
+
+def _why_starts(joint: Joint) -> str:
     if joint["starts"] == "even":
-        return f"{found}; we do not know why"
+        return "; we do not know why"
     return (
-        f"{found}: it depends on when nodes start. Even starts agree with this row, but with fewer of all "
-        "rows, and one reading is chosen for all"
+        ": it depends on when nodes start. Even starts agree with this row, but with fewer of all rows, and "
+        "one reading is chosen for all"
     )
 
 
