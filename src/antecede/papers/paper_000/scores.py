@@ -178,8 +178,8 @@ def _why_rate(runs: Runs, measure: str, joint: Joint, published: float) -> str:
     printed = published * (last - first)
     share = 100 * abs(high - low - printed) / low if low else 0.0
     return (
-        f"from {first:g} to {last:g} peers ours changes by {high - low:+.1f} of {low:,.0f} bytes, the "
-        f"printed slope is {printed:+.1f}: {share:.1f} % of the bytes apart; we do not know why"
+        f"from {first:g} to {last:g} peers ours changes by {high - low:+.1f} of {low:,.0f} bytes, with the "
+        f"printed slope by {printed:+.1f}: {share:.1f} % of the bytes apart; we do not know why"
     )
 
 
