@@ -60,7 +60,7 @@ def test_each_row_is_where_its_verdict_belongs_with_the_command_that_repeats_it(
     page = html()
     there = {
         "confirmed": ["bytes at 900, 500 peers", "100, 50", "a before b", "3 &lt; 4"],
-        "not-confirmed": ["slope &lt;b&gt;", "counted otherwise", "n + 1 once. two at once"],
+        "not-confirmed": ["slope &lt;b&gt;", "counted otherwise", "two at once. Measured: n + 1 once"],
         "undecided": ["queue", "too noisy"],
         "not-run": ["storage at 400 peers"],
     }

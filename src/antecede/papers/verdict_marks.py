@@ -95,7 +95,7 @@ class RowKind(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The evidence for a claim, case by case, and the reason. What other readings gave is of one row."""
+        """The reason, and the evidence for a claim, case by case. What other readings gave is of one row."""
         cases = _with_cases([row.quantity for row in self.rows])[1]
         shown_for = [f"{case}: " if case else "" for case in cases]
         evidence = [
@@ -103,8 +103,11 @@ class RowKind(msgspec.Struct, frozen=True):
             for case, row in zip(shown_for, self.rows, strict=True)
             if isinstance(row.measured, str) and row.measured
         ]
+        why, measured = self.rows[0].why, "; ".join(evidence)
+        if why and measured:
+            measured = f"Measured: {measured}"
         alone = self.rows[0].tried if len(self.rows) == 1 else ""
-        return ". ".join(each for each in ("; ".join(evidence), self.rows[0].why, alone) if each)
+        return ". ".join(each for each in (why, measured, alone) if each)
 
 
 def kinds(rows: Sequence[ScoreRow]) -> list[RowKind]:
