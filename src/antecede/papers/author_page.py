@@ -284,7 +284,7 @@ def _how_it_was_read(paper: Paper, choice: ChosenReading, rows: int) -> Section:
             body.append([reading.question, read, each.why, mark("holds", "yes") if chosen else ""])
     shown = table(["what", "reading", "why", "judged by"], body, words=(0, 1, 2), stacked=True)
     if choice.scored:
-        ranked = table(RANKING, ranking(choice), words=(0,))
+        ranked = table(RANKING, ranking(choice), words=(0,), stacked=True)
         named = "<p>Each is written with the short names that stand below the readings above.</p>"
         shown += details(f"All {len(choice.scored)} joint readings, best first", named + ranked)
     text = f"Where the paper leaves something open, these are the readings. {_choice(paper, choice, rows)}"
